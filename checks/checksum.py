@@ -16,7 +16,8 @@ from tableferry.resources.digest.expressions import DigestSql, RowDigest
 from tableferry.resources.digest.fields import fields, identity_fields, relaxed_fields
 from tableferry.resources.digest.measure import Grouped, measure
 from tableferry.resources.digest.probe import shared
-from tableferry.resources.tables import Column, TableRef
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 
 @dataclass(frozen=True)

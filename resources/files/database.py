@@ -1,6 +1,6 @@
 """Databases in memory, in which DuckDB reads files.
 
-To open one takes ten milliseconds, to attach another to it a half.
+To open an instance takes ten milliseconds, to attach another database to it half of one.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import functools
 import itertools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from tableferry.resources.files.dialect import OF_FILE
 from tableferry.resources.files.errors import translated
@@ -25,7 +27,7 @@ _SETTINGS = {
     "threads": "2",
     "TimeZone": "UTC",
     "autoinstall_known_extensions": "false",
-    "enable_external_file_cache": "false",  # it would grow with the files
+    "enable_external_file_cache": "false",  # which would grow with the files
 }
 
 _lock = threading.Lock()
@@ -34,32 +36,55 @@ _numbers = itertools.count(1)
 
 @contextmanager
 def opened(store: Store, failures: list[Exception]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database of its own, which knows the macro that marks files.
+    """Open a database of its own, with the macro that marks files.
 
     Args:
-        store: where the files are that it is to read.
-        failures: gets what fails in an object store.
+        store: the store whose files it is to read.
+        failures: gets what fails in reading an object store or record batches, see `register`.
 
     Raises:
-        StatementFailed: as `errors.translated`, which the block's errors go through, too.
+        StatementFailed: see `errors.translated`; so do the block's errors.
     """
-    with translated(failures):
-        if isinstance(store, ObjectStore):
-            with _connected() as database:
-                store.attach(database, failures)
-                yield _prepared(database)
-        else:
-            with _apart() as database:
-                yield _prepared(database)
+    with translated(failures), _connection(store, failures) as database:
+        yield database.execute(f"CREATE MACRO {OF_FILE}(file, name) AS file = name")
 
 
-def _prepared(database: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    return database.execute(f"CREATE MACRO {OF_FILE}(file, name) AS file = name")
+def register(
+    database: duckdb.DuckDBPyConnection,
+    name: str,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    failures: list[Exception],
+) -> None:
+    """Make record batches a table that can be read once.
+
+    Args:
+        database: the database.
+        name: the table's name.
+        schema: the batches' schema.
+        batches: the rows.
+        failures: gets what fails in reading them, since DuckDB keeps only the text of it.
+    """
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        except Exception as error:
+            failures.append(error)
+            raise
+
+    database.register(name, pa.RecordBatchReader.from_batches(schema, rows()))
 
 
 @contextmanager
-def _apart() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in the instance of the process, with a connection that sees no other."""
+def _connection(store: Store, failures: list[Exception]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Connect to an instance of its own for an object store, else to a new database in the shared
+    instance."""
+    if isinstance(store, ObjectStore):
+        with _connected() as database:
+            store.attach(database, failures)
+            yield database
+        return
     with _lock:
         database = _shared().cursor()
     name = f'"ferry {next(_numbers)}"'
@@ -88,7 +113,7 @@ def _shared() -> duckdb.DuckDBPyConnection:
 
 
 def _forget() -> None:
-    """Threads do not survive a fork, and DuckDB has some: both processes open databases anew."""
+    """Drop the instance before a fork, which DuckDB's threads do not survive."""
     _lock.acquire()
     _shared.cache_clear()
 

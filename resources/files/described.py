@@ -1,12 +1,8 @@
-"""What is in a file, by its own words and by its values: columns, types, row groups.
-
-All is known for as long as the file stays as it is.
-"""
+"""The columns of files and their types, as declared or as their values have them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,10 +17,10 @@ from tableferry.resources.files.folder import (
     File,
     FileUnreadable,
     header,
-    known,
+    once_per_version,
     require_distinct,
 )
-from tableferry.resources.files.inference import WIDTH, Shape, inferred, shape, shape_of
+from tableferry.resources.files.inference import WIDTH, figures, inferred
 from tableferry.resources.files.notations import INSTANT
 from tableferry.resources.files.reading import KINDS, member, members, objects, parquet, reading
 from tableferry.resources.files.types import INSTANT_NS, NOTHING, TEXT, UNREADABLE
@@ -37,78 +33,74 @@ Names = dict[str, str]
 
 
 def names(file: File) -> Names:
-    """A file's columns.
+    """Find a file's columns.
 
     Raises:
-        FileUnreadable: it is not whole.
+        FileUnreadable: it is damaged.
     """
     if file.format == "csv":
         return dict.fromkeys(header(file)[1], "VARCHAR")
-    if file.format == "ndjson":
-        return known(file, "keys", partial(_keys, file))
-    return known(file, "columns", partial(_declared, file))
+    return _keys(file) if file.format == "ndjson" else _declared(file)
 
 
 def row_groups(file: File) -> list[int]:
-    """The rows of each row group of a Parquet file, as its footer has them.
+    """The number of rows of each row group of a Parquet file.
 
     Raises:
-        FileUnreadable: it is not whole.
+        FileUnreadable: it is damaged.
     """
     names(file)
     return by_pyarrow.footer(file).row_groups
 
 
 def text_types(files: Sequence[tuple[File, Names]]) -> dict[str, str]:
-    """The types of the columns of text files, by folded name, from all of their values."""
-    found: dict[str, list[Shape]] = {}
-    for file, own in files:
+    """Infer the types of the columns of text files, by folded name, from all of their values."""
+    by_name: dict[str, list[Sequence[int]]] = {}
+    for file, columns in files:
         try:
-            shapes = text_shapes(file)
+            of_columns = text_figures(file)
         except TableferryError as error:
             if is_transient(error):
                 raise
-            continue  # what cannot be read is refused when its range is
-        for name, one in zip(own, shapes, strict=True):
-            found.setdefault(name.casefold(), []).append(one)
-    types = {name.casefold(): TEXT for _, own in files for name in own}
-    return types | {name: inferred(shapes) for name, shapes in found.items()}
+            continue  # the file is refused with its range
+        for name, of_column in zip(columns, of_columns, strict=True):
+            by_name.setdefault(name.casefold(), []).append(of_column)
+    types = {name.casefold(): TEXT for _, columns in files for name in columns}
+    return types | {name: inferred(of_files) for name, of_files in by_name.items()}
 
 
-def text_shapes(file: File) -> list[Shape]:
-    """What the texts of each column of a text file are like.
+@once_per_version
+def text_figures(file: File) -> list[Sequence[int]]:
+    """Compute `inference.figures` of each column of a text file.
 
     Raises:
-        FileUnreadable: it is not whole, or not read alike by all.
+        FileUnreadable: it is damaged, or its two readers differ.
     """
-    return known(file, "shapes", partial(_shapes, file))
-
-
-def _shapes(file: File) -> list[Shape]:
-    own = names(file)
+    columns = names(file)
     try:
         with opened(file.store, []) as database:
             if file.format == "ndjson":
-                places = range(1, len(own) + 1)
-                wanted = [one for at in places for one in shape(f"c{at}", f"{KINDS}[{at}]")]
-                columns = "".join(f"{member(at)} AS c{at}, " for at in places)
-                table = f"(SELECT {columns}{KINDS} FROM {members(file, own)})"
+                positions = range(1, len(columns) + 1)
+                selected = [sql for at in positions for sql in figures(f"c{at}", f"{KINDS}[{at}]")]
+                texts = "".join(f"{member(at)} AS c{at}, " for at in positions)
+                table = f"(SELECT {texts}{KINDS} FROM {members(file, columns)})"
             else:
-                wanted = [one for name in own for one in shape(DIALECT.quote(name))]
-                wanted.append(delimited.row_hashes(own))
-                table = reading(file, own)
-            wanted.append("count(*)")
-            row = database.execute(f"SELECT {', '.join(wanted)} FROM {table}").fetchone()
+                selected = [sql for name in columns for sql in figures(DIALECT.quote(name))]
+                selected.append(delimited.row_hashes(columns))
+                table = reading(file, columns)
+            selected.append("count(*)")
+            row = database.execute(f"SELECT {', '.join(selected)} FROM {table}").fetchone()
     except TableferryError as error:
-        raise _of(file, error) from None
+        raise _blamed(file, error) from None
     assert row is not None
     if file.format == "csv":
         delimited.require_alike(file, rows=row[-1], total=row[-2])
-    return [shape_of(row[at * WIDTH : (at + 1) * WIDTH]) for at in range(len(own))]
+    return [row[at * WIDTH : (at + 1) * WIDTH] for at in range(len(columns))]
 
 
+@once_per_version
 def _keys(file: File) -> Names:
-    """The keys of all objects of a file, in the order in which they come first."""
+    """Find the keys of all objects of a file, in the order of their first occurrence."""
     sql = (
         "SELECT key FROM (SELECT unnest(json_keys(json)) AS key, "
         "generate_subscripts(json_keys(json), 1) AS place "
@@ -116,44 +108,45 @@ def _keys(file: File) -> Names:
     )
     try:
         with opened(file.store, []) as database:
-            found = [row[0] for row in database.execute(sql).fetchall()]
+            keys = [row[0] for row in database.execute(sql).fetchall()]
     except TableferryError as error:
-        raise _of(file, error) from None
-    require_distinct(file, found)
-    return dict.fromkeys(found, "VARCHAR")
+        raise _blamed(file, error) from None
+    require_distinct(file, keys)
+    return dict.fromkeys(keys, "VARCHAR")
 
 
+@once_per_version
 def _declared(file: File) -> Names:
-    """The types that a Parquet file's footer declares, in DuckDB's words.
+    """Find the types that a Parquet file's footer declares, in DuckDB's terms.
 
-    DuckDB says of which types it takes the columns of the file, and those of record batches out of
-    it; where these are not the same, it would read something else than the file has.
+    DuckDB names the types of the file's columns, and those of record batches that pyarrow reads
+    from it; a column for which these differ would be read as something else than the file has.
     """
     schema = by_pyarrow.footer(file).columns
     require_distinct(file, schema.names)
     try:
         with opened(file.store, []) as database:
             sql = f"DESCRIBE SELECT * FROM {parquet(file)}"
-            made = {row[0]: row[1] for row in database.execute(sql).fetchall()}
-            if [*made] != schema.names:
+            by_duckdb = {row[0]: row[1] for row in database.execute(sql).fetchall()}
+            if [*by_duckdb] != schema.names:
                 raise file.unreadable("two readers find other columns in it")
-            taken = _taken(database, [*schema]) or [
-                (_taken(database, [field]) or [None])[0] for field in schema
+            types = _arrow_types(database, [*schema]) or [
+                (_arrow_types(database, [field]) or [None])[0] for field in schema
             ]
             return {
-                field.name: _type(file, field.type, own, made[field.name])
-                for field, own in zip(schema, taken, strict=True)
+                field.name: _type(file, field.type, type_, by_duckdb[field.name])
+                for field, type_ in zip(schema, types, strict=True)
             }
     except FileUnreadable:
         raise
     except TableferryError as error:
-        raise _of(file, error) from None
+        raise _blamed(file, error) from None
 
 
-def _taken(
+def _arrow_types(
     database: duckdb.DuckDBPyConnection, fields: Sequence[pa.Field]
 ) -> Sequence[str | None] | None:
-    """What DuckDB takes columns of record batches for; None if it does not take one of them."""
+    """DuckDB's types of Arrow fields; None if it does not know one of them."""
     import duckdb
 
     try:
@@ -163,16 +156,16 @@ def _taken(
         return None
 
 
-def _type(file: File, declared: pa.DataType, taken: str | None, made: str) -> str:
+def _type(file: File, declared: pa.DataType, of_batches: str | None, of_file: str) -> str:
     if pa.types.is_null(declared):
         return NOTHING
-    if taken == made:
-        return made
-    if (taken, made) == ("TIMESTAMP_NS", INSTANT):
+    if of_batches == of_file:
+        return of_file
+    if (of_batches, of_file) == ("TIMESTAMP_NS", INSTANT):
         return INSTANT_NS
-    return f"{declared}{UNREADABLE}{made} IN {file.name}"
+    return f"{declared}{UNREADABLE}{of_file} IN {file.name}"
 
 
-def _of(file: File, error: TableferryError) -> TableferryError:
-    """What fails for good is the file's fault."""
+def _blamed(file: File, error: TableferryError) -> TableferryError:
+    """Blame the file for an error that trying again does not mend."""
     return error if is_transient(error) else file.unreadable(error)

@@ -12,7 +12,7 @@ from tableferry.resources.files.types import FROM_TEXT, TYPES, value
 from tableferry.resources.types.column import Column
 
 CHEAP_DIGITS, MOST_DIGITS = 18, 38
-"""Of decimals, see `_digits`."""
+"""Digits of decimals, see `_digits`."""
 
 VARIANTS = ("plain",)
 
@@ -34,19 +34,19 @@ CONSTANTS = {
     "NULL": ("VARCHAR", "NULL::VARCHAR"),
     "bytes": ("BLOB", "unhex('00ff10')"),
 }
-"""What it is tried with: by name of `digest.probe.VALUES`, the declared type and a literal."""
+"""The declared types and literals of `digest.probe.VALUES`, by name."""
 
 
 def whole(field: Field, column: Column, x: str) -> str | None:
-    """A BIGINT that stands for the value and sorts like it; None for kinds that have none."""
-    own, x = declared(TYPES, column.type).kind, value(column.type, x)
+    """Write a BIGINT that stands for the value and sorts like it; None if its kind has none."""
+    stored_as, x = declared(TYPES, column.type).kind, value(column.type, x)
     match field.kind:
         case "integer" | "boolean":
             return f"CAST({x} AS BIGINT)"
-        case "date" | "time" | "timestamp" if own == "integer":
+        case "date" | "time" | "timestamp" if stored_as == "integer":
             return f"CAST({x} AS BIGINT)"
         case "date":
-            return f"({x} - DATE '1970-01-01')" if own == "date" else None
+            return f"({x} - DATE '1970-01-01')" if stored_as == "date" else None
         case "time" | "timestamp":
             micros = f"epoch_us({x})"
             return f"{micros} * 10" if field.scale > 6 else micros
@@ -54,21 +54,21 @@ def whole(field: Field, column: Column, x: str) -> str | None:
 
 
 def text(field: Field, column: Column, x: str) -> str:
-    """The value's canonical form; of text, the text alone."""
-    own = declared(TYPES, column.type)
+    """Write the value's canonical form; for a text, the text without its length."""
+    stored_as = declared(TYPES, column.type)
     match field.kind:
         case "text":
             return f"rtrim({x}, ' ')" if field.padded else x
         case "decimal":
-            x, digits = value(column.type, x), own.precision
-            if own.kind != "decimal" or digits is None or own.scale != field.scale:
-                digits = _digits(own, field.scale)
+            x, digits = value(column.type, x), stored_as.precision
+            if stored_as.kind != "decimal" or digits is None or stored_as.scale != field.scale:
+                digits = _digits(stored_as, field.scale)
                 x = f"CAST({x} AS DECIMAL({digits},{field.scale}))"
             return _written(x, digits, field.scale)
         case "integer":
-            if own.kind == "integer":
+            if stored_as.kind == "integer":
                 return f"CAST({value(column.type, x)} AS VARCHAR)"
-            if own.kind == "decimal":
+            if stored_as.kind == "decimal":
                 return f"CAST(CAST({value(column.type, x)} AS HUGEINT) AS VARCHAR)"
         case "float":
             x = f"CAST({value(column.type, x)} AS DOUBLE)"
@@ -76,19 +76,19 @@ def text(field: Field, column: Column, x: str) -> str:
             return f"CAST(CASE WHEN isnan({x}) THEN {NAN_BITS} ELSE {bits} END AS VARCHAR)"
         case "uuid":
             written = f"CAST({value(column.type, x)} AS VARCHAR)"
-            # a UUID is written in lower case, a text as it is
-            return written if own.kind == "uuid" else f"lower({written})"
-    found = whole(field, column, x)
-    assert found is not None, f"{field.kind} has no text of its own"
-    return f"CAST({found} AS VARCHAR)"
+            # a UUID is printed in lower case, a text as it is
+            return written if stored_as.kind == "uuid" else f"lower({written})"
+    number = whole(field, column, x)
+    assert number is not None, f"{field.kind} has no canonical form"
+    return f"CAST({number} AS VARCHAR)"
 
 
 def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: str) -> str:
-    """The canonical form as it stands in a row; NULL for NULL."""
+    """Write the canonical form as it stands in a row; NULL for NULL."""
     if field.kind == "text":
-        found = text(field, column, x)
-        # `||` copies all that it has at every step
-        return f"CASE WHEN {x} IS NOT NULL THEN concat(strlen({found}), ':', {found}) END"
+        form = text(field, column, x)
+        # a chain of `||` would copy the text at every step
+        return f"CASE WHEN {x} IS NOT NULL THEN concat(strlen({form}), ':', {form}) END"
     if field.kind == "bytes":
         return f"octet_length({x}) || ':' || {digest(x, algorithm, variant)}"
     if field.kind == "array":
@@ -99,21 +99,22 @@ def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: 
     return text(field, column, x)
 
 
-def _digits(own: DigestedType, scale: int) -> int:
-    """Those of a decimal that holds all values of a column with a scale: DuckDB writes one that
-    fits into 64 bits at a seventh of the cost."""
-    if own.kind != "decimal" or own.precision is None or own.scale > scale:
+def _digits(stored_as: DigestedType, scale: int) -> int:
+    """The digits of a decimal of a scale that holds all of a column's values: DuckDB prints one
+    that fits into 64 bits at a seventh of the cost."""
+    if stored_as.kind != "decimal" or stored_as.precision is None or stored_as.scale > scale:
         return MOST_DIGITS
-    return CHEAP_DIGITS if own.precision - own.scale + scale <= CHEAP_DIGITS else MOST_DIGITS
+    digits = stored_as.precision - stored_as.scale + scale
+    return CHEAP_DIGITS if digits <= CHEAP_DIGITS else MOST_DIGITS
 
 
 def sent_exactly(field: Field, column: Column) -> bool:
-    """Nothing is taken for exact: DuckDB writes what a client digests."""
+    """False: DuckDB writes the canonical form that a client digests."""
     return False
 
 
 def row(values: Sequence[Valued], algorithm: Algorithm, variant: str) -> str:
-    """The text of a row: the framed values, and `NULL` for those that are NULL."""
+    """Write the text of a row: the framed values, and `NULL` for those that are NULL."""
     forms = (framed(*value, algorithm, variant) for value in values)
     # `concat_ws` takes longer
     listed = ", ',', ".join(f"coalesce({form}, '{NULL}')" for form in forms)
@@ -121,19 +122,20 @@ def row(values: Sequence[Valued], algorithm: Algorithm, variant: str) -> str:
 
 
 def digest(row_text: str, algorithm: Algorithm, variant: str) -> str:
-    """The digest of a row's text, a BIGINT."""
-    # `left` counts characters, one by one
+    """Write the digest of a row's text, a BIGINT."""
+    # a slice: `left` counts characters one by one
     return f"CAST(CAST(unhex({algorithm}({row_text})[:16]) AS BIT) AS BIGINT)"
 
 
 def exact_sum(field: Field, x: str) -> str:
-    """The sum of integers or decimals, as text."""
+    """Write the sum of integers or decimals, as text."""
     x = value(field.source.type, x) if field.source.type.endswith(FROM_TEXT) else x
     total = f"sum(CAST({x} AS DECIMAL({MOST_DIGITS},{field.scale})))"
     return _written(total, MOST_DIGITS, field.scale)
 
 
 def _written(number: str, digits: int, scale: int) -> str:
-    """A decimal as text; DuckDB writes no zero before the point of one without room for it."""
+    """Cast a decimal to text. Where all digits are behind the point, DuckDB prints no zero before
+    it."""
     text = f"CAST({number} AS VARCHAR)"
     return f"replace({text}, '.', '0.')" if digits == scale else text

@@ -1,4 +1,4 @@
-"""DuckDB's errors in our words."""
+"""Translates DuckDB's errors."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tableferry.resources.contract.refusals import refused_in_query
 from tableferry.resources.errors import StatementFailed
 
 _ERRNO = re.compile(r"\A\[Errno \d+\] ")
-"""What Python puts before the system's words."""
+"""The prefix of Python's messages for errors of the operating system."""
 
 
 @contextmanager
 def translated(failures: Sequence[Exception] = ()) -> Iterator[None]:
-    """Raise what DuckDB or its stream raises as `TableferryError`.
+    """Raise the errors of DuckDB and its streams as `TableferryError`.
 
     Args:
-        failures: what failed in reading an object store, of which DuckDB keeps the text only.
+        failures: errors in reading files, of which DuckDB keeps only the text: raised instead.
 
     Raises:
         ValueRefused: a guard of an export refused a value.
-        StatementFailed: all else; trying again helps only if a store says so.
+        StatementFailed: any other error; trying again helps only if a store says so.
     """
     import duckdb
     import pyarrow as pa
@@ -44,5 +44,5 @@ def translated(failures: Sequence[Exception] = ()) -> Iterator[None]:
 
 
 def is_transient(error: BaseException) -> bool | None:
-    """Whether the same may succeed later: nothing about a file that stays as it is does."""
+    """False for DuckDB's errors: they do not pass while the files stay as they are."""
     return False if type(error).__module__.partition(".")[0] in ("duckdb", "_duckdb") else None

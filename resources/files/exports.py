@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -18,91 +17,84 @@ from tableferry.resources.ranges.key_kind import key_kind
 from tableferry.resources.tables import TableRef
 
 STAGING = ".ferry"
-"""The folder, within that of the table, of what nobody should read yet; patterns pass it by."""
+"""The subfolder of files that nobody should read yet; patterns do not match it."""
 
 PATTERN = "*.parquet"
 PREFIX, SUFFIX = "range_", ".parquet"
 LONGEST = 255
-"""Bytes of a file's name, on the usual file systems."""
+"""Maximum bytes of a file's name on the usual file systems."""
 
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f%/\\:*?"<>|\[\]]')
 LOCK_TRIES = 10
 
 
 def file_name(key_range: KeyRange) -> str:
-    """The name of a range's file; names sort as those of the ranges.
+    """The name of a range's file; names sort like those of the ranges.
 
-    What a file system or a pattern does not take is percent-encoded.
+    Characters that file systems or patterns do not allow are percent-encoded.
 
     Raises:
         InputError: it would be too long.
     """
-    found = PREFIX + _UNSAFE.sub(lambda one: f"%{ord(one[0]):02X}", key_range.name) + SUFFIX
-    if len(found.encode()) > LONGEST:
+    name = PREFIX + _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", key_range.name) + SUFFIX
+    if len(name.encode()) > LONGEST:
         raise InputError(
             f"range {key_range.name}: the name of its file would have more than {LONGEST} bytes; "
             "declare 'ranges: {bounds: [...]}' with shorter texts"
         )
-    return found
+    return name
 
 
 def range_of(name: str, plan: CopyPlan) -> KeyRange | None:
-    """The inverse of `file_name`; None of a name that it does not give."""
+    """The range whose `file_name` this is; None if there is none."""
     if not name.startswith(PREFIX) or not name.endswith(SUFFIX):
         return None
     try:
         kind, digits = key_kind(plan.key.source, plan.source.system)
-        found = KeyRange.parse(unquote(name[len(PREFIX) : -len(SUFFIX)]), kind, digits)
-        return found if file_name(found) == name else None
+        key_range = KeyRange.parse(unquote(name[len(PREFIX) : -len(SUFFIX)]), kind, digits)
+        return key_range if file_name(key_range) == name else None
     except InputError:
         return None
 
 
 class ExportFolder:
-    """Where the ranges of a table are.
+    """The folder of a table's ranges.
 
     Args:
-        root: what a relative folder is relative to.
-        table: the folder.
+        root: where relative folders begin.
+        table: its schema is the folder.
     """
 
     def __init__(self, root: Path, table: TableRef) -> None:
         self.path, self.table = root / table.schema, table
-
-    @cached_property
-    def staging(self) -> Path:
-        return self.path / STAGING
+        self.staging = self.path / STAGING
 
     def names(self) -> list[str]:
-        """The files that readers see."""
-        if not self.path.is_dir():
-            return []
-        return sorted(one.name for one in self.path.glob(PATTERN) if one.name[0] != ".")
+        """The names of the files that readers see."""
+        return sorted(path.name for path in self.path.glob(PATTERN) if path.name[0] != ".")
 
     def staged(self, prefix: str) -> list[str]:
-        """What is in the staging folder, by the beginning of its names."""
+        """The names in the staging folder that begin with a prefix."""
         if not self.staging.is_dir():
             return []
         return sorted(name for name in os.listdir(self.staging) if name.startswith(prefix))
 
     def ranges(self, plan: CopyPlan) -> dict[str, KeyRange]:
-        """The ranges that have files, by these."""
-        found = {name: range_of(name, plan) for name in self.names()}
-        return {name: one for name, one in found.items() if one is not None}
+        """The ranges that have files, by file name."""
+        ranges = {name: range_of(name, plan) for name in self.names()}
+        return {name: key_range for name, key_range in ranges.items() if key_range is not None}
 
     def replaced_by(self, key_range: KeyRange, plan: CopyPlan) -> list[str]:
-        """The files of ranges of an earlier cut of which other files have all rows now.
-
-        They are those that overlap with a range that has just been published.
-        """
-        found = self.ranges(plan)
-        own = file_name(key_range)
-        old = {n: one for n, one in found.items() if n != own and one.overlaps(key_range)}
-        others = [one for name, one in found.items() if name not in old]
-        return [name for name, one in old.items() if covered(one, others)]
+        """The files of earlier ranges that overlap with one that has just been published, and all
+        of whose rows are now in other files."""
+        ranges, published = self.ranges(plan), file_name(key_range)
+        others = {name: ranges[name] for name in ranges if name != published}
+        old = {name: other for name, other in others.items() if other.overlaps(key_range)}
+        new = [ranges[name] for name in ranges if name not in old]
+        return [name for name, old_range in old.items() if covered(old_range, new)]
 
     def sync(self) -> None:
-        """Wait until the names in the folder are on the disk."""
+        """Wait until the folder's entries are on the disk."""
         folder = os.open(self.path, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -111,7 +103,7 @@ class ExportFolder:
 
     @contextmanager
     def held(self, name: str) -> Iterator[bool]:
-        """Hold a lock that ends with the process; False: another one has it."""
+        """Try to hold a lock, which ends with the process; False: another process has it."""
         self.staging.mkdir(parents=True, exist_ok=True)
         path = self.staging / f"{name}.lock"
         lock = _locked(path)
@@ -129,7 +121,7 @@ def _locked(path: Path) -> int | None:
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # its last holder removes the file: what we hold may have no name any more
+            # the last holder may have deleted the file after we opened it
             if os.path.exists(path) and os.path.samestat(os.fstat(lock), os.stat(path)):
                 return lock
         except FileNotFoundError:
@@ -144,19 +136,19 @@ def _locked(path: Path) -> int | None:
     return None
 
 
-def covered(one: KeyRange, by: Iterable[KeyRange]) -> bool:
-    """Whether every key of a range is in one of others."""
-    parts = [part for part in by if part.overlaps(one)]
-    if one.null:
+def covered(key_range: KeyRange, others: Iterable[KeyRange]) -> bool:
+    """Whether every key of a range is in one of some others."""
+    parts = [other for other in others if other.overlaps(key_range)]
+    if key_range.null:
         return bool(parts)
     parts.sort(key=lambda part: (part.lower is not None, part.lower or 0))
-    reached = one.lower
+    reached = key_range.lower
     for part in parts:
         if part.lower is not None and (reached is None or part.lower > reached):  # type: ignore[operator]
             return False
         if part.upper is None:
             return True
         reached = part.upper if reached is None else max(reached, part.upper)
-        if one.upper is not None and reached >= one.upper:  # type: ignore[operator]
+        if key_range.upper is not None and reached >= key_range.upper:  # type: ignore[operator]
             return True
     return False

@@ -1,4 +1,4 @@
-"""The files of a folder: which there are, what their columns are, and whether they are whole."""
+"""Files as they were listed: their formats, the headers of CSV files, and hashes of contents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial, wraps
 from pathlib import PurePosixPath
 from typing import IO, Literal, cast
 
@@ -34,66 +34,66 @@ FORMATS: dict[str, Format] = {
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 DELIMITERS = (",", ";", "\t", "|")
 PIECE = 1 << 20
+"""Bytes that are read at once."""
 
 
 class FileUnreadable(TableferryError):
-    """A file is torn, or not what its name says. The message names it."""
+    """A file is damaged, or not what its name says. The message names it."""
 
 
 @dataclass(frozen=True)
 class File:
-    """One file of a table, as it was found."""
+    """A file of a table, as it was listed. The last four fields are those of `store.Listed`."""
 
     store: Store = field(repr=False)
     path: str
-    """As messages and DuckDB name it."""
     name: str
-    """Below the folder, with `/`."""
     size: int
     version: str
-    """As the store tells it."""
 
     @cached_property
     def compression(self) -> str | None:
-        return COMPRESSIONS.get(PurePosixPath(self.name).suffix.lower())
+        return format_of(self.name)[1]
 
     @cached_property
     def format(self) -> Format:
-        """What is in it, by its name.
+        """The file's format, by its name.
 
         Raises:
-            InputError: the name does not say.
+            InputError: the name has none of the known suffixes.
         """
-        name = PurePosixPath(self.name)
-        name = name.with_suffix("") if self.compression else name
-        found = FORMATS.get(name.suffix.lower())
-        if found is None or (found == "parquet" and self.compression):
-            names = ", ".join(f"*{one}" for one in FORMATS)
+        format, compression = format_of(self.name)
+        if format is None or (format == "parquet" and compression):
+            patterns = ", ".join(f"*{suffix}" for suffix in FORMATS)
             raise InputError(
-                f"{self.path}: files should be {names}, those of text also with .gz or .zst"
+                f"{self.path}: files should be {patterns}, those of text also with .gz or .zst"
             )
-        return found
+        return format
 
     def now(self) -> File:
-        """The same as it is now. Raises `FileNotFoundError`, and what its store does."""
+        """The file with its present size and version. Raises as `Store.version`."""
         size, version = self.store.version(self.path)
         return replace(self, size=size, version=version)
 
-    def open(self) -> IO[bytes]:
-        """Its bytes, as they lie there."""
-        return self.store.open(self.path)
-
     def unreadable(self, why: object) -> FileUnreadable:
-        """The error that names the file."""
+        """Make the error that names the file."""
         text = next((line for line in str(why).splitlines() if line.strip()), "it is damaged")
         return FileUnreadable(f"{self.path} cannot be read: {text}")
 
 
+def format_of(name: str) -> tuple[Format | None, str | None]:
+    """The format and the compression that a file's name says."""
+    path = PurePosixPath(name)
+    compression = COMPRESSIONS.get(path.suffix.lower())
+    path = path.with_suffix("") if compression else path
+    return FORMATS.get(path.suffix.lower()), compression
+
+
 def matching(store: Store, table: TableRef) -> list[File]:
-    """The files of a table, by name.
+    """List the files of a table, by name.
 
     Args:
-        store: what a relative folder is relative to.
+        store: where relative folders begin.
         table: its schema is the folder, and its name the pattern; `**` stands for any folders.
 
     Raises:
@@ -101,42 +101,49 @@ def matching(store: Store, table: TableRef) -> list[File]:
         ConnectionFailed: the store cannot be asked.
         InputError: a file's name is too long.
     """
-    found: dict[str, File] = {}
-    for path, name, size, version in store.found(table):
-        if len(name.encode("utf-16-le", "surrogatepass")) // 2 > LONGEST_NAME:
-            raise InputError(f"{path}: names should have at most {LONGEST_NAME} characters")
-        found[name] = File(store, path, name, size, version)
-    if not found:
+    # `**` may match a file more than once
+    by_name = {listed.name: File(store, *listed) for listed in store.listed(table)}
+    files = [by_name[name] for name in sorted(by_name)]
+    for file in files:
+        if len(file.name.encode("utf-16-le", "surrogatepass")) // 2 > LONGEST_NAME:
+            raise InputError(f"{file.path}: names should have at most {LONGEST_NAME} characters")
+    if not files:
         folder = "" if table.schema == "." else f"{table.schema}/"
         pattern = os.path.join(store.url, f"{folder}{table.name}")
         raise TableMissing(f"{table}: no file matches {pattern}")
-    return [found[name] for name in sorted(found)]
+    return files
 
 
-def known(file: File, what: str, learn: Callable[[], Answer]) -> Answer:
-    """What is known of a file as it is; learned if nothing is, or if it may be written again."""
-    if not file.store.settled(file.version):
-        return learn()
-    return facts_of(file.store).known((what, file.path), learn, (file.size, file.version))
+def once_per_version(learn: Callable[[File], Answer]) -> Callable[[File], Answer]:
+    """Keep what a function finds in a file for as long as the file does not change.
+
+    Of a file that may be written again within the resolution of its time, nothing is kept.
+    """
+
+    @wraps(learn)
+    def known(file: File) -> Answer:
+        if not file.store.settled(file.version):
+            return learn(file)
+        version = file.size, file.version
+        return facts_of(file.store).known((learn, file.path), partial(learn, file), version)
+
+    return known
 
 
+@once_per_version
 def content_hash(file: File) -> str:
-    """The hash of a file's bytes, or what its store has for it; compressed ones are seen whole.
+    """Hash a file's bytes, or return its store's hash; compressed files are read to their end.
 
     Raises:
-        FileUnreadable: it is torn, or changes while it is read.
+        FileUnreadable: it is damaged, or changes while it is read.
     """
-    return known(file, "hash", lambda: _hashed(file))
-
-
-def _hashed(file: File) -> str:
-    named = file.store.by_contents
-    if named and not file.compression:
+    hashed_by_store = file.store.by_contents
+    if hashed_by_store and not file.compression:
         return file.version
     digest = hashlib.blake2b(digest_size=16)
     try:
-        if not named:
-            with file.open() as stream:
+        if not hashed_by_store:
+            with file.store.open(file.path) as stream:
                 while piece := stream.read(PIECE):
                     digest.update(piece)
         if file.compression:
@@ -148,13 +155,13 @@ def _hashed(file: File) -> str:
         raise file.unreadable(error) from None
     if now != (file.size, file.version):
         raise file.unreadable("it is being written")
-    return file.version if named else digest.hexdigest()
+    return file.version if hashed_by_store else digest.hexdigest()
 
 
 @contextmanager
 def opened(file: File) -> Iterator[IO[bytes]]:
-    """A text file's bytes, unpacked."""
-    with file.open() as raw:
+    """Open a text file, and decompress it."""
+    with file.store.open(file.path) as raw:
         if file.compression == "gzip":
             with gzip.open(raw) as stream:
                 yield cast(IO[bytes], stream)
@@ -165,16 +172,13 @@ def opened(file: File) -> Iterator[IO[bytes]]:
             yield raw
 
 
+@once_per_version
 def header(file: File) -> tuple[str, tuple[str, ...]]:
-    """A CSV file's delimiter, and the names in its first line.
+    """Read a CSV file's delimiter, and the names in its first line.
 
     Raises:
-        FileUnreadable: there is no such line, or two columns of one name.
+        FileUnreadable: there is no such line, or two columns have the same name.
     """
-    return known(file, "header", lambda: _header(file))
-
-
-def _header(file: File) -> tuple[str, tuple[str, ...]]:
     try:
         with opened(file) as stream:
             text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
@@ -187,14 +191,14 @@ def _header(file: File) -> tuple[str, tuple[str, ...]]:
         raise file.unreadable("its header does not end")
     if line.count('"') % 2:
         raise file.unreadable("its header goes on in a second line")
-    found = [(one, next(csv.reader([line], delimiter=one))) for one in DELIMITERS]
-    delimiter, names = max(found, key=lambda item: len(item[1]))
+    split = [(delimiter, next(csv.reader([line], delimiter=delimiter))) for delimiter in DELIMITERS]
+    delimiter, names = max(split, key=lambda item: len(item[1]))
     require_distinct(file, names)
     return delimiter, tuple(names)
 
 
 def require_distinct(file: File, names: Sequence[str]) -> None:
-    """Raise `FileUnreadable` if two columns have one name, or one of them has ours, or none."""
+    """Raise `FileUnreadable` if a column has no name, another column's, or one that we use."""
     seen: set[str] = set()
     for name in names:
         folded = name.casefold()

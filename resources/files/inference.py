@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Callable, Sequence
 from itertools import islice
-from operator import add
-from typing import Any
+from typing import NamedTuple
 
 from tableferry.resources.files.notations import INSTANT, is_canonical, zero_below
 from tableferry.resources.files.types import (
@@ -36,8 +33,8 @@ _ALIKE = {
     INSTANT: is_canonical("{}", INSTANT),
     "UUID": is_canonical("{}", "UUID"),
 }
-"""What texts are taken for by themselves, first match: only what gives the same texts back, so that
-`007`, `+1`, `-0`, `1E5`, `TRUE` and an instant of another zone than UTC stay texts."""
+"""The types that texts are inferred to be, first match, each by a condition: only a type that gives
+the same texts back, so that `007`, `+1`, `-0`, `1E5`, `TRUE` and instants beyond UTC stay texts."""
 
 _KINDS = {
     "strings": "'VARCHAR'",
@@ -45,45 +42,34 @@ _KINDS = {
     "booleans": "'BOOLEAN'",
     "nested": "'ARRAY', 'OBJECT'",
 }
-"""Kinds of JSON values, as DuckDB names their types."""
+"""The kinds of JSON values, each by DuckDB's names of their types."""
 
 
-@dataclass(frozen=True)
-class Shape:
-    """What the texts of a column are like."""
+class _Shape(NamedTuple):
+    """The figures of a column's texts."""
 
     texts: int
-    """But for empty ones."""
+    """The number of texts that are not empty."""
     alike: tuple[int, ...]
-    """How many are, by `_ALIKE`."""
+    """The number of texts of each type of `_ALIKE`."""
     kinds: tuple[int, ...]
-    """Of JSON values, by `_KINDS`."""
+    """The number of JSON values of each of `_KINDS`."""
     padded: int
-    """Fractions that end in a zero."""
+    """The number of fractions that end in a zero."""
     with_t: int
-    """Those with a T, as between a date and a time."""
+    """The number of texts with a T, as between a date and a time."""
     longest: tuple[int, ...]
-    """Most characters, digits before the point and digits behind it."""
+    """Maximum number of characters, of digits before the point, and of digits behind it."""
     shortest: tuple[int, ...]
-    """Fewest characters, and digits behind the point."""
-
-    def __add__(self, other: Shape) -> Shape:
-        def together(name: str, one: Any, another: Any) -> Any:
-            if isinstance(one, int):
-                return one + another
-            choose = {"longest": max, "shortest": min}.get(name, lambda a, b: a + b)
-            return tuple(map(choose, one, another))
-
-        own, others = vars(self), vars(other)
-        return Shape(**{name: together(name, own[name], others[name]) for name in own})
+    """Minimum number of characters, and of digits behind the point."""
 
 
-def shape(x: str, kind: str | None = None) -> list[str]:
-    """Aggregates over a column of texts, of which `shape_of` makes its shape.
+def figures(x: str, kind: str | None = None) -> list[str]:
+    """Write the aggregates over a column of texts from which its type is `inferred`.
 
     Args:
-        x: the column.
-        kind: DuckDB's name of the JSON type of a value; None of other texts.
+        x: SQL of the column.
+        kind: SQL of DuckDB's name of the JSON value's type; None for other texts.
     """
     text = f"nullif({x}, '')"
     counts = [condition.replace("{}", x) for condition in _ALIKE.values()]
@@ -94,97 +80,94 @@ def shape(x: str, kind: str | None = None) -> list[str]:
     return [
         f"count({text})",
         *(f"count(*) FILTER (WHERE {condition})" for condition in counts),
-        *(f"coalesce(max({one}), 0)" for one in (length, whole, fraction)),
-        *(f"coalesce(min({one}), {MANY})" for one in (length, fraction)),
+        *(f"coalesce(max({count}), 0)" for count in (length, whole, fraction)),
+        *(f"coalesce(min({count}), {MANY})" for count in (length, fraction)),
     ]
 
 
 MANY = 1 << 30
-WIDTH = len(shape("x"))
-"""Figures of `shape`."""
+WIDTH = len(figures("x"))
+"""The number of `figures`."""
+_COMBINED: tuple[Callable[[Sequence[int]], int], ...] = (
+    *[sum] * (WIDTH - 5),
+    *[max] * 3,
+    *[min] * 2,
+)
+"""What combines each figure of several files."""
 
 
-def shape_of(figures: Sequence[int]) -> Shape:
-    """The shape of a column."""
-    rest = iter(figures)
+def _shape(of_files: Sequence[Sequence[int]]) -> _Shape:
+    columns = zip(*of_files, strict=True)
+    rest = iter([combine(column) for combine, column in zip(_COMBINED, columns, strict=True)])
 
     def some(count: int) -> tuple[int, ...]:
         return tuple(islice(rest, count))
 
-    return Shape(
+    return _Shape(
         next(rest), some(len(_ALIKE)), some(len(_KINDS)), next(rest), next(rest), some(3), some(2)
     )
 
 
-def inferred(shapes: Sequence[Shape]) -> str:
-    """The type of a column, from its shapes in all files together."""
-    whole = reduce(add, shapes)
-    strings = whole.kinds[0]
-    if sum(map(bool, whole.kinds)) > 1:
+def inferred(of_files: Sequence[Sequence[int]]) -> str:
+    """Infer the type of a column from its `figures` in each file."""
+    shape = _shape(of_files)
+    strings = shape.kinds[0]
+    if sum(map(bool, shape.kinds)) > 1:
         return MIXED
-    if not whole.texts or whole.kinds[-1]:
+    if not shape.texts or shape.kinds[-1]:
         return TEXT
-    for name, count in zip(_ALIKE, whole.alike, strict=True):
+    for name, count in zip(_ALIKE, shape.alike, strict=True):
         literal = name in NUMBERS or name == "BOOLEAN"
-        if count < whole.texts or (strings and literal):
+        if count < shape.texts or (strings and literal):
             continue
-        if not _uniform(name, whole):
+        if not _uniform(name, shape):
             if name in ("TIMESTAMP", INSTANT):
                 return f"{LIKE}{from_text(name)}"
             continue
         if name != "DECIMAL":
             return from_text(name)
-        _, digits, scale = whole.longest
+        _, digits, scale = shape.longest
         if digits + scale <= MOST_DIGITS:
             return from_text(f"DECIMAL({18 if digits + scale <= 18 else MOST_DIGITS},{scale})")
     return TEXT
 
 
-def _uniform(name: str, whole: Shape) -> bool:
-    """Whether all of a column's texts are of one form: `1.0` is not written beside `1`, where one
-    value would stand for both."""
-    (longest, _, scale), (shortest, least) = whole.longest, whole.shortest
+def _uniform(name: str, shape: _Shape) -> bool:
+    """Whether all of a column's texts have the same form, so that no two texts, such as `1.0` and
+    `1`, have the same value."""
+    (longest, _, scale), (shortest, least) = shape.longest, shape.shortest
     if name == "DECIMAL":
-        return scale == least or not whole.padded
+        return scale == least or not shape.padded
     if name in ("TIMESTAMP", INSTANT):
-        # zones have to be alike, too, so that their lengths tell those of clocks
-        alike = longest == shortest or (not whole.padded and name == "TIMESTAMP")
-        return alike and whole.with_t in (0, whole.texts)
+        # for instants the same length: it tells notations of the zone apart, too
+        alike = longest == shortest or (not shape.padded and name == "TIMESTAMP")
+        return alike and shape.with_t in (0, shape.texts)
     return True
 
 
 def united(types: Sequence[str]) -> str | None:
-    """The type that holds the values of all of these exactly; None if there is none."""
-    unread = [one for one in types if UNREADABLE in one]
-    if unread:
-        return unread[0]
-    types = [one for one in types if one != NOTHING] or ["INTEGER"]
+    """The type that holds the values of all of some types exactly; None if there is none."""
+    unreadable = [type_ for type_ in types if UNREADABLE in type_]
+    if unreadable:
+        return unreadable[0]
+    types = [type_ for type_ in types if type_ != NOTHING] or ["INTEGER"]
     if len(set(types)) == 1:
         return types[0]
-    kinds = [read(one).kind for one in types]
-    integers = [one for one in kinds if isinstance(one, Integer)]
+    kinds = [read(type_).kind for type_ in types]
+    integers = [kind for kind in kinds if isinstance(kind, Integer)]
     if len(integers) == len(kinds):
-        low, high = min(one.low for one in integers), max(one.high for one in integers)
-        fits = [name for name, one in INTEGERS.items() if one.low <= low and high <= one.high]
+        low, high = min(kind.low for kind in integers), max(kind.high for kind in integers)
+        fits = [name for name, kind in INTEGERS.items() if kind.low <= low and high <= kind.high]
         return fits[0] if fits else "DECIMAL(20,0)"
-    if all(isinstance(one, Float) for one in kinds):
+    if all(isinstance(kind, Float) for kind in kinds):
         return "DOUBLE"
-    if all(isinstance(one, Integer | Decimal) for one in kinds):
-        whole = max(
-            (one.precision or 0) - (one.scale or 0)
-            if isinstance(one, Decimal)
-            else len(str(one.high))
-            for one in kinds
-            if isinstance(one, Integer | Decimal)
-        )
-        scale = max(one.scale or 0 for one in kinds if isinstance(one, Decimal))
-        return f"DECIMAL({whole + scale},{scale})" if whole + scale <= 38 else None
-    if all(isinstance(one, Timestamp) and one.zone == "none" for one in kinds):
+    decimals = [kind for kind in kinds if isinstance(kind, Decimal)]
+    if len(integers) + len(decimals) == len(kinds):
+        digits = [len(str(kind.high)) for kind in integers]
+        whole = max(digits + [(kind.precision or 0) - (kind.scale or 0) for kind in decimals])
+        scale = max(kind.scale or 0 for kind in decimals)
+        return f"DECIMAL({whole + scale},{scale})" if whole + scale <= MOST_DIGITS else None
+    if all(isinstance(kind, Timestamp) and kind.zone == "none" for kind in kinds):
         return "TIMESTAMP_NS" if "TIMESTAMP_NS" in types else "TIMESTAMP"
-    if all(isinstance(one, Timestamp) for one in kinds) and set(types) == {INSTANT, INSTANT_NS}:
-        return INSTANT_NS
-    if set(types) == {"TIME", "TIME_NS"}:
-        return "TIME_NS"
-    if set(types) == {"JSON", "VARCHAR"}:
-        return "VARCHAR"
-    return None
+    pairs = ((INSTANT, INSTANT_NS), ("TIME", "TIME_NS"), ("JSON", "VARCHAR"))
+    return next((wider for type_, wider in pairs if {type_, wider} == set(types)), None)

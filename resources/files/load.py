@@ -1,10 +1,11 @@
-"""One key range on its way into a folder: staged as a Parquet file, then visible by its name."""
+"""Loads a key range into a folder: it is staged as a Parquet file, and published by its name."""
 
 from __future__ import annotations
 
 import os
 from binascii import unhexlify
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -21,7 +22,7 @@ from tableferry.resources.contract.target import LoadReceipt, make_room, rejecte
 from tableferry.resources.errors import InputError, ReceiptMismatch, TableMissing
 from tableferry.resources.files.errors import translated
 from tableferry.resources.files.exports import STAGING, SUFFIX, ExportFolder, file_name
-from tableferry.resources.files.markers import marks, require_unpublished
+from tableferry.resources.files.markers import metadata, require_unpublished
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.files.types import read
 from tableferry.resources.keys.range import KeyRange
@@ -29,12 +30,12 @@ from tableferry.resources.tables import TableRef, staging_prefix
 from tableferry.resources.types.kinds import Uuid
 
 ROW_GROUP_BYTES = 64 << 20
-"""Arrow bytes of a row group: what is kept in memory of a file that is being written."""
+"""Arrow bytes of a row group, which is kept in memory until it is written."""
 
 
 @dataclass
 class FileLoad:
-    """A held range and its staged file; made by `FilesTarget.attempt`."""
+    """An attempt on a range, with its staged file; see `RangeLoad`."""
 
     resource: FilesServer
     plan: CopyPlan
@@ -50,18 +51,13 @@ class FileLoad:
     def load_arrow(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None
     ) -> LoadReceipt:
-        """Stream batches into the staged file.
-
-        Args:
-            batches: columns named as in the target, of the plan's Arrow types.
-            schema: of the batches; the plan's if not given.
-        """
-        fields = schema or [pa.field(one.target.name, one.arrow_type) for one in self.plan.columns]
-        types = {one.name: read(one.type).kind for one in self.plan.target_columns}
+        """Stream batches into the staged file, in `schema` or the plan's."""
+        uuids = {one.name for one in self.plan.target_columns if read(one.type).kind == Uuid()}
         stored = pa.schema(
-            [one.with_type(pa.uuid()) if types[one.name] == Uuid() else one for one in fields]
+            field.with_type(pa.uuid()) if field.name in uuids else field
+            for field in schema or self.plan.arrow_schema
         )
-        with ParquetFile(self.staged, stored, marks(self.publication)) as file:
+        with ParquetFile(self.staged, stored, metadata(self.publication)) as file:
             for batch in batches:
                 file.write(batch)
             file.finish()
@@ -71,18 +67,18 @@ class FileLoad:
         return LoadReceipt(file.rows, file.bytes)
 
     def reader(self) -> None:
-        """Rows are always staged."""
+        """None: rows are always staged."""
 
     def load_bytes(self, chunks: Iterator[bytes]) -> LoadReceipt:
-        """Raise `InputError`: record batches alone are written."""
+        """Raise `InputError`."""
         raise InputError(f"{self.plan.target} takes record batches only")
 
     def staged_rows(self) -> int:
-        """Rows in the staged file, counted by DuckDB."""
+        """Count the rows in the staged file, by DuckDB."""
         return count(self.resource, self._staged)
 
     def audited_table(self) -> TableRef:
-        """The staged file. See `RangeLoad.audited_table`."""
+        """See `RangeLoad.audited_table`."""
         if self._audited is None:
             self._audited = require_staged(
                 self.plan.target, self.key_range, self.staged_rows(), self._sent, "sent"
@@ -90,23 +86,19 @@ class FileLoad:
         return self._staged
 
     def keep_rejected(self) -> TableRef:
-        """Rename the staged file, so that the attempt's end does not remove it."""
+        """Rename the staged file, so that the end of the attempt does not delete it."""
         target, kept = self.plan.target, rejected(self.plan.target, self.key_range)
         with translated():
             names = self.folder.staged(staging_prefix(target))
-            for name in make_room(target, (one.removesuffix(SUFFIX) for one in names)):
+            for name in make_room(target, (name.removesuffix(SUFFIX) for name in names)):
                 (self.folder.staging / f"{name}{SUFFIX}").unlink(missing_ok=True)
             os.replace(self.staged, self.folder.staging / kept.name)
         return kept
 
     def finalise(self) -> int:
-        """Give the file its name, in the place of the range's former one, and see that it is there.
+        """Replace the range's file by the staged one, and count its rows. See `RangeLoad.finalise`.
 
-        Files of ranges that are no more go with the last of those that have their rows.
-
-        Raises:
-            ReceiptMismatch: the file has other rows than were audited.
-            TargetMoved: somebody else has published the range since it was planned.
+        Files of earlier ranges are deleted as soon as other files have all of their rows.
         """
         self.audited_table()
         name = file_name(self.key_range)
@@ -139,22 +131,22 @@ class FileLoad:
 
 
 def staged_table(target: TableRef, name: str) -> TableRef:
-    """A file of the staging folder, as a table."""
+    """Refer to a file of the staging folder as a table."""
     return replace(target, schema=f"{target.schema}/{STAGING}", name=name)
 
 
 def rejected(target: TableRef, key_range: KeyRange) -> TableRef:
-    """Where the rows of a range are kept that failed their audit."""
+    """The file that keeps the rows of a range that failed their audit."""
     return staged_table(target, rejected_of(target, key_range.name).name + SUFFIX)
 
 
 def count(resource: FilesServer, table: TableRef, where: str = "true") -> int:
-    """The rows of a table that meet a condition."""
+    """Count the rows of a table that meet a condition."""
     return int(resource.query(f"SELECT count(*) FROM {qualified(table)} WHERE {where}")[0][0])
 
 
 def published_rows(resource: FilesServer, plan: CopyPlan, key_range: KeyRange) -> int:
-    """The rows of a range in its own file."""
+    """Count the rows of a range in its own file."""
     table = replace(plan.target, name=file_name(key_range))
     try:
         return count(resource, table, plan.target_range(key_range))
@@ -163,16 +155,16 @@ def published_rows(resource: FilesServer, plan: CopyPlan, key_range: KeyRange) -
 
 
 class ParquetFile:
-    """A Parquet file that is written in row groups of about the same size, and then on the disk.
+    """Writes a Parquet file in row groups of about the same size.
 
     Args:
-        path: where.
-        schema: of the file; uuids may come as 16 bytes each, or as texts.
-        marks: key-value metadata of the file.
+        path: the file.
+        schema: the file's schema; uuids may come as 16 bytes each, or as texts.
+        metadata: the file's key-value metadata.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema, marks: dict[str, str]) -> None:
-        self._schema = schema.with_metadata(marks)
+    def __init__(self, path: Path, schema: pa.Schema, metadata: dict[str, str]) -> None:
+        self._schema = schema.with_metadata(metadata)
         self._pending: list[pa.RecordBatch] = []
         self._size = self.rows = self.bytes = 0
         with translated():
@@ -183,13 +175,9 @@ class ParquetFile:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        # a failure that is under way is not to be replaced by that of closing a torn file
-        try:
+        # an error in the block matters more than that of closing its incomplete file
+        with self._file, suppress(pa.ArrowException, OSError):
             self._writer.close()
-        except (pa.ArrowException, OSError):
-            pass
-        finally:
-            self._file.close()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add a batch's rows."""
@@ -205,7 +193,7 @@ class ParquetFile:
             self._write()
 
     def finish(self) -> None:
-        """Write the rest, and wait until it is on the disk."""
+        """Write the remaining rows, and wait until the file is on the disk."""
         self._write()
         with translated():
             self._writer.close()

@@ -1,4 +1,4 @@
-"""A range of a Parquet file that is loaded as it is: DuckDB's SQL would change nothing of it."""
+"""Ranges of Parquet files that are loaded as they are: DuckDB's SQL would change no value."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from tableferry.resources.keys.range import ROW, KeyRange
 from tableferry.resources.types.export import Export
 
 
-def unchanged(plan: CopyPlan, held: Mapping[str, str]) -> list[str] | None:
-    """The columns of a file, and `FILE` and `ROW`, that are a plan's as they are.
+def unchanged(plan: CopyPlan, columns: Mapping[str, str]) -> list[str] | None:
+    """Find the file's column, `FILE` or `ROW` that each column of a plan loads as it is.
 
     Args:
         plan: the hop.
-        held: the file's columns.
+        columns: the file's columns.
 
     Returns:
-        One for each column of the plan; None if something is to be made of one, or is selected.
+        The names in the plan's order; None if a value would change, or rows are filtered.
     """
-    here = {name.casefold(): name for name in held}
-    found = []
+    by_folded = {name.casefold(): name for name in columns}
+    names = []
     for column in plan.columns:
         name, type_ = column.source.name, column.source.type
-        own = name if name in (FILE, ROW) else here.get(name.casefold())
-        way = export(type_)
-        if own is None or not isinstance(way, Export) or type_.endswith(FROM_TEXT):
+        in_file = name if name in (FILE, ROW) else by_folded.get(name.casefold())
+        exported = export(type_)
+        if in_file is None or not isinstance(exported, Export) or type_.endswith(FROM_TEXT):
             return None
-        expected = way.arrow.replace("{}", DIALECT.quote(name))
-        same = own in (FILE, ROW) or held[own] == type_
-        if not same or way.refuse or column.arrow_sql != expected:
+        expected = exported.arrow.replace("{}", DIALECT.quote(name))
+        same_type = in_file in (FILE, ROW) or columns[in_file] == type_
+        if not same_type or exported.refuse or column.arrow_sql != expected:
             return None
-        found.append(own)
-    return None if plan.where else found
+        names.append(in_file)
+    return None if plan.where else names
 
 
 def rows(
     file: File, names: list[str], key_range: KeyRange, batch_rows: int
 ) -> pa.RecordBatchReader:
-    """The rows of a range, of the columns that `unchanged` tells."""
-    source = parquet.batches(file, names, key_range, batch_rows=batch_rows)
+    """Read the columns that `unchanged` names, of a range."""
+    source = parquet.batches(file, names, key_range, batch_rows)
     fields = {field.name: field for field in source.schema}
     types = [pa.string() if name == FILE else _stored(fields[name].type) for name in names]
     schema = pa.schema([(f"ferry__{at}", type_) for at, type_ in enumerate(types)])
@@ -57,20 +57,20 @@ def rows(
                 for name in names
             ]
             yield pa.RecordBatch.from_arrays(
-                [_as(array, type_) for array, type_ in zip(arrays, types, strict=True)],
+                [_cast(array, type_) for array, type_ in zip(arrays, types, strict=True)],
                 schema=schema,
             )
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _as(array: pa.Array, type_: pa.DataType) -> pa.Array:
+def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
     stored = array.storage if isinstance(array, pa.ExtensionArray) else array
     return stored if stored.type == type_ else stored.cast(type_)
 
 
 def _stored(type_: pa.DataType) -> pa.DataType:
-    """A type as DuckDB sends it: uuids as their bytes, JSON as its text."""
+    """The Arrow type in which DuckDB sends a type: uuids as bytes, JSON as text."""
     if isinstance(type_, pa.BaseExtensionType):
         type_ = type_.storage_type
     return pa.binary() if pa.types.is_fixed_size_binary(type_) else type_

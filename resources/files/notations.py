@@ -1,7 +1,7 @@
-"""How texts write values: in the one way in which they are written by themselves, or in any.
+"""How texts write values: in the canonical notation, which values are printed in, or in any.
 
-DuckDB's own casts round, or drop what they do not know. Every function returns a condition in its
-SQL, of a text and a type.
+DuckDB's own casts round, or ignore what they do not know. The functions write conditions in its
+SQL, on a text and a type.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NOTATIONS = {
     INSTANT: rf"{DAY}[ T]{_CLOCK}(Z|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)",
     "UUID": r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}",
 }
-"""Patterns of texts that write a value of a type in any way, by its name."""
+"""Patterns of texts that write a value of a type in any notation, by the type's name."""
 
 WHOLE = r"0|-?[1-9]\d*"
 CANONICAL = {
@@ -42,28 +42,28 @@ CANONICAL = {
     INSTANT: rf"{DAY}[ T]{SECOND}(Z|\+00(:?00)?)",
     "UUID": r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
 }
-"""Patterns of those in the way that the value alone gives back, by the type's name."""
+"""Patterns of texts in the notation in which the value is printed, by the type's name."""
 
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
 
 
 def is_written(x: str, type_: str) -> str:
-    """The text writes exactly a value of a type, in any notation."""
+    """The condition that a text writes a value of a type exactly, in any notation."""
     name, scale = _named(type_)
     if name == "DECIMAL":
         return _matches(x, rf"-?\d+(\.\d{{0,{scale}}}0*)?", type_)
-    found = _matches(x, NOTATIONS[name], type_)
+    condition = _matches(x, NOTATIONS[name], type_)
     if name in ("FLOAT", "DOUBLE"):
-        # the nearest number that there is may be another one: all digits have to come back
+        # the nearest float may be another number: all digits have to come back
         longest = "{:.8e}" if name == "FLOAT" else "{:.16e}"
         number = f"TRY_CAST({x} AS {name})"
         shortest, fixed = f"CAST({number} AS VARCHAR)", f"format('{longest}', {number})"
-        found = f"({found} AND {_digits(x)} IN ({_digits(shortest)}, {_digits(fixed)}))"
-    return found
+        return f"({condition} AND {_digits(x)} IN ({_digits(shortest)}, {_digits(fixed)}))"
+    return condition
 
 
 def is_canonical(x: str, type_: str) -> str:
-    """The text is the one that the value of a type gives back."""
+    """The condition that a text is how a value of a type is printed."""
     name, scale = _named(type_)
     if name in ("FLOAT", "DOUBLE"):
         return f"coalesce(CAST(TRY_CAST({x} AS {name}) AS VARCHAR) = {x}, false)"
@@ -76,7 +76,7 @@ def is_canonical(x: str, type_: str) -> str:
 
 
 def zero_below(x: str) -> str:
-    """The text is a zero with a sign, which no integer or decimal has."""
+    """The condition that a text is a negative zero, which no integer or decimal is."""
     return f"regexp_full_match({x}, '-0(\\.0*)?')"
 
 

@@ -17,25 +17,25 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tableferry.resources.errors import ConnectionFailed, InputError, StatementFailed, TableMissing
 from tableferry.resources.extras import require
-from tableferry.resources.files.store import Folder, Found, before_wildcards
+from tableferry.resources.files.store import Folder, Listed, before_wildcards
 from tableferry.resources.tables import TableRef
 
 if TYPE_CHECKING:  # imported where an object store is used
     import duckdb
 
 BLOCK = 4 << 20
-"""Bytes of a text that are asked for at once."""
+"""Bytes of a text file that are requested at once."""
 
 
 class Kind(NamedTuple):
     """A kind of object store."""
 
     package: str
-    """What fsspec reaches it with."""
+    """The package by which fsspec reads it."""
     extra: str
-    """Of this distribution, which brings it."""
+    """The extra of this distribution that installs the package."""
     options: tuple[str, ...]
-    """What the query of its URL may say; it goes to the package as it is."""
+    """What the query of its URL may set; it goes to the package as it is."""
 
 
 KINDS = {
@@ -43,13 +43,13 @@ KINDS = {
     "gs": Kind("gcsfs", "gcs", ("endpoint_url", "project", "token")),
     "az": Kind("adlfs", "azure", ("account_name", "anon")),
 }
-"""By scheme of their URLs."""
+"""Object stores by the scheme of their URLs."""
 
 _VERSIONS = ("md5Hash", "ETag", "etag")
-"""What stores call a version; of Google's `etag` changes with the metadata, too."""
+"""What stores call a version, the best first: Google's `etag` changes with the metadata, too."""
 
 _MOVED = getattr(errno, "EREMCHG", errno.EINVAL)
-"""s3fs's, of a bucket of another region."""
+"""What s3fs raises for a bucket in another region."""
 _REFUSED = {errno.EINVAL, errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENOENT, _MOVED}
 _REFUSALS = {
     "ClientAuthenticationError",
@@ -60,12 +60,12 @@ _REFUSALS = {
     "ProfileNotFound",
     "RefreshError",
 }
-"""Errors of the packages' that do not pass by themselves; most others are of the network."""
+"""The packages' errors that do not pass by themselves; most others come from the network."""
 
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """The objects of a bucket whose names begin alike."""
+    """The objects of a bucket whose names have the same prefix."""
 
     scheme: str
     bucket: str
@@ -83,46 +83,47 @@ class ObjectStore:
         with _lock:
             return _connected(self.scheme, tuple(sorted(self.options.items())), os.getpid())
 
-    def reached(self) -> str:
+    def ping(self) -> str:
         try:
             self._filesystem.info(self.bucket)
         except FileNotFoundError:
             raise ConnectionFailed(f"cannot reach {self.url}: there is no such bucket") from None
         except Exception as error:
-            raise self._unreached(error) from None
+            raise self._unreachable(error) from None
         return KINDS[self.scheme].package
 
-    def found(self, table: TableRef) -> Iterator[Found]:
+    def listed(self, table: TableRef) -> Iterator[Listed]:
         from fsspec.utils import glob_translate
 
-        inside = [one for one in table.schema.split("/") if one not in ("", ".")]
-        if table.schema.startswith("/") or ".." in inside:
+        folders = [part for part in table.schema.split("/") if part not in ("", ".")]
+        if table.schema.startswith("/") or ".." in folders:
             raise InputError(f"{table}: the folder should be one below {self.url}, without '..'")
         base = [self.bucket, *filter(None, self.prefix.split("/"))]
-        fixed = [*base, *before_wildcards((*inside, table.name))]
-        folder, parts = "/".join(fixed), (*base, *inside, table.name)[len(fixed) :]
-        wanted = re.compile(glob_translate("/".join(parts)))
+        fixed = [*base, *before_wildcards((*folders, table.name))]
+        folder, parts = "/".join(fixed), (*base, *folders, table.name)[len(fixed) :]
+        pattern = re.compile(glob_translate("/".join(parts)))
         depth = None if "**" in parts else len(parts)
         try:
-            for one in self._listed(folder, depth):
-                name = str(one["name"])[len(folder) + 1 :]
+            for details in self._walk(folder, depth):
+                name = str(details["name"])[len(folder) + 1 :]
                 hidden = any(part.startswith(".") for part in name.split("/"))
-                if name and wanted.match(name) and not hidden:
-                    path = f"{self.scheme}://{one['name']}"
-                    yield Found(path, name, *_size_and_version(one))
+                if name and pattern.match(name) and not hidden:
+                    path = f"{self.scheme}://{details['name']}"
+                    yield Listed(path, name, *_size_and_version(details))
         except FileNotFoundError:
             raise TableMissing(f"{table}: there is no folder {self.scheme}://{folder}") from None
         except Exception as error:
-            raise self._unreached(error) from None
+            raise self._unreachable(error) from None
 
-    def _listed(self, folder: str, depth: int | None) -> Iterator[Mapping[str, Any]]:
-        """Files down to a depth. fsspec's own walk takes a folder below that it could not list for
-        an empty one, and the rows of files that are gone may be deleted."""
-        for one in self._filesystem.ls(folder, detail=True):
-            if one["type"] != "directory":
-                yield one
-            elif depth != 1 and one["name"].rstrip("/") != folder:
-                yield from self._listed(one["name"].rstrip("/"), depth and depth - 1)
+    def _walk(self, folder: str, depth: int | None) -> Iterator[Mapping[str, Any]]:
+        """List files down to a depth. fsspec's own walk takes a subfolder that it could not list
+        for an empty one; the rows of its files might then be deleted."""
+        for details in self._filesystem.ls(folder, detail=True):
+            name = details["name"].rstrip("/")
+            if details["type"] != "directory":
+                yield details
+            elif depth != 1 and name != folder:
+                yield from self._walk(name, depth and depth - 1)
 
     def open(self, path: str, *, scattered: bool = False) -> IO[bytes]:
         return cast(IO[bytes], _Object(self, path, [], scattered=scattered))
@@ -139,26 +140,27 @@ class ObjectStore:
         return True
 
     def attach(self, database: duckdb.DuckDBPyConnection, failures: list[Exception]) -> None:
-        """Let a database read its objects; what fails on the way is added to the failures."""
+        """Let a database read the store's objects; what fails is added to the failures."""
         database.register_filesystem(_reader(self, failures))
 
-    def _unreached(self, error: Exception) -> ConnectionFailed:
-        reason, transient = _told(error)
+    def _unreachable(self, error: Exception) -> ConnectionFailed:
+        reason, transient = _reason(error)
         return ConnectionFailed(f"cannot reach {self.url}: {reason}", transient=transient)
 
 
 def store_at(url: str | None) -> Folder | ObjectStore:
-    """What a URL names: `file:///folder`, `s3://bucket/prefix`; no URL is the working directory.
+    """The store that a URL names: `file:///folder` or `s3://bucket/prefix`; by default the working
+    directory.
 
     Raises:
-        InputError: it names none, or one whose package is not installed.
+        InputError: it names none, or the package that reads it is not installed.
     """
     parts = urlsplit(url or "file:")
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
         return Folder(Path(unquote(parts.path) or ".").absolute(), named=bool(unquote(parts.path)))
     kind = KINDS.get(parts.scheme)
     if kind is None or not parts.netloc:
-        known = ", ".join(f"{one}://bucket/prefix" for one in KINDS)
+        known = ", ".join(f"{scheme}://bucket/prefix" for scheme in KINDS)
         raise InputError(f"a files URL should look like file:///folder, {known}")
     if "@" in parts.netloc or ":" in parts.netloc:
         raise InputError(
@@ -182,7 +184,7 @@ _lock = threading.Lock()
 
 @functools.cache
 def _connected(scheme: str, options: tuple[tuple[str, str], ...], process: int) -> Any:
-    """fsspec's file system: one for all threads of a process, which keeps its connections."""
+    """Connect fsspec's file system, which all threads of a process share."""
     import fsspec
 
     flags = {"true": True, "false": False}
@@ -191,7 +193,7 @@ def _connected(scheme: str, options: tuple[tuple[str, str], ...], process: int) 
 
 
 def _size_and_version(details: Mapping[str, Any]) -> tuple[int, str]:
-    version = next((str(details[one]) for one in _VERSIONS if details.get(one)), "")
+    version = next((str(details[name]) for name in _VERSIONS if details.get(name)), "")
     if not version:
         raise OSError(errno.ENOSYS, f"the store tells no version of {details.get('name')}")
     return int(details["size"]), version.strip('"')
@@ -200,12 +202,13 @@ def _size_and_version(details: Mapping[str, Any]) -> tuple[int, str]:
 def _failed(path: str, error: Exception) -> StatementFailed:
     if isinstance(error, StatementFailed):
         return error
-    reason, transient = _told(error)
+    reason, transient = _reason(error)
     return StatementFailed("files", f"{path}: {reason}", transient=transient)
 
 
-def _told(error: Exception) -> tuple[str, bool]:
-    """Why a package failed, on one line, and whether it may pass; the addresses may hold keys."""
+def _reason(error: Exception) -> tuple[str, bool]:
+    """Why a package failed, on one line without the rest of addresses, which may hold keys; and
+    whether trying again may help."""
     refused = (
         isinstance(error, FileNotFoundError | PermissionError | ValueError | TypeError)
         or (isinstance(error, OSError) and error.errno in _REFUSED)
@@ -217,13 +220,13 @@ def _told(error: Exception) -> tuple[str, bool]:
 
 
 class _Object(io.RawIOBase):
-    """An object that is open; all of it is read in one version.
+    """An open object; all of it is read in one version.
 
     Args:
-        store: where it is.
-        path: its URL.
+        store: the object's store.
+        path: the object's URL.
         failures: gets what fails, since DuckDB keeps only the text of it.
-        version: the one that it must have.
+        version: the version that it must have.
         scattered: see `Store.open`.
     """
 
@@ -267,13 +270,13 @@ class _Object(io.RawIOBase):
         return int(self._stream.tell())
 
     def read(self, size: int = -1) -> bytes:
-        found: bytes = self._tried(self._stream.read, size)
-        return found
+        data: bytes = self._tried(self._stream.read, size)
+        return data
 
     def readinto(self, buffer: Any) -> int:
-        found = self.read(len(buffer))
-        buffer[: len(found)] = found
-        return len(found)
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
     def close(self) -> None:
         if not self.closed and hasattr(self, "_stream"):
@@ -282,7 +285,7 @@ class _Object(io.RawIOBase):
 
 
 def _reader(store: ObjectStore, failures: list[Exception]) -> Any:
-    """What DuckDB reads objects through: exactly those that it is told of, each in one version."""
+    """The file system by which DuckDB reads objects: only named ones, each in one version."""
     from fsspec import AbstractFileSystem
 
     opened: dict[str, _Object] = {}
@@ -292,12 +295,11 @@ def _reader(store: ObjectStore, failures: list[Exception]) -> Any:
         cachable = False
 
         def open(self, path: str, mode: str = "rb", **_: Any) -> Any:
-            known = opened.get(path)
+            first = opened.get(path)
+            version = first.version if first else None
             scattered = path.lower().endswith((".parquet", ".pq"))
-            found = _Object(
-                store, path, failures, known.version if known else None, scattered=scattered
-            )
-            return opened.setdefault(path, found) if known is None else found
+            stream = _Object(store, path, failures, version, scattered=scattered)
+            return opened.setdefault(path, stream) if first is None else stream
 
         def glob(self, path: str, **_: Any) -> list[str]:
             return [path]
@@ -309,6 +311,6 @@ def _reader(store: ObjectStore, failures: list[Exception]) -> Any:
             return {"name": path, "size": opened[path].size, "type": "file"}
 
         def modified(self, path: str) -> datetime:
-            return datetime(1970, 1, 1, tzinfo=UTC)  # asked for a cache, which is off
+            return datetime(1970, 1, 1, tzinfo=UTC)  # for a cache, which is off
 
     return Reader()

@@ -1,4 +1,4 @@
-"""What DuckDB's SQL says about values that a target cannot hold."""
+"""Conditions and values for `on_overflow` in DuckDB's SQL, see `OverflowSql`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ class FilesOverflow(OverflowSql):
     digest = digest
 
     def number(self, field: Field, x: str) -> str:
-        """What is infinite lies beyond all limits."""
-        found = super().number(field, x)
-        typed = value(field.source.type, x)
+        """Put infinite dates and timestamps beyond all limits; see `OverflowSql`."""
+        number, typed = super().number(field, x), value(field.source.type, x)
         if field.source.type.startswith("TIME") and "STAMP" not in field.source.type:
-            return found
+            return number
         return (
             f"(CASE WHEN isinf({typed}) THEN CASE WHEN {typed} > DATE '2000-01-01' "
-            f"THEN {GREATEST} ELSE {-GREATEST} END ELSE {found} END)"
+            f"THEN {GREATEST} ELSE {-GREATEST} END ELSE {number} END)"
         )
 
     def plain(self, field: Field, x: str) -> tuple[str, str]:
-        """In the very type of the column, also where the file has it as a text."""
+        """Read texts as their type; see `OverflowSql`."""
         type_ = field.source.type
         return value(type_, x), type_ if type_ == TEXT else type_.removesuffix(FROM_TEXT)
 
@@ -54,7 +53,7 @@ class FilesOverflow(OverflowSql):
         return f"{x} <> trunc({x}, {scale})"
 
     def nearest(self, step: Step, x: str, variant: str) -> str | None:
-        """Texts are cut where a character ends."""
+        """Cut texts between characters; see `OverflowSql`."""
         match step:
             case Characters(characters):
                 return f"left({x}, {characters})"

@@ -1,14 +1,13 @@
 """Parquet files as pyarrow reads them: their columns by the footer, and their rows.
 
-DuckDB reads the same files for counts and digests. A column whose type the two do not tell alike is
-refused, and so is a value that does not fit into what DuckDB makes of it.
+DuckDB reads the same files for counts and digests. A column to which the two give different types
+is refused, and so is a value that does not fit into DuckDB's type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -18,76 +17,60 @@ import pyarrow.parquet as pq
 from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.contract.refusals import SHOWN
 from tableferry.resources.errors import TableferryError
-from tableferry.resources.files.folder import File, FileUnreadable, known
+from tableferry.resources.files.folder import File, FileUnreadable, once_per_version
 from tableferry.resources.keys.range import ROW, KeyRange
 
 BATCH_ROWS, BATCH_BYTES = 65_536, 32 << 20
-"""Most of a batch, as the footer tells the bytes of a row."""
+"""Maximum size of a batch; the footer says how many bytes its rows have on average."""
 
 BUFFER_BYTES = 1 << 20
-"""Of a column that are read at once."""
+"""Bytes of a column that are read at once."""
 
 MOST_DIGITS = 38
-"""Of DuckDB's decimals."""
+"""Maximum number of digits of DuckDB's decimals."""
 
 
 class Footer(NamedTuple):
-    """What a file says of itself."""
+    """What a file declares of its contents."""
 
     columns: pa.Schema
-    """In the types in which `batches` yields them."""
+    """The columns, in the types in which `batches` yields them."""
     row_groups: list[int]
-    """The rows of each."""
+    """The number of rows of each row group."""
 
 
+@once_per_version
 def footer(file: File) -> Footer:
-    """What the footer says.
+    """Read a file's footer.
 
     Raises:
-        FileUnreadable: it is not whole, or has a type that pyarrow does not know.
+        FileUnreadable: it is damaged, or has a type that pyarrow does not know.
     """
-    return known(file, "footer", partial(_footer, file))
-
-
-def _footer(file: File) -> Footer:
     with _opened(file) as parquet:
-        legacy, known = _legacy(parquet), parquet.metadata
+        legacy, metadata = _legacy(parquet), parquet.metadata
         columns = [
             field.with_type(pa.timestamp("us") if field.name in legacy else _read(field.type))
             for field in parquet.schema_arrow
         ]
-        groups = [known.row_group(number).num_rows for number in range(known.num_row_groups)]
+        groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
         return Footer(pa.schema(columns), groups)
 
 
 def batches(
-    file: File,
-    wanted: Collection[str],
-    key_range: KeyRange,
-    fail: Callable[[Exception], None] | None = None,
-    batch_rows: int = BATCH_ROWS,
+    file: File, columns: Collection[str], key_range: KeyRange, batch_rows: int = BATCH_ROWS
 ) -> pa.RecordBatchReader:
-    """The rows of a range, with their numbers in the column `ROW`.
+    """Read some columns of a range, with the rows' numbers in the column `ROW`.
 
     Args:
         file: the file.
-        wanted: the columns that matter.
-        key_range: the file, or a stretch of it.
-        fail: gets what fails, for a consumer that keeps only the text of it.
-        batch_rows: most rows of a batch.
+        columns: the columns' names.
+        key_range: the file, or a range of its row groups.
+        batch_rows: maximum number of rows of a batch.
     """
-    fields = [field for field in footer(file).columns if field.name in wanted]
+    fields = [field for field in footer(file).columns if field.name in columns]
     schema = pa.schema([*fields, pa.field(ROW, pa.int64())])
-
-    def rows() -> Iterator[pa.RecordBatch]:
-        try:
-            yield from _rows(file, schema, key_range, batch_rows)
-        except Exception as error:
-            if fail is not None:
-                fail(error)
-            raise
-
-    return pa.RecordBatchReader.from_batches(schema, rows())
+    rows = _rows(file, schema, key_range, batch_rows)
+    return pa.RecordBatchReader.from_batches(schema, rows)
 
 
 def _rows(
@@ -98,7 +81,7 @@ def _rows(
     with ExitStack() as stack:
         parquet = stack.enter_context(_opened(file))
         legacy = [name for name in _legacy(parquet) if name in names]
-        rounded = stack.enter_context(_opened(file, int96="us")) if legacy else None
+        in_micros = stack.enter_context(_opened(file, int96="us")) if legacy else None
         first = 1
         for number in range(parquet.metadata.num_row_groups):
             group = parquet.metadata.row_group(number)
@@ -109,12 +92,12 @@ def _rows(
                     "batch_size": max(1, min(batch_rows, BATCH_BYTES // size)),
                     "row_groups": [number],
                 }
-                micros = rounded.iter_batches(**options, columns=legacy) if rounded else None
+                rounded = in_micros.iter_batches(**options, columns=legacy) if in_micros else None
                 for batch in parquet.iter_batches(**options, columns=names):
-                    other = next(micros) if micros else None
+                    micros = next(rounded) if rounded else None
                     arrays = [
-                        _instants(file, name, batch.column(name), other.column(name))
-                        if other is not None and name in legacy
+                        _instants(file, name, batch.column(name), micros.column(name))
+                        if micros is not None and name in legacy
                         else _converted(file, schema.field(name), batch.column(name))
                         for name in names
                     ]
@@ -128,10 +111,10 @@ def _rows(
 
 
 def _converted(file: File, field: pa.Field, array: pa.Array) -> pa.Array:
-    """A column of a batch in the type of the schema, in which each of its values is exact."""
+    """Cast a column of a batch to the type of the schema, which holds each value exactly."""
     try:
         if array.type != field.type:
-            # of instants, the number that is stored; a cast may show a clock of their zone
+            # an instant's stored number: a cast may yield the clock of its zone
             zoned = pa.types.is_timestamp(array.type) and array.type.tz and not field.type.tz
             array = (array.cast(pa.int64()) if zoned else array).cast(field.type)
         if not pa.types.is_primitive(field.type):
@@ -142,25 +125,25 @@ def _converted(file: File, field: pa.Field, array: pa.Array) -> pa.Array:
 
 
 def _instants(file: File, name: str, nanos: pa.Array, micros: pa.Array) -> pa.Array:
-    """A column of INT96 in microseconds, which was read in nanoseconds as well.
+    """A column of INT96 in microseconds, each of which is exact.
 
-    Nanoseconds wrap around beyond the year 2262, as the product does: they differ from it by what
-    is less than a microsecond, and by nothing else.
+    Nanoseconds wrap around beyond the year 2262, and so does the product below: the two differ only
+    by what is less than a microsecond.
     """
     thousand = pa.scalar(1000, pa.int64())
-    whole = pc.multiply(micros.cast(pa.int64()), thousand)
-    wrong = pc.indices_nonzero(pc.fill_null(pc.not_equal(whole, nanos.cast(pa.int64())), False))
-    if len(wrong):
+    product = pc.multiply(micros.cast(pa.int64()), thousand)
+    finer = pc.indices_nonzero(pc.fill_null(pc.not_equal(product, nanos.cast(pa.int64())), False))
+    if len(finer):
         raise file.unreadable(
-            f"column {name!r}: the INT96 timestamp {micros[wrong[0].as_py()]} has more than 6 "
+            f"column {name!r}: the INT96 timestamp {micros[finer[0].as_py()]} has more than 6 "
             "decimals of a second"
         )
     return micros
 
 
 def _read(type_: pa.DataType) -> pa.DataType:
-    """The type in which DuckDB takes values of a type as they are; one of its own otherwise, which
-    DuckDB then does not take for that of the file."""
+    """The Arrow type in which DuckDB gets values of a type unchanged; a type that DuckDB does not
+    read the file as, where there is none."""
     if pa.types.is_float16(type_):
         return pa.float32()
     if pa.types.is_timestamp(type_) and type_.unit == "ns":
@@ -187,7 +170,7 @@ def _read(type_: pa.DataType) -> pa.DataType:
 
 
 def _legacy(parquet: pq.ParquetFile) -> Sequence[str]:
-    """The columns of INT96: 12 bytes of nanoseconds and days, of which both readers round."""
+    """The columns of INT96: 12 bytes of nanoseconds and days, which both readers round."""
     leaves = (parquet.schema.column(at) for at in range(len(parquet.schema)))
     return [leaf.path for leaf in leaves if leaf.physical_type == "INT96" and "." not in leaf.path]
 
@@ -199,7 +182,7 @@ def _opened(file: File, int96: str | None = None) -> Iterator[pq.ParquetFile]:
             yield pq.ParquetFile(
                 stream,
                 coerce_int96_timestamp_unit=int96,
-                # otherwise all of a row group is kept in memory
+                # it would keep the whole row group in memory
                 pre_buffer=False,
                 buffer_size=BUFFER_BYTES,
             )

@@ -1,4 +1,4 @@
-"""The table functions of DuckDB that read a file; texts stay texts."""
+"""DuckDB's table functions that read a file; texts stay texts."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from tableferry.resources.files.folder import File, header
 from tableferry.resources.files.object_store import ObjectStore
 
 LONGEST = 1 << 24
-"""Bytes of a line of text, or of a JSON object."""
+"""Maximum bytes of a line of text, or of a JSON object."""
 
 KINDS = "ferry_kinds"
-"""The column of `members` that has DuckDB's names for the types of a row's values."""
+"""The column of `members` that lists DuckDB's names for the types of a row's values."""
 
 _NUMBERED = r'((?:"(?:[^"\\]|\\.)*"|[^"\-0-9])*)(-?[0-9][0-9.eE+\-]*|$)'
-"""All of an object up to a number and the number, or the rest; strings are passed as a whole."""
+"""Everything up to a number, with strings as a whole, and the number; or the rest."""
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _NOT_JSON = r"(?i)nan|inf|,\s*[}\]]"
-"""What DuckDB takes for JSON besides, outside of strings."""
+"""What DuckDB accepts outside of strings, although it is not JSON."""
 _MARK = f"ferry {secrets.token_hex(8)} "
-"""What tells numbers from strings; nobody can have it in a file."""
+"""The prefix of strings that were numbers; nobody can have it in a file."""
 
 
 def reading(file: File, names: Iterable[str]) -> str:
-    """A table expression of a file's rows.
+    """Write a table expression of a file's rows.
 
     Args:
         file: the file.
@@ -36,11 +36,10 @@ def reading(file: File, names: Iterable[str]) -> str:
     if file.format == "parquet":
         return parquet(file, ", file_row_number=true" if _numbers(names) else "")
     if file.format == "ndjson":
-        listed = [*names]
-        found = (f"{member(at)} AS {DIALECT.quote(name)}" for at, name in enumerate(listed, 1))
-        return f"(SELECT {', '.join(found)} FROM {members(file, listed)})"
-    delimiter, own = header(file)
-    columns = ", ".join(f"{_literal(name)}: 'VARCHAR'" for name in own)
+        texts = (f"{member(at)} AS {DIALECT.quote(name)}" for at, name in enumerate(names, 1))
+        return f"(SELECT {', '.join(texts)} FROM {members(file, names)})"
+    delimiter, in_header = header(file)
+    columns = ", ".join(f"{_literal(name)}: 'VARCHAR'" for name in in_header)
     return (
         f"read_csv({_path(file)}, columns={{{columns}}}, header=true, auto_detect=false, "
         f"delim={_literal(delimiter)}, quote='\"', escape='\"', nullstr='', "
@@ -57,7 +56,7 @@ def row_number(file: File, names: Iterable[str]) -> str:
 
 
 def _numbers(names: Iterable[str]) -> bool:
-    """Whether the reader can number rows itself: not if a column has the name of its number."""
+    """Whether DuckDB can number rows itself: not if a column has the name of that number."""
     return "file_row_number" not in map(str.lower, names)
 
 
@@ -67,17 +66,17 @@ def parquet(file: File, options: str = "") -> str:
 
 
 def objects(file: File) -> str:
-    """A table expression of a file's JSON objects: `json`, and `written`, the text of it.
+    """Write a table expression of a file's JSON objects: `json`, and its text `written`.
 
-    Objects that a reader of JSON may take for others are refused.
+    Objects that JSON readers may understand differently are refused.
     """
-    packed = file.compression or "uncompressed"
+    compression = file.compression or "uncompressed"
     unquoted = f"regexp_replace(written, {_literal(_STRING)}, '', 'g')"
     odd = _literal(_NOT_JSON)
     refusals = {
-        "json_type(json) <> 'OBJECT'": "is no JSON object",
+        "json_type(json) <> 'OBJECT'": "is not a JSON object",
         "len(json_keys(json)) <> len(list_distinct(json_keys(json)))": "has a key twice",
-        f"regexp_matches(written, {odd}) AND regexp_matches({unquoted}, {odd})": "is no JSON: it "
+        f"regexp_matches(written, {odd}) AND regexp_matches({unquoted}, {odd})": "is not JSON: it "
         "has NaN, an infinity, or a comma before a bracket",
     }
     refused = " ".join(
@@ -88,15 +87,15 @@ def objects(file: File) -> str:
     return (
         f"(SELECT CASE {refused} ELSE json END AS json, written FROM (SELECT json, CAST(json AS "
         "VARCHAR) AS written, row_number() OVER () AS number FROM "
-        f"read_ndjson_objects({_path(file)}, compression='{packed}', "
+        f"read_ndjson_objects({_path(file)}, compression='{compression}', "
         f"maximum_object_size={LONGEST})))"
     )
 
 
 def members(file: File, names: Iterable[str]) -> str:
-    """A table expression of what the objects of a file have by some keys, for `member`.
+    """Write a table expression of a file's values for some keys, to be read by `member`.
 
-    DuckDB reads numbers as doubles or 64-bit integers: each becomes a marked string before.
+    DuckDB reads numbers as doubles or 64-bit integers, so each is made a marked string before.
     """
     numbered = f"regexp_replace(written, {_literal(_NUMBERED)}, '\\1\"{_MARK}\\2\"', 'g')"
     paths = f"[{', '.join(_literal(_pointer(name)) for name in names)}]::VARCHAR[]"
@@ -107,7 +106,7 @@ def members(file: File, names: Iterable[str]) -> str:
 
 
 def member(position: int) -> str:
-    """The text of a value of `members`: numbers as the file has them, in nested values as well."""
+    """Write the text of a value of `members`; numbers, also nested ones, as the file has them."""
     x = f"found[{position}]"
     return (
         f"CASE WHEN starts_with({x}, '{_MARK}') THEN replace({x}, '{_MARK}', '') "
@@ -117,7 +116,7 @@ def member(position: int) -> str:
 
 
 def _pointer(name: str) -> str:
-    """A JSON pointer; in a path of DuckDB's own, the key `*` stands for all."""
+    """Write a JSON pointer: in DuckDB's own paths, the key `*` stands for all keys."""
     return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
@@ -126,7 +125,7 @@ def _literal(text: str) -> str:
 
 
 def _path(file: File) -> str:
-    """Without what DuckDB takes for a pattern; a store's reader takes nothing for one."""
+    """Write a file's path with wildcards escaped, which the reader of a store does not know."""
     if isinstance(file.store, ObjectStore):
         return _literal(file.path)
-    return _literal(re.sub(r"[*?\[]", lambda found: f"[{found[0]}]", file.path))
+    return _literal(re.sub(r"[*?\[]", lambda match: f"[{match[0]}]", file.path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
@@ -18,11 +18,11 @@ from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.contract.facts import facts_of
 from tableferry.resources.contract.settings import ConnectionSettings
-from tableferry.resources.errors import InputError, TableferryError, TableMissing
+from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.extras import require
 from tableferry.resources.files import delimited
 from tableferry.resources.files import parquet as by_pyarrow
-from tableferry.resources.files.database import opened
+from tableferry.resources.files.database import opened, register
 from tableferry.resources.files.described import Names, names, text_types
 from tableferry.resources.files.dialect import DIALECT, OF_FILE
 from tableferry.resources.files.errors import translated
@@ -45,25 +45,27 @@ _NAME = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 
 _STREAMED = "ferry_rows"
 Stream = Callable[[File, Names], Names]
-"""Makes a file's rows the table `_STREAMED`; tells which of its columns that has."""
+"""Makes a file's rows the table `_STREAMED`, and returns the columns of that table."""
+ByFolded = dict[str, tuple[str, list[tuple[File, str]]]]
+"""The columns of several files: folded name -> first name, and the type in each file."""
 
 
 class FilesServer(Server):
     """Files below a folder: `file:///srv/incoming`, or the working directory without a URL; or the
     objects of a bucket: `s3://bucket/prefix`.
 
-    Every query has a database of its own, in memory, with a view of the files that it is about.
+    Every query has a database of its own, in memory, with a view of the files that it reads.
     """
 
     system_name: ClassVar[str] = "files"
 
     @property
     def has_address(self) -> bool:
-        """A folder may be given by the table alone."""
+        """True: without a URL, a table's folder is relative to the working directory."""
         return True
 
     def location_warning(self, table: TableRef) -> str | None:
-        """Warn of a relative folder without a URL: working directories differ between processes."""
+        """Warn of a relative folder without a URL: working directories differ."""
         if self._secret("url") or Path(table.schema).is_absolute():
             return None
         folder = self.root / ("" if table.schema == "." else table.schema)
@@ -73,119 +75,111 @@ class FilesServer(Server):
         )
 
     def settings(self) -> ConnectionSettings:
-        """Where relative folders begin: the host has the bucket, and the database is the path.
+        """Where relative folders begin: the host is the bucket, and the database the path.
 
         Raises:
-            InputError: as `store`.
+            InputError: see `store`.
         """
-        at = self.store
-        if isinstance(at, Folder):
-            return ConnectionSettings("files", "localhost", 0, str(at.root))
-        return ConnectionSettings("files", f"{at.scheme}://{at.bucket}", 0, at.prefix)
+        store = self.store
+        if isinstance(store, Folder):
+            return ConnectionSettings("files", "localhost", 0, str(store.root))
+        return ConnectionSettings("files", f"{store.scheme}://{store.bucket}", 0, store.prefix)
 
     @property
     def store(self) -> Folder | ObjectStore:
-        """Where the files are.
+        """The store of the files.
 
         Raises:
-            InputError: the URL names neither a local folder nor a bucket, or what reaches it is not
-                installed.
+            InputError: the URL names neither a local folder nor a bucket, or the package that reads
+                it is not installed.
         """
         require("files", "a folder of files")
         return store_at(self._secret("url"))
 
     @property
     def root(self) -> Path:
-        """What relative folders to write to are relative to.
+        """Where relative folders to write to begin.
 
         Raises:
-            InputError: it is an object store.
+            InputError: in an object store.
         """
-        at = self.store
-        if not isinstance(at, Folder):
-            raise InputError(f"{at.url} is an object store, which is read, never written")
-        return at.root
+        store = self.store
+        if not isinstance(store, Folder):
+            raise InputError(f"{store.url} is an object store, which is read, never written")
+        return store.root
 
     def ping(self) -> str:
-        """DuckDB's version.
+        """Make sure that the store is there, and return DuckDB's version.
 
         Raises:
-            ConnectionFailed: there is no such folder or bucket, or it refuses us.
+            ConnectionFailed: there is no such folder or bucket, or it refuses access.
         """
         import duckdb
 
-        return f"DuckDB {duckdb.__version__}, {self.store.reached()}"
+        return f"DuckDB {duckdb.__version__}, {self.store.ping()}"
 
     def files(self, table: TableRef) -> list[File]:
-        """The files of a table, by name. Raises as `folder.matching`."""
+        """List the files of a table, by name. Raises as `folder.matching`."""
         store = self.store
-        found = matching(store, table)
-        facts_of(store).note(("listed", table), found)
-        return found
+        files = matching(store, table)
+        facts_of(store).note(("listed", table), files)
+        return files
 
     def files_now(self, table: TableRef, names: Collection[str]) -> list[File]:
-        """The files of a table as they were last listed, but some as they are now.
+        """The files of a table as they were last listed, but some with their present versions.
 
-        A store takes a request per folder, and one for every thousand objects, to list them.
+        To list a store takes a request per folder, and one for every thousand objects.
 
         Args:
             table: the files.
-            names: those that matter; if one was not among them, or is gone, all are listed anew.
+            names: the files that have to be up to date; all are listed anew if one was not listed,
+                or is gone.
         """
         files = facts_of(self.store).latest(("listed", table), list[File]())
-        if not {one.name for one in files}.issuperset(names):
+        if not {file.name for file in files}.issuperset(names):
             return self.files(table)
         try:
-            return [one.now() if one.name in names else one for one in files]
+            return [file.now() if file.name in names else file for file in files]
         except FileNotFoundError:
             return self.files(table)
 
     def columns(self, table: TableRef) -> list[Column]:
-        """The columns of all files together, by name, and those with the file's name and row.
+        """The columns of all files together, by name, and those of the file's name and the row.
 
         Parquet files declare their types; a column of text files has the narrowest type that keeps
         all of its texts. Files that cannot be read are left out.
 
         Raises:
             TableMissing: there are no files, or none that can be read.
-            InputError: the types of a column have no type in common.
+            InputError: no type holds the values of a column's types.
         """
-        files = self.files(table)
-        whole = self._readable(files)
-        if not whole:
-            raise TableMissing(str(self._why_unreadable(files[0])))
-        own: dict[str, tuple[str, list[tuple[File, str]]]] = {}
-        for file, held in whole:
-            for name, type_ in held.items():
-                own.setdefault(name.casefold(), (name, []))[1].append((file, type_))
-        types = text_types(whole) if whole[0][0].format != "parquet" else {}
-        found = [Column(FILE, FILE_TYPE, nullable=False, primary_key=1)]
-        found.append(Column(ROW, "BIGINT", nullable=False, primary_key=2))
-        for folded, (name, seen) in own.items():
-            common = types.get(folded) or united([one for _, one in seen])
+        readable, errors = _readable(self.files(table))
+        if not readable:
+            raise TableMissing(str(errors[0]))
+        types = text_types(readable) if readable[0][0].format != "parquet" else {}
+        columns = [Column(FILE, FILE_TYPE, nullable=False, primary_key=1)]
+        columns.append(Column(ROW, "BIGINT", nullable=False, primary_key=2))
+        for folded, (name, in_files) in _by_folded(readable).items():
+            common = types.get(folded) or united([type_ for _, type_ in in_files])
             if common is None:
-                first = seen[0]
-                other = next(one for one in seen if one[1] != first[1])
+                file, type_ = in_files[0]
+                other, other_type = next(pair for pair in in_files if pair[1] != type_)
                 raise InputError(
-                    f"{table}: column {name!r} is {first[1]} in {first[0].name} and {other[1]} in "
-                    f"{other[0].name}, which no type holds"
+                    f"{table}: column {name!r} is {type_} in {file.name} and {other_type} in "
+                    f"{other.name}, which no type holds"
                 )
-            found.append(Column(name, common))
-        return found
+            columns.append(Column(name, common))
+        return columns
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
-        """The rows of a small result."""
+        """Return the rows of a small result."""
         refuse_snapshot(self.system, snapshot)
         with opened(self.store, []) as database:
             self._attach(database, sql)
             return database.execute(sql).fetchall()
 
     def execute(self, sql: str) -> None:
-        """Files know no statements.
-
-        Raises:
-            InputError: always.
-        """
+        """Raise `InputError`."""
         raise InputError("files take no statements")
 
     @contextmanager
@@ -203,24 +197,25 @@ class FilesServer(Server):
     ) -> Iterator[pa.RecordBatchReader]:
         """Stream a range that is to be loaded, as pyarrow reads its file.
 
-        DuckDB reads it for `query` and `read_arrow`, so that what one of them reads wrong is found.
+        `query` and `read_arrow` read it by DuckDB, so that the proof finds what either reads wrong.
 
         Args:
             plan: the hop.
             key_range: the range.
             sql: the query that selects it.
-            batch_rows: most rows of a batch.
+            batch_rows: maximum number of rows of a batch.
         """
         name = str(key_range.lower)
-        file = next((one for one in self.files_now(plan.source, [name]) if one.name == name), None)
+        files = self.files_now(plan.source, [name])
+        file = next((file for file in files if file.name == name), None)
         if file is not None and file.format == "parquet":
             columns = unchanged(plan, names(file))
             if columns is not None:
                 yield rows(file, columns, key_range, batch_rows)
                 return
-        # whatever a condition may name
-        wanted = None if plan.where else {one.source.name.casefold() for one in plan.columns}
-        with self._streamed(sql, batch_rows, (key_range, wanted)) as reader:
+        # all columns for a row filter, which may name any
+        needed = None if plan.where else {column.source.name.casefold() for column in plan.columns}
+        with self._streamed(sql, batch_rows, (key_range, needed)) as reader:
             yield reader
 
     @contextmanager
@@ -234,22 +229,21 @@ class FilesServer(Server):
         ended = threading.Event()
         with opened(self.store, failures) as database:
 
-            def stream(file: File, held: Names) -> Names:
+            def stream(file: File, columns: Names) -> Names:
                 assert loading is not None
-                key_range, columns = loading
-                wanted = {
+                key_range, needed = loading
+                read = {
                     name: type_
-                    for name, type_ in held.items()
-                    if columns is None or name.casefold() in columns
+                    for name, type_ in columns.items()
+                    if needed is None or name.casefold() in needed
                 }
                 if file.format == "parquet":
-                    reader = by_pyarrow.batches(file, wanted, key_range, failures.append)
+                    reader = by_pyarrow.batches(file, read, key_range)
                 else:
-                    reader = delimited.batches(file, wanted, failures.append)
-                until = takewhile(lambda _: not ended.is_set(), reader)
-                whole = pa.RecordBatchReader.from_batches(reader.schema, until)
-                database.register(_STREAMED, whole)
-                return wanted
+                    reader = delimited.batches(file, read)
+                until_ended = takewhile(lambda _: not ended.is_set(), reader)
+                register(database, _STREAMED, reader.schema, until_ended, failures)
+                return read
 
             self._attach(database, sql, stream if loading else None)
             reader = database.execute(sql).to_arrow_reader(batch_rows)
@@ -261,7 +255,7 @@ class FilesServer(Server):
             try:
                 yield pa.RecordBatchReader.from_batches(reader.schema, batches())
             finally:
-                # threads of DuckDB's that are left would call Python after its end
+                # DuckDB's remaining threads would call Python after its end
                 ended.set()
                 with suppress(Exception):
                     for _ in reader if loading else ():
@@ -273,88 +267,80 @@ class FilesServer(Server):
         """Create the views that a query reads.
 
         Raises:
-            FileUnreadable: it reads a single file, and that one is not whole.
+            FileUnreadable: it reads a single file, which is damaged.
         """
         tables = database.get_table_names(sql, qualified=True)
-        selected = {one.replace("''", "'") for one in _SELECTED.findall(sql)}
+        selected = {name.replace("''", "'") for name in _SELECTED.findall(sql)}
         for text in tables:
             parts = [(a or b).replace('""', '"') for a, b in _NAME.findall(text)]
             if len(parts) != 2:
                 continue
             table = TableRef("files", parts[0], parts[1])
             files = self.files_now(table, selected) if selected else self.files(table)
-            wanted = [one for one in files if not selected or one.name in selected]
-            if len(selected) == 1 and len(wanted) == 1:
-                names(wanted[0])
-            view = self._view(files, wanted, stream)
+            shown = {file.name for file in files if not selected or file.name in selected}
+            if len(selected) == len(shown) == 1:
+                names(next(file for file in files if file.name in shown))
             database.execute(f"CREATE SCHEMA IF NOT EXISTS {DIALECT.quote(table.schema)}")
-            database.execute(f"CREATE VIEW {qualified(table)} AS {view}")
+            database.execute(f"CREATE VIEW {qualified(table)} AS {_view(files, shown, stream)}")
 
-    def _view(self, files: Sequence[File], wanted: Sequence[File], stream: Stream | None) -> str:
-        """The rows of some files, with the columns of all."""
-        columns: dict[str, tuple[str, list[str]]] = {}
-        whole = self._readable(files)
-        for _, held in whole:
-            for name, type_ in held.items():
-                columns.setdefault(name.casefold(), (name, []))[1].append(type_)
-        nothing = {
-            folded: f"CAST(NULL AS {_of_duckdb(united(seen) or seen[0])})"
-            for folded, (_, seen) in columns.items()
-        }
-        of = {file.name: held for file, held in whole}
-        selects = [
-            self._rows(file, of[file.name], columns, nothing, stream)
-            for file in wanted
-            if file.name in of
-        ]
-        shown = [
-            f"{nothing[folded]} AS {DIALECT.quote(one)}" for folded, (one, _) in columns.items()
-        ]
-        shown += [f'CAST(NULL AS VARCHAR) AS "{FILE}"', f'CAST(NULL AS BIGINT) AS "{ROW}"']
-        return " UNION ALL ".join(selects or [f"SELECT {', '.join(shown)} WHERE false"])
 
-    def _rows(
-        self,
-        file: File,
-        held: Names,
-        columns: Mapping[str, tuple[str, Sequence[str]]],
-        nothing: Mapping[str, str],
-        stream: Stream | None,
-    ) -> str:
-        """The rows of a file, with the columns of all; those that it lacks are NULL."""
-        if stream is not None and file.format != "ndjson":
-            held, table, row = stream(file, held), _STREAMED, f'"{ROW}"'
-        else:
-            table, row = reading(file, held), row_number(file, held)
-        here = {name.casefold(): name for name, type_ in held.items() if type_ != NOTHING}
-        shown = [
-            f"{DIALECT.quote(here[folded]) if folded in here else nothing[folded]} "
-            f"AS {DIALECT.quote(name)}"
-            for folded, (name, _) in columns.items()
-        ]
-        shown += [f'{DIALECT.literal(file.name)} AS "{FILE}"', f'{row} AS "{ROW}"']
-        return f"SELECT {', '.join(shown)} FROM {table}"
+def _view(files: Sequence[File], shown: Collection[str], stream: Stream | None) -> str:
+    """The query of a view: the rows of some files, with the columns of all."""
+    readable, _ = _readable(files)
+    nulls: dict[str, str] = {}
+    for name, in_files in _by_folded(readable).values():
+        types = [type_ for _, type_ in in_files]
+        nulls[name] = f"CAST(NULL AS {_duckdb_type(united(types) or types[0])})"
+    selects = [
+        _select(file, columns, nulls, stream) for file, columns in readable if file.name in shown
+    ]
+    if selects:
+        return " UNION ALL ".join(selects)
+    listed = [f"{null} AS {DIALECT.quote(name)}" for name, null in nulls.items()]
+    listed += [f'CAST(NULL AS VARCHAR) AS "{FILE}"', f'CAST(NULL AS BIGINT) AS "{ROW}"']
+    return f"SELECT {', '.join(listed)} WHERE false"
 
-    def _readable(self, files: Sequence[File]) -> list[tuple[File, Names]]:
-        """The files that are whole as far as their headers tell, with their columns."""
-        found = []
-        for file in files:
-            try:
-                found.append((file, names(file)))
-            except FileUnreadable:
-                continue
-        return found
 
-    def _why_unreadable(self, file: File) -> TableferryError:
+def _select(file: File, columns: Names, nulls: Mapping[str, str], stream: Stream | None) -> str:
+    """The rows of a file, with the columns of all files; those that it lacks are NULL."""
+    if stream is not None and file.format != "ndjson":
+        columns, table, row = stream(file, columns), _STREAMED, f'"{ROW}"'
+    else:
+        table, row = reading(file, columns), row_number(file, columns)
+    in_file = {
+        name.casefold(): DIALECT.quote(name) for name, type_ in columns.items() if type_ != NOTHING
+    }
+    listed = [
+        f"{in_file.get(name.casefold(), null)} AS {DIALECT.quote(name)}"
+        for name, null in nulls.items()
+    ]
+    listed += [f'{DIALECT.literal(file.name)} AS "{FILE}"', f'{row} AS "{ROW}"']
+    return f"SELECT {', '.join(listed)} FROM {table}"
+
+
+def _readable(
+    files: Sequence[File],
+) -> tuple[list[tuple[File, Names]], list[FileUnreadable]]:
+    """Separate the files whose columns can be read, with these, from the errors of the others."""
+    readable, errors = [], []
+    for file in files:
         try:
-            names(file)
+            readable.append((file, names(file)))
         except FileUnreadable as error:
-            return error
-        return file.unreadable("it changed meanwhile")
+            errors.append(error)
+    return readable, errors
 
 
-def _of_duckdb(type_: str) -> str:
-    """A type of ours in which DuckDB holds a column's values."""
+def _by_folded(files: Iterable[tuple[File, Names]]) -> ByFolded:
+    columns: ByFolded = {}
+    for file, names_ in files:
+        for name, type_ in names_.items():
+            columns.setdefault(name.casefold(), (name, []))[1].append((file, type_))
+    return columns
+
+
+def _duckdb_type(type_: str) -> str:
+    """The type in which DuckDB holds a column's values."""
     if UNREADABLE in type_:
         return type_.partition(UNREADABLE)[2].partition(" IN ")[0]
     return "TIMESTAMP WITH TIME ZONE" if type_ == INSTANT_NS else type_

@@ -1,11 +1,10 @@
-"""How rows leave files: each file is a range, or each stretch of its row groups."""
+"""How rows leave files: a range is a file, or some consecutive row groups of one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import pairwise
-from pathlib import PurePosixPath
 from typing import Any, cast
 
 import pyarrow as pa
@@ -20,15 +19,9 @@ from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.refusals import MARK, SHOWN, Where
 from tableferry.resources.contract.source import Source
 from tableferry.resources.errors import InputError, TableferryError
-from tableferry.resources.files.described import row_groups, text_shapes
+from tableferry.resources.files.described import row_groups, text_figures
 from tableferry.resources.files.dialect import DIALECT
-from tableferry.resources.files.folder import (
-    COMPRESSIONS,
-    FORMATS,
-    File,
-    FileUnreadable,
-    content_hash,
-)
+from tableferry.resources.files.folder import File, FileUnreadable, content_hash, format_of
 from tableferry.resources.files.object_store import store_at
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.files.store import Folder
@@ -56,10 +49,10 @@ class FilesSource(Source):
     own_key = FILE
 
     def require_installed(self, table: TableRef) -> None:
-        """An object store needs a package; a folder is below its root."""
-        at = store_at(connection_url(table.connection))
-        if isinstance(at, Folder):
-            at.place(table)
+        """Find the package of an object store, or refuse a folder that is not below its root."""
+        store = store_at(connection_url(table.connection))
+        if isinstance(store, Folder):
+            store.path_of(table)
 
     def own_ranges(
         self,
@@ -68,25 +61,23 @@ class FilesSource(Source):
         known: Sequence[KeyRange] = (),
         rows: int | None = None,
     ) -> Sequence[KeyRange]:
-        """One per file; where files are cut, one per stretch of whole row groups of Parquet."""
+        """Return a range per file, or with `rows` the ranges of each Parquet file's row groups."""
         resource = cast(FilesServer, endpoint)
-        found: list[KeyRange] = []
+        ranges: list[KeyRange] = []
         for file in resource.files(table):
             if rows is None or file.format != "parquet":
-                found.append(KeyRange(KEY_KIND, file.name))
+                ranges.append(KeyRange(KEY_KIND, file.name))
                 continue
             try:
-                found += stretches(file.name, row_groups(file), rows)
+                ranges += row_group_ranges(file.name, row_groups(file), rows)
             except FileUnreadable:
-                before = [one for one in known if one.lower == file.name]
-                found += before or [KeyRange(KEY_KIND, file.name)]
-        return found
+                before = [key_range for key_range in known if key_range.lower == file.name]
+                ranges += before or [KeyRange(KEY_KIND, file.name)]
+        return ranges
 
     def require_cuttable(self, table: TableRef) -> None:
-        """Parquet has row groups; in a text nobody knows where a row begins."""
-        name = PurePosixPath(table.name)
-        name = name.with_suffix("") if name.suffix.lower() in COMPRESSIONS else name
-        if FORMATS.get(name.suffix.lower(), "parquet") != "parquet":
+        """Refuse text files, in which nobody knows where a row begins."""
+        if format_of(table.name)[0] not in (None, "parquet"):
             raise InputError(
                 f"are for Parquet files alone, which have row groups: each file of {table} is a "
                 "range"
@@ -95,14 +86,14 @@ class FilesSource(Source):
     def fingerprints(
         self, endpoint: Endpoint, table: TableRef, ranges: Sequence[KeyRange], where: str | None
     ) -> dict[str, SourceFingerprint]:
-        """The hash of each one's file, and its rows; the folder is listed at most once."""
+        """Combine each range's rows and the hash of its file; the folder is listed at most once."""
         resource = cast(FilesServer, endpoint)
-        names = [str(one.lower) for one in ranges]
-        files = resource.files(table) if len(names) > 1 else resource.files_now(table, names)
-        there = {one.name: one for one in files}
+        names = [str(key_range.lower) for key_range in ranges]
+        listed = resource.files(table) if len(names) > 1 else resource.files_now(table, names)
+        files = {file.name: file for file in listed}
         return {
-            one.name: self._fingerprint(resource, table, there.get(str(one.lower)), one, where)
-            for one in ranges
+            key_range.name: self._fingerprint(resource, table, files.get(name), key_range, where)
+            for name, key_range in zip(names, ranges, strict=True)
         }
 
     def _fingerprint(
@@ -120,7 +111,7 @@ class FilesSource(Source):
         try:
             hashed = content_hash(file)
             if file.format == "csv":
-                text_shapes(file)
+                text_figures(file)  # refuses a file that its two readers read differently
             if file.format == "parquet" and where is None:
                 rows = _within(sum(row_groups(file)), key_range)
             else:
@@ -131,8 +122,8 @@ class FilesSource(Source):
                 raise
             why = str(error) if file.path in str(error) else str(file.unreadable(error))
             return SourceFingerprint(0, f"file:{file.size}:{file.version}", refused=why)
-        place = ":".join(f"{one}" for one in key_range.rows or ())
-        return SourceFingerprint(rows, ":".join(filter(None, ("file", place, f"{rows}", hashed))))
+        bounds = key_range.rows or ()
+        return SourceFingerprint(rows, ":".join(["file", *map(str, bounds), str(rows), hashed]))
 
     def read_arrow(
         self,
@@ -144,23 +135,20 @@ class FilesSource(Source):
         batch_rows: int,
         snapshot: str | None = None,
     ) -> AbstractContextManager[pa.RecordBatchReader]:
-        """pyarrow reads what is loaded, and DuckDB what is counted and digested.
+        """Read what is loaded by pyarrow; DuckDB reads what is counted and digested.
 
-        Of a folder that a hop before has filled, DuckDB reads all: by its reading the files, which
-        pyarrow wrote, were compared with where their rows come from.
+        DuckDB alone reads a folder that the hop before wrote by pyarrow: as it reads these files,
+        they were compared with their source.
         """
         if key_range.kind != KEY_KIND:
             return super().read_arrow(
                 resource, plan, key_range, sql, batch_rows=batch_rows, snapshot=snapshot
             )
         refuse_snapshot(resource.system, snapshot)
-        found: AbstractContextManager[pa.RecordBatchReader] = resource.read_rows(
-            plan, key_range, sql, batch_rows
-        )
-        return found
+        return cast(FilesServer, resource).read_rows(plan, key_range, sql, batch_rows)
 
     def declared(self, column: Column, type_: str) -> Column:
-        """Texts are read as what is declared; other files declare their types themselves."""
+        """Read texts as the declared type; Parquet files declare their types themselves."""
         if not column.type.endswith(FROM_TEXT):
             return super().declared(column, type_)
         try:
@@ -169,44 +157,44 @@ class FilesSource(Source):
             raise InputError(f"column {column.name!r}: {error}") from None
 
     def kept(self, column: Column, kind: Kind | None) -> Column:
-        """Texts and numbers are read as before, whatever later files would make of them all."""
+        """Read texts and numbers as before, also if new files change the type that all have."""
         if column.type.startswith(LIKE) and isinstance(kind, Timestamp):
             return Column(column.name, column.type.removeprefix(LIKE), column.nullable)
         guessed = read(column.type).kind
         type_ = text_type(kind) if kind is not None and guessed is not None else None
         if type_ is not None and not column.type.endswith(FROM_TEXT):
-            # what does not fit into an integer fails; decimals would be rounded
-            whole = isinstance(guessed, Integer) and isinstance(kind, Integer)
-            wider = isinstance(guessed, Integer | Decimal) and isinstance(kind, Decimal)
-            keeps = whole or (wider and kind is not None and guessed and holds(kind, guessed))
-            type_ = type_.removesuffix(FROM_TEXT) if keeps else None
+            # a number that does not fit into an integer is refused; a decimal would be rounded
+            integers = isinstance(guessed, Integer) and isinstance(kind, Integer)
+            decimals = isinstance(guessed, Integer | Decimal) and isinstance(kind, Decimal)
+            exact = integers or (decimals and kind is not None and guessed and holds(kind, guessed))
+            type_ = type_.removesuffix(FROM_TEXT) if exact else None
         return Column(column.name, type_, column.nullable) if type_ else column
 
     def guarded(
         self, expression: str, condition: str, where: Where, reason: str, type_: str
     ) -> str:
-        """By an error with the message."""
+        """Raise DuckDB's `error` with the message where the condition holds."""
         table, column, why = (DIALECT.literal(text) for text in (where.table, where.column, reason))
-        place = f"json_array({table}, {column}, CAST({where.key} AS VARCHAR), "
-        place += f"left(CAST({where.value} AS VARCHAR), {SHOWN}), {why})"
-        message = f"error('{MARK}' || CAST({place} AS VARCHAR))"
+        details = f"json_array({table}, {column}, CAST({where.key} AS VARCHAR), "
+        details += f"left(CAST({where.value} AS VARCHAR), {SHOWN}), {why})"
+        message = f"error('{MARK}' || CAST({details} AS VARCHAR))"
         return f"CASE WHEN {condition} THEN {message} ELSE {expression} END"
 
 
-def stretches(name: str, groups: Sequence[int], rows: int) -> Iterator[KeyRange]:
-    """The ranges of a Parquet file, which begin and end with row groups; the last one is open, so
-    that they hold whatever rows a target has of the file.
+def row_group_ranges(name: str, groups: Sequence[int], rows: int) -> Iterator[KeyRange]:
+    """Cut a Parquet file between row groups. The last range has no upper bound, so that the ranges
+    include all rows that a target may have of the file.
 
     Args:
-        name: the file's.
-        groups: the rows of each row group.
-        rows: at most of a range, but for a row group that has more.
+        name: the file's name.
+        groups: the number of rows of each row group.
+        rows: maximum number of rows of a range, unless a single row group has more.
     """
-    cuts, at = [1], 1
+    cuts, first_row = [1], 1
     for group in groups:
-        if cuts[-1] < at and group and at + group - cuts[-1] > rows:
-            cuts.append(at)
-        at += group
+        if cuts[-1] < first_row and group and first_row + group - cuts[-1] > rows:
+            cuts.append(first_row)
+        first_row += group
     if len(cuts) == 1:
         yield KeyRange(KEY_KIND, name)
         return
@@ -216,6 +204,6 @@ def stretches(name: str, groups: Sequence[int], rows: int) -> Iterator[KeyRange]
 
 
 def _within(total: int, key_range: KeyRange) -> int:
-    """How many of a file's rows are in a range of it."""
+    """Count the rows of a range of a file that has `total` rows."""
     first, past = key_range.rows or (1, None)
     return max(0, min(total, total if past is None else past - 1) - first + 1)

@@ -1,4 +1,4 @@
-"""Where files lie: what a store offers, and folders of this machine."""
+"""Stores of files: their interface, and folders of this machine."""
 
 from __future__ import annotations
 
@@ -15,58 +15,58 @@ from tableferry.resources.errors import ConnectionFailed, InputError, TableMissi
 from tableferry.resources.tables import TableRef
 
 SETTLED_SECONDS = 2.0
-"""What was learned of a file that was written less long ago is not kept: within the resolution of
-its time it may have been written again."""
+"""The age at which a file's time of modification proves that it has not been written since: a newer
+file may be written again within the resolution of that time."""
 
 
-class Found(NamedTuple):
+class Listed(NamedTuple):
     """A file of a table, as a store lists it."""
 
     path: str
-    """As messages and DuckDB name it."""
+    """The path that messages and DuckDB use."""
     name: str
-    """Below the folder, with `/`."""
+    """The path below the table's folder, with `/`."""
     size: int
     version: str
-    """Changes whenever the contents do."""
+    """A text that changes whenever the contents do."""
 
 
 class Store(Protocol):
-    """Where files lie. Stores are equal if they lead to the same files."""
+    """A place where files are. Stores are equal if they lead to the same files."""
 
     def __hash__(self) -> int: ...
 
     @property
     def url(self) -> str:
-        """What relative folders are relative to, without secrets."""
+        """Where relative folders begin, without secrets."""
 
     @property
     def by_contents(self) -> bool:
-        """Whether a version is never that of other contents."""
+        """Whether different contents never have the same version."""
 
-    def reached(self) -> str:
-        """What reaches it; asks it whether it is there.
+    def ping(self) -> str:
+        """Make sure that the store is there, and name what reads it.
 
         Raises:
-            ConnectionFailed: it is not, or refuses us.
+            ConnectionFailed: it is not there, or refuses access.
         """
 
-    def found(self, table: TableRef) -> Iterator[Found]:
-        """The files that a table's pattern matches, in any order.
+    def listed(self, table: TableRef) -> Iterator[Listed]:
+        """List the files that a table's pattern matches, in any order.
 
         Raises:
             TableMissing: there is no such folder.
-            ConnectionFailed: it cannot be asked.
+            ConnectionFailed: the store cannot be asked.
         """
 
     def open(self, path: str, *, scattered: bool = False) -> IO[bytes]:
-        """The bytes of a file; scattered, if a few stretches of it are read rather than all."""
+        """Open a file; `scattered` if parts of it are to be read rather than all."""
 
     def version(self, path: str) -> tuple[int, str]:
-        """A file's size and version as they are now. Raises `FileNotFoundError`, if it is gone."""
+        """A file's present size and version. Raises `FileNotFoundError` if it is gone."""
 
     def settled(self, version: str) -> bool:
-        """Whether what was learned of a file stays true for as long as its version does."""
+        """Whether a file that still has this version cannot have been written to."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Folder:
 
     root: Path
     named: bool = field(default=False, compare=False)
-    """Whether a URL names it: nothing outside is reached then, also by absolute names."""
+    """Whether a URL names it: then nothing outside is read, also by absolute names."""
 
     by_contents = False
 
@@ -83,60 +83,60 @@ class Folder:
     def url(self) -> str:
         return str(self.root)
 
-    def reached(self) -> str:
+    def ping(self) -> str:
         if not self.root.is_dir():
             raise ConnectionFailed(f"cannot connect to files: there is no folder {self.root}")
         return f"below {self.root}"
 
-    def place(self, table: TableRef) -> Path:
-        """A table's folder; of an absolute one without a URL, it is the root itself.
+    def path_of(self, table: TableRef) -> Path:
+        """A table's folder, which may be absolute where no URL names the root.
 
         Raises:
             InputError: it is not below the root.
         """
         parts = PurePosixPath(table.schema, table.name).parts
-        place = self.root / table.schema
-        outside = self.named and Path(table.schema).is_absolute() and not _below(place, self.root)
+        path = self.root / table.schema
+        outside = self.named and Path(table.schema).is_absolute() and not _below(path, self.root)
         if ".." in parts or outside:
             raise InputError(
                 f"{table} should be below {self.root}, without '..': another folder is named by a "
                 "connection, TABLEFERRY_CONNECTION_<NAME>=file:///folder, or absolute where no "
                 "URL says where folders begin"
             )
-        return place
+        return path
 
     def require_within(self, table: TableRef, path: str | Path) -> None:
-        """Refuse what is reached by a link that leads out of the root.
+        """Refuse a path that leads out of the root by a link.
 
         Raises:
-            InputError: names it.
+            InputError: names the path.
         """
-        place = self.place(table)
-        inside = self.named or not Path(table.schema).is_absolute()
-        root = self.root if inside else Path(*before_wildcards((*place.parts, table.name)))
+        folder = self.path_of(table)
+        relative = self.named or not Path(table.schema).is_absolute()
+        root = self.root if relative else Path(*before_wildcards((*folder.parts, table.name)))
         if not _below(Path(path), root):
             raise InputError(
                 f"{table}: {path} is a link out of {root}, to {os.path.realpath(path)}: name the "
                 "folder where it lies"
             )
 
-    def found(self, table: TableRef) -> Iterator[Found]:
-        pattern = self.place(table) / table.name
+    def listed(self, table: TableRef) -> Iterator[Listed]:
+        pattern = self.path_of(table) / table.name
         folder = Path(*before_wildcards(pattern.parts))
         if not folder.is_dir():
             raise TableMissing(f"{table}: there is no folder {folder}")
-        straight: set[str] = set()
+        checked: set[str] = set()
         for path in glob.glob(str(pattern), recursive=True):
-            if os.path.dirname(path) not in straight or os.path.islink(path):
+            if os.path.dirname(path) not in checked or os.path.islink(path):
                 self.require_within(table, path)
-                straight.add(os.path.dirname(path))
+                checked.add(os.path.dirname(path))
             try:
                 status = os.stat(path)
             except FileNotFoundError:
-                continue  # it vanished meanwhile
+                continue  # deleted meanwhile
             if stat.S_ISREG(status.st_mode):
                 name = Path(path).relative_to(folder).as_posix()
-                yield Found(path, name, status.st_size, _version(status))
+                yield Listed(path, name, status.st_size, _version(status))
 
     def open(self, path: str, *, scattered: bool = False) -> IO[bytes]:
         return Path(path).open("rb")
@@ -158,7 +158,7 @@ def _version(status: os.stat_result) -> str:
 
 
 def before_wildcards(parts: tuple[str, ...]) -> Iterator[str]:
-    """The folders that a pattern begins with."""
+    """The folders of a pattern before the first with a wildcard."""
     for part in parts[:-1]:
         if glob.has_magic(part):
             return

@@ -1,4 +1,4 @@
-"""Loads key ranges into a folder: one range is one Parquet file."""
+"""A folder as a load target: each key range is a Parquet file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import glob
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import NoReturn
 
@@ -38,9 +38,9 @@ from tableferry.resources.types.column import Column
 
 
 def folder_problem(table: TableRef) -> str | None:
-    """Why a table cannot be written to, to be put after its name; None if it can."""
+    """Why a table cannot be written to, to be put after its name; None if it can be."""
     if table.name != PATTERN or glob.has_magic(table.schema):
-        return f"is no folder to write to: it should look like files://folder/ or /{PATTERN}"
+        return f"is not a folder to write to: it should look like files://folder/ or /{PATTERN}"
     if ".." in PurePosixPath(table.schema).parts:
         return "should be below its root, without '..'"
     if (connection_url(table.connection) or "").partition("://")[0].lower() in KINDS:
@@ -49,10 +49,11 @@ def folder_problem(table: TableRef) -> str | None:
 
 
 class FilesTarget(Target):
-    """A folder as a load target.
+    """See `Target`. A range is staged in a hidden subfolder, and published by renaming its file.
 
-    A range is staged in a hidden folder within, and renamed in one step. A range's lock ends with
-    the process that holds it, so that nobody has to be asked whether that is alive.
+    A range's lock ends with the process that holds it, so `alive` is never asked. Folders are not
+    swapped, and markers are part of the files: `identity`, `promote` and `forget_markers` do
+    nothing.
 
     Args:
         resource: where relative folders begin.
@@ -65,47 +66,45 @@ class FilesTarget(Target):
         return f"FilesTarget({self.resource.settings()})"
 
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
-        """Refuse a folder with files of others, and columns that files have no room for.
-
-        See `Target.require`.
-        """
-        taken = [one.name for one in plan.target_columns if one.name in (FILE, ROW)]
-        if taken:
+        """Refuse folders with other files, and reserved column names. See `Target.require`."""
+        reserved = [c.name for c in plan.target_columns if c.name in (FILE, ROW)]
+        if reserved:
             raise InputError(
-                f"{plan.target}: the column {taken[0]!r} should be renamed: a table of files has "
-                "one of this name already"
+                f"{plan.target}: the column {reserved[0]!r} should be renamed: a table of files "
+                "has one of this name already"
             )
         folder = self._folder(plan.target)
         if folder.path.exists() and not folder.path.is_dir():
-            raise InputError(f"{plan.target}: {folder.path} is no folder")
+            raise InputError(f"{plan.target}: {folder.path} is not a folder")
         foreign = [name for name in folder.names() if range_of(name, plan) is None]
         if foreign:
             more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
             raise InputError(
-                f"{plan.target}: {folder.path / foreign[0]}{more} is no range of this table, and "
-                "is left alone: move it away, or take another folder"
+                f"{plan.target}: {folder.path / foreign[0]}{more} is not a range of this table, "
+                "and is left alone: move it away, or use another folder"
             )
 
     def prepare(
         self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column] | None = None
     ) -> list[str]:
-        """Make the folder; verify the columns of the files in it. See `Target.prepare`.
+        """Make the folder, and verify the columns of the files in it. See `Target.prepare`.
 
-        A file that lacks a column has NULL there, until its range is written anew.
+        A column that a file lacks is NULL, until its range is written again.
         """
         self.require(plan, options)
         folder = self._folder(plan.target)
         with translated():
             folder.staging.mkdir(parents=True, exist_ok=True)
         try:
-            there = {one.name: one for one in found or self.resource.columns(plan.target)}
+            columns = found or self.resource.columns(plan.target)
         except TableMissing:
             return []
+        existing = {column.name: column for column in columns}
         problems = [
-            f"column {one.name!r}: {why}"
-            for one in plan.target_columns
-            if one.name in there
-            and (why := incompatibility(self.resource.system, one, there[one.name]))
+            f"column {column.name!r}: {why}"
+            for column in plan.target_columns
+            if column.name in existing
+            and (why := incompatibility(self.resource.system, column, existing[column.name]))
         ]
         if problems:
             raise SchemaDrift(f"{plan.target} does not fit the transfer: {'; '.join(problems)}")
@@ -114,7 +113,7 @@ class FilesTarget(Target):
     def hazards(
         self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column]
     ) -> list[Hazard]:
-        """A file is what was written to it. See `Target.hazards`."""
+        """None: readers see files as they were written. See `Target.hazards`."""
         return []
 
     def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
@@ -134,12 +133,9 @@ class FilesTarget(Target):
     def attempt(
         self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
     ) -> Iterator[FileLoad]:
-        """Hold the range by a lock on a file, with a staged file of its own. See `Target.attempt`.
-
-        What dead attempts on the range left is removed.
-        """
+        """Lock the range, delete leftovers of others, and stage a file. See `Target.attempt`."""
         plan, key_range = publication.plan, publication.key_range
-        file_name(key_range)
+        file_name(key_range)  # refuses a name that is too long
         folder, lock = self._folder(plan.target), staging_name(plan.target, key_range.name)
         with contextlib.ExitStack() as stack:
             with translated():
@@ -158,31 +154,15 @@ class FilesTarget(Target):
                     staged.unlink(missing_ok=True)
 
     def published(self, plan: CopyPlan, options: TargetOptions) -> Published:
-        """What the files say of themselves. See `Target.published`."""
+        """Read the markers in the files. See `Target.published`."""
         return markers.read(self._folder(plan.target), plan)
 
     def marking(
         self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
     ) -> NoReturn:
-        """Refused: a file says itself what it is, and is not written again for that.
-
-        Raises:
-            InputError: always.
-        """
+        """Raise `InputError`: a file is not written again for its marker alone."""
         target, name = publication.plan.target, publication.key_range.name
-        raise InputError(f"{target} range {name}: only its file says what it is")
-
-    def forget_markers(self, table: TableRef) -> None:
-        """Nothing: the markers are part of the files."""
-
-    def identity(self, table: TableRef) -> str | None:
-        """None: folders are not swapped."""
-        return None
-
-    def promote(
-        self, plan: CopyPlan, options: TargetOptions, gathered: Mapping[str, str] | None = None
-    ) -> None:
-        """Nothing: folders are not swapped."""
+        raise InputError(f"{target} range {name}: its marker is part of its file")
 
     def retire(
         self,
@@ -191,9 +171,9 @@ class FilesTarget(Target):
         into: Sequence[KeyRange],
         options: TargetOptions,
     ) -> None:
-        """Remove the files of ranges that nothing covers. See `Target.retire`.
+        """Delete the files of ranges without others in their place. See `Target.retire`.
 
-        Others stay until the ranges in their place are there, see `FileLoad.finalise`.
+        Other files stay until those in their place are published, see `FileLoad.finalise`.
         """
         folder = self._folder(plan.target)
         with translated():
@@ -203,7 +183,7 @@ class FilesTarget(Target):
     def clean(
         self, target: TableRef, alive: Alive = nobody_else, *, rejected: bool = True
     ) -> list[str]:
-        """Remove the staged files of ranges that no process holds. See `Target.clean`."""
+        """Delete the staged files of ranges that no process holds. See `Target.clean`."""
         folder, length = self._folder(target), len(staging_name(target, ""))
         removed: list[str] = []
         with translated():
@@ -218,28 +198,28 @@ class FilesTarget(Target):
         return self.resource.columns(staging)
 
     def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:
-        """The range's rows that failed their audit. See `Target.rejected_table`."""
+        """See `Target.rejected_table`."""
         kept = rejected(plan.target, key_range)
         return kept if (self._folder(plan.target).staging / kept.name).exists() else None
 
     def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
-        """Rows of the range in its file."""
+        """Count the rows of the range in its file."""
         return published_rows(self.resource, plan, key_range)
 
     def _folder(self, table: TableRef) -> ExportFolder:
-        at = self.resource.store
-        if isinstance(at, Folder):
-            at.require_within(table, at.place(table))
+        store = self.resource.store
+        if isinstance(store, Folder):
+            store.require_within(table, store.path_of(table))
         return ExportFolder(self.resource.root, table)
 
 
 def _remove(folder: ExportFolder, lock: str, *, rejected: bool = True) -> list[str]:
-    """Remove what is staged under a lock that is held."""
-    found = [
+    """Delete what is staged under a lock that is held."""
+    names = [
         name
         for name in folder.staged(f"{lock}_")
         if rejected or not is_rejected(folder.table, name.removesuffix(SUFFIX))
     ]
-    for name in found:
+    for name in names:
         os.unlink(folder.staging / name)
-    return found
+    return names

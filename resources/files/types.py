@@ -1,8 +1,8 @@
-"""What the columns of files hold, in DuckDB's types.
+"""The type map of files, in DuckDB's types.
 
-A field of a text file has the type `<type> FROM TEXT`: what its texts were taken for. A text that
-is not how such a value is written is refused by name; the empty text is NULL. Where the transfer
-declares the type, it is `<type> IN ANY NOTATION FROM TEXT`: `007` is an integer then, and `TRUE` a
+A column of a text file has the type `<type> FROM TEXT`, as inferred from its texts. A text that is
+not how such a value is printed is refused by name; the empty text is NULL. Where the transfer
+declares the type, it is `<type> IN ANY NOTATION FROM TEXT`: then `007` is an integer, and `TRUE` a
 boolean, as long as the value is exact.
 """
 
@@ -37,21 +37,21 @@ from tableferry.resources.types.slot import Slot
 from tableferry.resources.types.type_map import ColumnType, TypeMap
 
 FILE = "_file"
-"""The column that every table of files has, besides `ROW`: the file's name below the folder."""
+"""The column of the file's name below the folder, which every table of files has, besides `ROW`."""
 
 FILE_TYPE = "FILE"
 LONGEST_NAME = 400
-"""UTF-16 code units of a file's name, so that any target has an index on it."""
+"""Maximum UTF-16 code units of a file's name, so that any target can index it."""
 
 FROM_TEXT = " FROM TEXT"
 ANY_NOTATION = " IN ANY NOTATION"
 MIXED = f"VALUES OF SEVERAL KINDS{FROM_TEXT}"
-"""Of JSON: strings in some objects and numbers in others, say, of which texts could be alike."""
+"""JSON values of several kinds, such as strings and numbers, which may have the same text."""
 UNREADABLE = " READ AS "
-"""Between the type that a Parquet file declares and the one that DuckDB makes of it."""
+"""Between the type that a Parquet file declares and the one as which DuckDB reads it."""
 TEXT = f"VARCHAR{FROM_TEXT}"
 LIKE = "VARCHAR LIKE "
-"""Texts of a type's values in several forms, of which the values would not tell which."""
+"""Before a type whose values the texts write in several forms, which the values would lose."""
 
 INTEGERS = {
     "TINYINT": signed(8),
@@ -77,30 +77,28 @@ ALIASES = {
 }
 DATES = Date(-(2**31), 2**31 - 1)
 FIRST_DAY, LAST_DAY = -2_440_588, 2_145_042_905
-"""4713-11-24 BC and 5874897-12-31: the calendar of servers, away from the infinities of DuckDB and
-of those whose infinities wrap around in Arrow."""
+"""4713-11-24 BC and 5874897-12-31: the range of the servers' calendars, which excludes DuckDB's
+infinities and those that wrap around in Arrow."""
 LAST_MICROSECOND = 106_751_982 * MICROSECONDS_PER_DAY - 1
-"""Of 294246, the last year that has all of its microseconds in 64 bits; the last number of these is
-infinity to DuckDB."""
+"""The end of 294246, the last whole year in 64 bits; the greatest number is DuckDB's infinity."""
 INSTANT_NS = "TIMESTAMP_NS WITH TIME ZONE"
-"""What DuckDB has no name for, and reads as `INSTANT`, without the digits behind the sixth."""
+"""A type without a name in DuckDB, which reads it as `INSTANT`, without digits after the sixth."""
 NOTHING = "NOTHING"
-"""Of a Parquet column without a value."""
+"""The type of a Parquet column that only has NULL."""
 
 
 def read(declared: str) -> ColumnType:
-    """Read a type as DuckDB prints it."""
+    """Parse a type as DuckDB prints it."""
     if UNREADABLE in declared:
         return ColumnType(declared, None)
     type_ = bare(declared)
     if type_.endswith("[]"):
         item = type_.removesuffix("[]")
         return ColumnType(type_, Array(read(item).kind or Text()), item)
-    found = reader.read(type_)
-    name = found.name.upper()
-    name = ALIASES.get(name, name)
+    parsed = reader.read(type_)
+    name = ALIASES.get(parsed.name.upper(), parsed.name.upper())
     if name == "DECIMAL":
-        return ColumnType(name, Decimal(found.number(0, 18), found.number(1, 3)))
+        return ColumnType(name, Decimal(parsed.number(0, 18), parsed.number(1, 3)))
     return ColumnType(name, _kind(name))
 
 
@@ -135,19 +133,19 @@ def _kind(name: str) -> Kind | None:
 
 
 def bare(declared: str) -> str:
-    """A type without how texts write it."""
+    """A type without the notation of texts."""
     if declared.startswith(LIKE):
         return "VARCHAR"
     return declared.removesuffix(FROM_TEXT).removesuffix(ANY_NOTATION)
 
 
 def taken_as_text(declared: str) -> bool:
-    """Whether texts stay what they are."""
+    """Whether the column's texts are its values."""
     return declared.endswith(FROM_TEXT) and bare(declared) == "VARCHAR"
 
 
 def value(declared: str, x: str) -> str:
-    """SQL of a field's value, in its type; files may have it in a narrower one, or as a text."""
+    """Cast a field to its type; a file may have it in a narrower type, or as a text."""
     type_ = read(declared)
     if taken_as_text(declared):
         return x
@@ -168,7 +166,7 @@ def value(declared: str, x: str) -> str:
 
 
 def export(declared: str) -> Export | Refusal:
-    """How a column is selected, and what it can hold."""
+    """Describe how a column is selected, and what it can hold."""
     type_ = read(declared)
     x, kind = value(declared, "{}"), type_.kind
     as_text = f"CAST({x} AS VARCHAR)"
@@ -180,9 +178,9 @@ def export(declared: str) -> Export | Refusal:
             return Refusal("an array of such items", json, "JSON")
         return Export(Array(item.kind), x, None, json)
     if UNREADABLE in declared:
-        own, _, other = declared.partition(UNREADABLE)
-        other, _, file = other.partition(" IN ")
-        return Refusal(f"of type {own} in {file}, of which DuckDB would make {other}")
+        in_file, _, made = declared.partition(UNREADABLE)
+        made, _, file = made.partition(" IN ")
+        return Refusal(f"of type {in_file} in {file}, which DuckDB would read as {made}")
     if declared == MIXED:
         return Refusal(
             "of several kinds of JSON values: strings in some objects, and numbers, booleans or "
@@ -203,9 +201,9 @@ def export(declared: str) -> Export | Refusal:
         type_text = bare(declared)
         written = is_written if declared.endswith(f"{ANY_NOTATION}{FROM_TEXT}") else is_canonical
         refuse = f"{{}} <> '' AND NOT {written('{}', type_text)}"
-        reason, cast = f"is no {type_text}", "VARCHAR"
+        reason, cast = f"is not a valid {type_text}", "VARCHAR"
         if written is is_canonical:
-            reason += ", or not as one is written by itself: declare the type to take it as one"
+            reason += ", or not in its canonical notation: declare the type to read it as one"
     elif type_.name in ("TIMESTAMP_NS", INSTANT_NS):
         refuse, reason = "epoch_ns({}) % 1000 <> 0", "has more than 6 decimals of a second"
         cast = "TIMESTAMP"
@@ -231,56 +229,47 @@ def export(declared: str) -> Export | Refusal:
 
 
 def from_text(type_: str) -> str:
-    """The declared type of a text file's column.
+    """The type of a text file's column.
 
     Raises:
-        InputError: no text is read as such a type.
+        InputError: texts cannot be read as this type.
     """
-    found = read(type_)
-    if found.name == "VARCHAR":
+    parsed = read(type_)
+    if parsed.name == "VARCHAR":
         return TEXT
-    if found.name not in NOTATIONS and found.name != "DECIMAL":
+    if parsed.name not in NOTATIONS and parsed.name != "DECIMAL":
         known = ", ".join(["VARCHAR", "DECIMAL(p,s)", *NOTATIONS])
-        raise InputError(f"{type_!r} is no type that texts are read as; there are {known}")
-    if isinstance(found.kind, Decimal):
-        precision, scale = found.kind.precision or 0, found.kind.scale or 0
-        if not 0 <= scale <= precision <= 38 or not precision:
-            raise InputError(f"{type_!r} should have 1 to 38 digits")
+        raise InputError(f"texts cannot be read as {type_!r}; the types are {known}")
+    if isinstance(parsed.kind, Decimal):
+        precision, scale = parsed.kind.precision or 0, parsed.kind.scale or 0
+        if not 0 <= scale <= precision <= MOST_DIGITS or not precision:
+            raise InputError(f"{type_!r} should have 1 to {MOST_DIGITS} digits")
         return f"DECIMAL({precision},{scale}){FROM_TEXT}"
-    return f"{found.name}{FROM_TEXT}"
+    return f"{parsed.name}{FROM_TEXT}"
 
 
 def in_any_notation(type_: str) -> str:
-    """The same for a type that the transfer declares, which tells how texts are meant.
+    """The type of a text file's column that the transfer declares.
 
     Raises:
-        InputError: no text is read as such a type.
+        InputError: texts cannot be read as this type.
     """
-    found = from_text(type_)
-    return found if found == TEXT else f"{bare(found)}{ANY_NOTATION}{FROM_TEXT}"
+    type_ = from_text(type_)
+    return type_ if type_ == TEXT else f"{bare(type_)}{ANY_NOTATION}{FROM_TEXT}"
 
 
 def text_type(kind: Kind) -> str | None:
-    """The declared type of texts that stand for values of a kind; None if there is none."""
-    match kind:
-        case Integer(low, high):
-            fits = [name for name, one in INTEGERS.items() if (one.low, one.high) == (low, high)]
-            return from_text(fits[0]) if fits else None
-        case Decimal(precision, scale) if precision and precision <= 38:
-            return from_text(f"DECIMAL({precision},{scale})")
-        case Float(bits):
-            return from_text("FLOAT" if bits == 32 else "DOUBLE")
-        case Timestamp(zone=zone):
-            return from_text("TIMESTAMP" if zone == "none" else INSTANT)
-        case Text():
-            return TEXT
-    simple = {Boolean: "BOOLEAN", Date: "DATE", Time: "TIME", Uuid: "UUID"}
-    name = simple.get(type(kind))
-    return name and from_text(name)
+    """The type of a text file's column with values of a kind; None if there is none."""
+    if isinstance(kind, Binary | Array) or (
+        isinstance(kind, Integer) and kind not in INTEGERS.values()
+    ):
+        return None
+    type_ = default(kind)
+    return type_ and from_text(type_)
 
 
 def plain(declared: str) -> str:
-    """A type on one line."""
+    """Write a type on one line."""
     return re.sub(r"\s+", " ", declared.strip())
 
 
@@ -305,11 +294,7 @@ MOST_DIGITS = 38
 
 
 def slot(declared: str, version: str = "") -> Slot | None:
-    """What a Parquet file's column holds that DuckDB reads as a type, and how it is written.
-
-    Returns:
-        None if we do not write such columns.
-    """
+    """What a Parquet column of a type holds, and how it is written; None if we do not write it."""
     if declared.endswith(FROM_TEXT):
         return None
     type_ = read(declared)
@@ -326,7 +311,7 @@ def slot(declared: str, version: str = "") -> Slot | None:
             return Slot(Timestamp(6, low, LAST_MICROSECOND, zone), arrow)
         case Array():
             item = slot(str(type_.item))
-            # what is written is to be read again
+            # arrays that are written must be readable, too
             if item is None or isinstance(item.kind, Time | Uuid | Binary | Array):
                 return None
             return Slot(Array(item.kind), pa.list_(item.arrow))
@@ -334,15 +319,15 @@ def slot(declared: str, version: str = "") -> Slot | None:
 
 
 def default(kind: Kind) -> str | None:
-    """The type that holds a kind of values without loss, None if there is none.
+    """The type that holds a kind of values without loss; None if there is none.
 
-    A decimal of a second beyond the sixth is refused value by value.
+    Values with more than 6 decimals of a second are refused one by one.
     """
     match kind:
         case Integer(low, high):
-            alike = [name for name, one in INTEGERS.items() if one == kind]
-            holding = [n for n, one in INTEGERS.items() if one.low <= low and high <= one.high]
-            return next(iter(alike or holding), "DECIMAL(20,0)")
+            equal = [name for name, own in INTEGERS.items() if own == kind]
+            wider = [n for n, own in INTEGERS.items() if own.low <= low and high <= own.high]
+            return next(iter(equal or wider), "DECIMAL(20,0)")
         case Decimal(precision, scale):
             fits = precision and precision <= MOST_DIGITS
             return f"DECIMAL({precision},{scale})" if fits else None

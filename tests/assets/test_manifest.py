@@ -123,9 +123,9 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         (
             GOOD.replace("clickhouse://warehouse.orders", "files://out/*.csv"),
             5,
-            "files://out/*.csv is no folder to write to",
+            "files://out/*.csv is not a folder to write to",
         ),
-        (GOOD.replace("clickhouse://warehouse.orders", "files://a*/"), 5, "is no folder"),
+        (GOOD.replace("clickhouse://warehouse.orders", "files://a*/"), 5, "is not a folder"),
         (
             GOOD.replace("postgres://public.orders", "files://in/*.csv")
             .replace("clickhouse://warehouse.orders", "files://in/")

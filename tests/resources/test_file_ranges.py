@@ -13,8 +13,8 @@ from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.dialects import predicate
 from tableferry.resources.errors import InputError
 from tableferry.resources.files.exports import covered, file_name, range_of
-from tableferry.resources.files.inference import WIDTH, inferred, shape_of, united
-from tableferry.resources.files.source import stretches
+from tableferry.resources.files.inference import WIDTH, inferred, united
+from tableferry.resources.files.source import row_group_ranges
 from tableferry.resources.files.types import from_text
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.ranges.sql import range_number
@@ -120,19 +120,19 @@ def test_integers_unite_in_the_narrowest_that_holds_all() -> None:
 
 
 def test_texts_without_values_are_texts() -> None:
-    assert inferred([shape_of((0,) * WIDTH)]) == "VARCHAR FROM TEXT"
+    assert inferred([(0,) * WIDTH]) == "VARCHAR FROM TEXT"
 
 
 def test_declared_types_are_read() -> None:
     assert from_text("numeric(12, 2)") == "DECIMAL(12,2) FROM TEXT"
     assert from_text("varchar") == "VARCHAR FROM TEXT"
-    with pytest.raises(InputError, match="'geometry' is no type that texts are read as"):
+    with pytest.raises(InputError, match="texts cannot be read as 'geometry'"):
         from_text("geometry")
 
 
 @given(st.lists(st.integers(0, 30), max_size=20), st.integers(1, 40))
-def test_stretches_are_whole_row_groups_that_cover_the_file(groups: list[int], most: int) -> None:
-    found = list(stretches("a.parquet", groups, most))
+def test_row_group_ranges_cover_the_file(groups: list[int], most: int) -> None:
+    found = list(row_group_ranges("a.parquet", groups, most))
     if found == [KeyRange("file", "a.parquet")]:
         assert sum(groups) <= most or sum(1 for group in groups if group) <= 1
         return
@@ -151,15 +151,17 @@ def test_stretches_are_whole_row_groups_that_cover_the_file(groups: list[int], m
 
 @pytest.mark.parametrize("name", ["a b..parquet", "50%.parquet", "x#1.parquet"])
 @pytest.mark.parametrize("rows", [(1, 5_000_001), (5_000_001, None), (1, 10**11)])
-def test_a_partition_key_leads_back_to_a_stretch(name: str, rows: tuple[int, int | None]) -> None:
+def test_a_partition_key_leads_back_to_a_row_group_range(
+    name: str, rows: tuple[int, int | None]
+) -> None:
     stretch = KeyRange("file", name, rows=rows)
     assert KeyRange.parse(stretch.name, "file") == stretch
     alike = KeyRange("file", stretch.name)
     assert KeyRange.parse(alike.name, "file") == alike and alike.name != stretch.name
 
 
-def test_rows_of_a_stretch_are_found_by_file_and_number() -> None:
-    first, last = stretches("a.parquet", [5, 5, 5], 10)
+def test_rows_of_a_row_group_range_are_found_by_file_and_number() -> None:
+    first, last = row_group_ranges("a.parquet", [5, 5, 5], 10)
     assert predicate(KEY, first, system("clickhouse")) == (
         "`_file` = 'a.parquet' AND `_row` >= 1 AND `_row` < 11"
     )

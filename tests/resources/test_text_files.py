@@ -188,7 +188,7 @@ def test_what_a_later_file_writes_otherwise_is_refused(tmp_path: Path) -> None:
     odd = {"b": "007", "c": "TRUE", "d": "1E5", "e": "1.25"}
     for name, line in late.items():
         (tmp_path / f"{name}.csv").write_text(f"a,b,c\n{line}\n")
-        with pytest.raises(ValueRefused, match=f"key '{name}.csv': value '{odd[name]}' is no "):
+        with pytest.raises(ValueRefused, match=f"key '{name}.csv': value '{odd[name]}' is not "):
             reader.rows(plan, f"{name}.csv")
 
 
@@ -297,11 +297,11 @@ def test_values_of_several_kinds_need_a_declared_type(
 
 REFUSED_JSON = {
     "a key twice": ('{"a": 1, "a": 2}', 'object 2 has a key twice: {"a": 1, "a": 2}'),
-    "an array": ('[{"a": 1}]', "object 2 is no JSON object"),
-    "a number": ("5", "object 2 is no JSON object"),
-    "NaN": ('{"a": NaN}', "object 2 is no JSON: it has NaN"),
-    "an infinity": ('{"a": [-Infinity]}', "object 2 is no JSON"),
-    "a comma too many": ('{"a": 1,}', "object 2 is no JSON"),
+    "an array": ('[{"a": 1}]', "object 2 is not a JSON object"),
+    "a number": ("5", "object 2 is not a JSON object"),
+    "NaN": ('{"a": NaN}', "object 2 is not JSON: it has NaN"),
+    "an infinity": ('{"a": [-Infinity]}', "object 2 is not JSON"),
+    "a comma too many": ('{"a": 1,}', "object 2 is not JSON"),
     "leading zeros": ('{"a": 01}', "leading zero"),
     "two objects": ('{"a": 1} {"a": 2}', "Malformed JSON"),
     "an object in two lines": ('{\n"a": 1}', "Malformed JSON"),

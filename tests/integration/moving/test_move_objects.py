@@ -229,9 +229,9 @@ def test_a_store_that_cannot_be_asked_is_no_empty_folder(lake: Lake) -> None:
     with CutsAnswers(lake.endpoint, b"sub") as proxy:
         store = store_at(f"s3://{lake.bucket}/in?endpoint_url={proxy.url}")
         with pytest.raises(ConnectionFailed, match=f"cannot reach s3://{lake.bucket}/in") as found:
-            list(store.found(table_of("lake://orders/**/*.parquet")))
+            list(store.listed(table_of("lake://orders/**/*.parquet")))
         assert proxy.cut and found.value.transient
-        assert len(list(store.found(table_of("lake://orders/*.parquet")))) == 3
+        assert len(list(store.listed(table_of("lake://orders/*.parquet")))) == 3
 
 
 def test_an_object_that_changes_while_it_is_read(lake: Lake) -> None:

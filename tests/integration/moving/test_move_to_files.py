@@ -280,7 +280,7 @@ def test_a_new_cut_replaces_files_and_strangers_are_left_alone(
     before = stranger.read_bytes()
     for command in ("run", "check"):
         code, output = invoke(command, one.table)
-        assert code and f"{stranger} is no range of this table" in output, output
+        assert code and f"{stranger} is not a range of this table" in output, output
     assert stranger.read_bytes() == before
     stranger.unlink()
     assert one.run().good
