@@ -1,21 +1,13 @@
-"""Key ranges that are files or have files, and the types that texts are read as."""
+"""Key ranges that are files, or row groups of files."""
 
 from __future__ import annotations
-
-import datetime as dt
-import uuid
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.dialects import predicate
-from tableferry.resources.errors import InputError
-from tableferry.resources.files.exports import covered, file_name, range_of
-from tableferry.resources.files.inference import WIDTH, inferred, united
 from tableferry.resources.files.source import row_group_ranges
-from tableferry.resources.files.types import from_text
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.ranges.sql import range_number
 from tableferry.resources.registry import system
@@ -61,73 +53,6 @@ def test_a_reference_is_read_and_written(text: str) -> None:
     found = TableRef.parse(text)
     assert str(found) == text and found.system_name == "files"
     assert TableRef.parse(str(found)) == found
-
-
-EXPORTED = [
-    KeyRange("integer", None, 10),
-    KeyRange("integer", -500, -3),
-    KeyRange("integer", 10**12, None),
-    KeyRange("integer", null=True),
-    KeyRange("timestamp", dt.datetime(2024, 1, 1, 1, 2, 3), None),
-    KeyRange("uuid", uuid.UUID(int=5), uuid.UUID(int=6)),
-    KeyRange("text", 'A/B: "*?"', "x\\y|<z>"),
-    KeyRange("text", "50%2F", "é"),
-]
-TYPES = {"integer": "bigint", "timestamp": "timestamp", "uuid": "uuid", "text": "text"}
-
-
-@pytest.mark.parametrize("key_range", EXPORTED, ids=lambda one: one.name)
-def test_the_name_of_a_file_leads_back_to_its_range(key_range: KeyRange) -> None:
-    name = file_name(key_range)
-    assert not set(name) & set('/\\:*?"<>|[]') and name[0] != "."
-    key = Column("id", TYPES[key_range.kind])
-    column = ColumnPlan(key, key, None, None)
-    table = TableRef("postgres", "public", "t")
-    found = range_of(name, CopyPlan(table, table, (column,), column))
-    assert found is not None and found.name == key_range.name
-    for other in (f"x{name}", name.replace("range_", ""), "range_.parquet", "range_1.parquet"):
-        assert range_of(other, CopyPlan(table, table, (column,), column)) is None
-
-
-def test_a_file_with_too_long_a_name_is_refused() -> None:
-    with pytest.raises(InputError, match="more than 255 bytes"):
-        file_name(KeyRange("text", "é" * 100, "é" * 99))
-
-
-BOUNDS = st.one_of(st.none(), st.integers(0, 6))
-PARTS = st.tuples(BOUNDS, BOUNDS).filter(lambda one: None in one or one[0] < one[1])  # type: ignore[operator]
-
-
-@given(PARTS, st.lists(PARTS, max_size=4))
-def test_a_range_is_covered_if_every_key_is(
-    one: tuple[int | None, int | None], by: list[tuple[int | None, int | None]]
-) -> None:
-    own, others = KeyRange("integer", *one), [KeyRange("integer", *part) for part in by]
-    keys = [key for key in range(-2, 9) if own.contains(key)]
-    wanted = all(any(part.contains(key) for part in others) for key in keys)
-    assert covered(own, others) is wanted
-    for other in others:
-        assert own.overlaps(other) is any(other.contains(key) for key in keys)
-
-
-def test_integers_unite_in_the_narrowest_that_holds_all() -> None:
-    assert united(["TINYINT", "INTEGER"]) == "INTEGER"
-    assert united(["UINTEGER", "INTEGER"]) == "BIGINT"
-    assert united(["UBIGINT", "BIGINT"]) == "DECIMAL(20,0)"
-    assert united(["DECIMAL(9,2)", "DECIMAL(12,0)"]) == "DECIMAL(14,2)"
-    assert united(["BIGINT", "VARCHAR"]) is None
-    assert united(["DOUBLE", "BIGINT"]) is None
-
-
-def test_texts_without_values_are_texts() -> None:
-    assert inferred([(0,) * WIDTH]) == "VARCHAR FROM TEXT"
-
-
-def test_declared_types_are_read() -> None:
-    assert from_text("numeric(12, 2)") == "DECIMAL(12,2) FROM TEXT"
-    assert from_text("varchar") == "VARCHAR FROM TEXT"
-    with pytest.raises(InputError, match="texts cannot be read as 'geometry'"):
-        from_text("geometry")
 
 
 @given(st.lists(st.integers(0, 30), max_size=20), st.integers(1, 40))
