@@ -101,13 +101,7 @@ def table_and_key(plan: CopyPlan, side: Side) -> tuple[TableRef, Column]:
 
 
 def in_sample(plan: CopyPlan, side: Side, identity: str, one_in: int) -> str:
-    """The condition that picks about one row in `one_in` all over the range, and all NULL keys.
-
-    Args:
-        plan: the hop.
-        side: the side whose SQL to write.
-        identity: SQL of the digest of the row's identity.
-        one_in: the number of rows for each row that is picked.
-    """
+    """The condition that picks all NULL keys and about one row in `one_in`, all over the range, by
+    the digest of the row's identity."""
     table, key = table_and_key(plan, side)
     return f"(abs({identity} % {one_in}) = 0 OR {quote(table.system, key.name)} IS NULL)"

@@ -53,18 +53,10 @@ def compare_rows(
     snapshot: str | None = None,
     sink: Sink | None = None,
 ) -> Compared:
-    """Compare the rows that meet a condition, in one scan of each side.
+    """Compare the rows that meet a condition on each side, in one scan of each.
 
-    Args:
-        plan: the hop.
-        source: the server of `plan.source`.
-        target: the server of `plan.target`.
-        digests: SQL of the rows' digests.
-        where: the condition in each side's SQL.
-        values: read the values too; without them there are counts, but no columns nor examples.
-        limit: maximum number of examples to keep.
-        snapshot: the snapshot to read the source under.
-        sink: gets every difference, not only the examples.
+    Without `values` there are counts, but no columns nor examples. The other options are those of
+    `drill_down`.
     """
     layout = Layout.of(plan, fields(plan) if values else ())
     source_sql = layout.query(plan, digests, "source", where["source"])

@@ -52,7 +52,7 @@ class FileLoad:
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None
     ) -> LoadReceipt:
         """Stream batches into the staged file, in `schema` or the plan's."""
-        uuids = {one.name for one in self.plan.target_columns if read(one.type).kind == Uuid()}
+        uuids = {c.name for c in self.plan.target_columns if read(c.type).kind == Uuid()}
         stored = pa.schema(
             field.with_type(pa.uuid()) if field.name in uuids else field
             for field in schema or self.plan.arrow_schema

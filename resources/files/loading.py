@@ -16,11 +16,7 @@ from tableferry.resources.types.export import Export
 
 
 def unchanged(plan: CopyPlan, columns: Mapping[str, str]) -> list[str] | None:
-    """Find the file's column, `FILE` or `ROW` that each column of a plan loads as it is.
-
-    Args:
-        plan: the hop.
-        columns: the file's columns.
+    """Find which of the file's `columns`, `FILE` and `ROW` each column of a plan loads as it is.
 
     Returns:
         The names in the plan's order; None if a value would change, or rows are filtered.

@@ -59,14 +59,8 @@ def footer(file: File) -> Footer:
 def batches(
     file: File, columns: Collection[str], key_range: KeyRange, batch_rows: int = BATCH_ROWS
 ) -> pa.RecordBatchReader:
-    """Read some columns of a range, with the rows' numbers in the column `ROW`.
-
-    Args:
-        file: the file.
-        columns: the columns' names.
-        key_range: the file, or a range of its row groups.
-        batch_rows: maximum number of rows of a batch.
-    """
+    """Read some columns of a file or of a range of its row groups, with the rows' numbers in the
+    column `ROW`."""
     fields = [field for field in footer(file).columns if field.name in columns]
     schema = pa.schema([*fields, pa.field(ROW, pa.int64())])
     rows = _rows(file, schema, key_range, batch_rows)

@@ -26,12 +26,7 @@ _MARK = f"ferry {secrets.token_hex(8)} "
 
 
 def reading(file: File, names: Iterable[str]) -> str:
-    """Write a table expression of a file's rows.
-
-    Args:
-        file: the file.
-        names: its columns.
-    """
+    """Write a table expression of a file's rows, given the names of its columns."""
     names = tuple(names)
     if file.format == "parquet":
         return parquet(file, ", file_row_number=true" if _numbers(names) else "")
