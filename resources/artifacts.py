@@ -1,4 +1,4 @@
-"""Artifact files: private, of bounded size, hashed, and gone once their range is committed."""
+"""Artifact files: private, bounded in size, hashed, and removed when their range is committed."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from typing import IO
 from tableferry.resources.errors import InputError, ReceiptMismatch
 
 FOLDER = "TABLEFERRY_ARTIFACTS"
-"""Environment variable: where artifact files are written."""
+"""Environment variable: the folder of artifact files."""
 
 BYTES = "TABLEFERRY_ARTIFACT_BYTES"
-"""Environment variable: the most bytes of one artifact file."""
+"""Environment variable: the maximum size of an artifact file."""
 
 MOST_BYTES = 256 << 20
-"""Large enough that starting a tool (a tenth of a second) is not seen, small beside any disk."""
+"""Large enough to hide the start of a tool (a tenth of a second), small beside any disk."""
 
 RESERVE = 64 << 20
-"""Bytes that an artifact leaves free, for everybody else."""
+"""Bytes of the disk that an artifact must leave free."""
 
 
 class DiskFull(InputError):
-    """The folder for artifacts has no room; the message names it, and the bytes."""
+    """The disk of the artifact folder is full; the message names the folder and the bytes."""
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A finished file, or what went through a named pipe."""
+    """A finished file, or the bytes that went through a named pipe."""
 
     path: Path
     rows: int
@@ -46,10 +46,10 @@ class Artifact:
         return f"{self.rows} rows, {self.bytes} bytes, SHA-256 {self.sha256}"
 
     def require_whole(self) -> None:
-        """Raise unless the file has the bytes that were written.
+        """Make sure that the file holds the bytes that were written.
 
         Raises:
-            ReceiptMismatch: it was cut short, or written to by somebody else.
+            ReceiptMismatch: it was truncated or changed.
         """
         try:
             with self.path.open("rb") as file:
@@ -65,13 +65,13 @@ class Artifact:
 
 
 def artifact_folder(given: str | None = None) -> Path:
-    """Where artifacts go: as given, as the environment says, or the system's place for them."""
+    """The folder of artifacts: as given, from the environment, or a temporary one."""
     default = Path(tempfile.gettempdir()) / f"tableferry-{os.getuid()}"
     return Path(given or os.environ.get(FOLDER) or default)
 
 
 def most_bytes(given: int | None = None) -> int:
-    """The most bytes of one artifact.
+    """The maximum size of an artifact.
 
     Raises:
         InputError: the environment variable is no number.
@@ -86,30 +86,30 @@ def most_bytes(given: int | None = None) -> int:
 
 @contextlib.contextmanager
 def workspace(folder: Path) -> Iterator[Path]:
-    """A folder of one's own, empty and private; what is in it is removed at the end.
+    """Yield a new, private folder, and remove it at the end.
 
-    A lock beside it tells the living from the dead, so that the first call after a crash removes
-    what the crash left. The system gives the lock back when a process ends, however it ends.
+    The process locks a file beside it. The kernel releases the lock however the process ends, so
+    that the next call removes the folder of a process that crashed.
 
     Raises:
-        InputError: the folder cannot be made or written to.
+        InputError: the folder cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         remove_orphans(folder)
-        own, lock = _make(folder)
+        created, lock = _create(folder)
     except OSError as error:
         raise InputError(f"artifact folder {folder}: {(error.strerror or '').lower()}") from None
     try:
-        yield own
+        yield created
     finally:
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(created, ignore_errors=True)
         Path(lock.name).unlink(missing_ok=True)
         lock.close()
 
 
 def remove_orphans(folder: Path) -> list[str]:
-    """Remove the workspaces of dead processes; returns their names."""
+    """Remove the workspaces of dead processes; return their names."""
     removed = []
     for path in sorted(folder.glob("*.lock")):
         with contextlib.suppress(OSError), path.open("rb") as lock:
@@ -120,25 +120,25 @@ def remove_orphans(folder: Path) -> list[str]:
     return removed
 
 
-def _make(folder: Path) -> tuple[Path, IO[bytes]]:
+def _create(folder: Path) -> tuple[Path, IO[bytes]]:
     while True:
-        own = folder / uuid.uuid4().hex
-        path = own.with_suffix(".lock")
+        created = folder / uuid.uuid4().hex
+        path = created.with_suffix(".lock")
         lock = path.open("wb")
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # somebody who looked for orphans may have removed it before it was locked
+        # another process may have taken it for an orphan before it was locked
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_ino == os.fstat(lock.fileno()).st_ino:
-                own.mkdir(mode=0o700)
-                return own, lock
+                created.mkdir(mode=0o700)
+                return created, lock
         lock.close()
 
 
-def require_room(folder: Path, needed: int) -> None:
-    """Raise unless the disk takes so many bytes and keeps a reserve.
+def require_space(folder: Path, needed: int) -> None:
+    """Make sure that so many bytes, and the reserve, are free.
 
     Raises:
-        DiskFull: it does not.
+        DiskFull: they are not.
     """
     free = shutil.disk_usage(folder).free
     if free < needed + RESERVE:
@@ -149,15 +149,15 @@ def require_room(folder: Path, needed: int) -> None:
 
 
 class ArtifactWriter:
-    """Writes one artifact.
+    """Writes an artifact.
 
     Args:
         path: the file, which must not exist.
-        limit: its most bytes; the room for them is looked for first.
+        limit: its maximum size, for which there must be space.
     """
 
     def __init__(self, path: Path, limit: int) -> None:
-        require_room(path.parent, limit)
+        require_space(path.parent, limit)
         self._path, self._hash = path, hashlib.sha256()
         self._file = path.open("xb")
         self.rows = self.bytes = 0

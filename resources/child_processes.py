@@ -1,4 +1,4 @@
-"""Programs that end when the process that started them does, however that ends."""
+"""Programs that end with the process that started them, however that ends."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 
 
 def ending_with_us(name: str) -> list[str]:
-    """What to put before a command so that the kernel ends it when we are killed.
+    """Return a prefix for a command, by which the kernel signals it when its parent ends.
 
-    setpriv(1) of util-linux sets the signal of prctl(2), PR_SET_PDEATHSIG, and becomes the command.
-    It is the thread that starts the command with which it ends. Nothing where there is no setpriv.
+    It is setpriv(1) of util-linux, which sets PR_SET_PDEATHSIG, see prctl(2), and then executes the
+    command. The parent is the thread that starts it. Without setpriv the prefix is empty.
 
     Args:
-        name: of the signal that the command gets, without SIG.
+        name: the signal, without SIG.
     """
     setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
     return [setpriv, "--pdeathsig", name] if setpriv else []

@@ -1,4 +1,4 @@
-"""Named points at which the crash tests kill the process. Off unless the variable is set."""
+"""Named points at which crash tests kill the process; inactive unless a variable is set."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ import signal
 import threading
 
 CRASH_AT = "TABLEFERRY_CRASH_AT"
-"""`point` or `point:n`: SIGKILL for the process when it reaches the point the nth time."""
+"""`point` or `point:n`: the process gets SIGKILL when it reaches the point for the nth time."""
 
-_seen: dict[str, int] = {}
+_times: dict[str, int] = {}
 _lock = threading.Lock()
 
 
 def reached(point: str) -> None:
-    """Tell that execution is at a named point; a crash test may have asked to die here."""
-    wanted = os.environ.get(CRASH_AT)
-    if not wanted:
-        return
-    name, _, nth = wanted.partition(":")
+    """Kill the process if a crash test has chosen this point."""
+    name, _, nth = os.environ.get(CRASH_AT, "").partition(":")
     if name != point:
         return
     with _lock:
-        _seen[point] = _seen.get(point, 0) + 1
-        if _seen[point] == int(nth or 1):
+        _times[point] = _times.get(point, 0) + 1
+        if _times[point] == int(nth or 1):
             os.kill(os.getpid(), signal.SIGKILL)

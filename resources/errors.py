@@ -1,4 +1,4 @@
-"""The errors that a user sees: one clear line each, never a secret."""
+"""The errors that users see: one clear line each, without secrets."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 
 class TableferryError(Exception):
-    """Base of all errors whose message is meant for the user, complete in one line."""
+    """Base of all errors whose message is for the user, complete in one line."""
 
     exit_code = 1
 
 
 class InputError(TableferryError):
-    """The declaration or the command is wrong, and trying again does not help (exit code 2)."""
+    """The declaration or the command is wrong; trying again does not help (exit code 2)."""
 
     exit_code = 2
 
@@ -27,32 +27,32 @@ class ConnectionFailed(TableferryError):
         self, message: str, *, transient: bool = False, address: str | None = None
     ) -> None:
         self.transient = transient
-        """Whether it may work later: the server is down or starting, not refusing us."""
+        """Whether it may work later, because the server is down or starting."""
         self.address = address
-        """Which server it is, if it is one."""
+        """The server's address, if a server failed."""
         super().__init__(message)
 
 
 class SnapshotLost(TableferryError):
-    """The exported snapshot ended because the connection that held it died; take a new one."""
+    """The exported snapshot ended with the connection that held it; take a new one."""
 
     transient = True
 
 
 class SourceMoved(TableferryError):
-    """The source changed while it was read, so that what was read is not one state of it."""
+    """The source changed while it was read, so that the rows are not one state of it."""
 
     transient = True
 
 
 class PlacesLost(TableferryError):
-    """Rows that are read by where they are stored are not, or no longer, where they were."""
+    """Rows that are read by their place in storage are not, or no longer, where they were."""
 
     transient = False
 
 
 class RowsHidden(InputError):
-    """Row-level security would hide rows of a table. The message names the remedies."""
+    """Row-level security would hide rows of a table; the message names the remedies."""
 
 
 class TableMissing(InputError):
@@ -71,16 +71,13 @@ class ColumnsRefused(InputError):
 
 
 class TypeRefused(ColumnsRefused):
-    """At least one of the columns has a type that cannot be moved exactly.
-
-    The message names the alternatives.
-    """
+    """Columns have types that cannot be moved exactly; the message names the alternatives."""
 
 
 class NamesClash(ColumnsRefused):
-    """Columns get names that the target does not tell apart.
+    """Columns get names that are the same to the target.
 
-    `renames` has a free name for each that would have to give way, by its name in the source.
+    `renames` has an unused name for each that would have to change, by its name in the source.
     """
 
     def __init__(self, tables: str, problems: Mapping[str, str], renames: Mapping[str, str]):
@@ -89,23 +86,18 @@ class NamesClash(ColumnsRefused):
 
 
 class SchemaDrift(TableferryError):
-    """The source or the target changed since the plan. The message shows the difference."""
+    """The source or the target changed since the plan; the message shows the difference."""
 
 
 class ValueRefused(TableferryError):
-    """A value that the target cannot hold exactly.
+    """The target cannot hold a value exactly.
 
     The message names table, column, key and value; the caller adds transfer and key range.
     """
 
     def __init__(self, table: str, column: str, key: object, value: object, reason: str) -> None:
-        self.table, self.column, self.key, self.value, self.reason = (
-            table,
-            column,
-            key,
-            value,
-            reason,
-        )
+        self.table, self.column, self.key = table, column, key
+        self.value, self.reason = value, reason
         super().__init__(f"{table}: column {column!r}, key {key!r}: value {value!r} {reason}")
 
 
@@ -116,7 +108,7 @@ class RangeBusy(TableferryError):
 
 
 class ReceiptMismatch(TableferryError):
-    """The rows counted on the way do not agree; nothing was committed."""
+    """Row counts along the way differ; nothing was committed."""
 
 
 class StatementFailed(TableferryError):
@@ -129,28 +121,28 @@ class StatementFailed(TableferryError):
         self, system: str, reason: str, *, code: int | str | None = None, transient: bool = False
     ) -> None:
         self.system, self.code, self.transient = system, code, transient
-        """`code` is the server's own: an error number, or SQLSTATE on PostgreSQL; None where the
-        connection broke. `transient` says that trying again may help."""
+        """`code` is the server's: an error number, or SQLSTATE on PostgreSQL; None if the
+        connection broke. `transient` means that trying again may help."""
         super().__init__(f"{system}: {reason}" if code is None else f"{system} ({code}): {reason}")
 
 
 @contextmanager
-def concerning(what: str) -> Iterator[None]:
-    """Name what a statement was for, where the server says only what it could not do."""
+def concerning(subject: str) -> Iterator[None]:
+    """Put the subject in front of a server's message, which does not name it."""
     try:
         yield
     except StatementFailed as error:
-        if not str(error).startswith(what):
-            error.args = (f"{what}: {error}",)
+        if not str(error).startswith(subject):
+            error.args = (f"{subject}: {error}",)
         raise
 
 
 def causes(error: BaseException, *, suppressed: bool = False) -> Iterator[BaseException]:
-    """An error and what it came from, eight at most.
+    """Yield an error, its cause, the cause of that, and so on; eight at most.
 
     Args:
-        error: the last one.
-        suppressed: include what a `raise ... from None` hides.
+        error: the last error.
+        suppressed: include what `raise ... from None` hides.
     """
     current: BaseException | None = error
     for _ in range(8):
@@ -162,11 +154,12 @@ def causes(error: BaseException, *, suppressed: bool = False) -> Iterator[BaseEx
 
 
 def describe(error: BaseException) -> str:
-    """One line about any error: ours as they are, a library's with its kind.
+    """Describe any error in one line.
 
-    Only the first line of a foreign message is kept; drivers put queries and hints below it.
+    Other libraries' errors are named by their class, with the first line of the message only:
+    drivers put queries and hints below it.
     """
-    text = next(iter(str(error).strip().splitlines()), "")
     if isinstance(error, TableferryError):
         return str(error)
+    text = next(iter(str(error).strip().splitlines()), "")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""The packages that only some transfers need, and the extras of Tableferry's that bring them."""
+"""The packages that only some transfers need, and the extras that install them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ MODULES: dict[str, tuple[str, ...]] = {
     "sqlserver": ("mssql_python",),
     "webserver": ("dagster_webserver",),
 }
-"""What has to be there before an extra's part of the code runs."""
+"""The modules that the code of an extra imports."""
 
 
 def missing(extra: str, what: str) -> InputError | None:
-    """The error of whoever lacks an extra; None if all of it is installed.
+    """Return the error about an extra that is not installed; None if it is.
 
     Args:
         extra: its name.
-        what: needs it: the subject of the message.
+        what: the subject of the message, which needs it.
     """
     for module in MODULES[extra]:
         if not _is_installed(module):
@@ -44,7 +44,7 @@ def missing(extra: str, what: str) -> InputError | None:
 
 
 def require(extra: str, what: str) -> None:
-    """See that an extra is installed; arguments as `missing` has them.
+    """Make sure that an extra is installed; for the arguments see `missing`.
 
     Raises:
         InputError: it is not; the message has the command that installs it.
@@ -61,5 +61,5 @@ def zstd() -> Any:
 def _is_installed(module: str) -> bool:
     try:
         return module in sys.modules or find_spec(module) is not None
-    except ModuleNotFoundError:  # not even the package that the module is in
+    except ModuleNotFoundError:  # the package that should contain the module
         return False

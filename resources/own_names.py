@@ -1,9 +1,9 @@
-"""Names of our own in queries over users' columns.
+"""Aliases in queries over users' columns.
 
-ClickHouse takes the alias of an expression for a column of the same name everywhere in its query,
-and others let GROUP BY and ORDER BY choose between the two. So a name of ours is one that the rest
-of its query does not hold, and it is read only from outside of the subquery which makes it, where
-no other columns are in sight.
+ClickHouse resolves an alias before a column of the same name everywhere in its query, and other
+servers let GROUP BY and ORDER BY choose between the two. So our aliases occur nowhere else in their
+query, and they are read only from outside the subquery that defines them, where no column of a user
+is in scope.
 """
 
 from __future__ import annotations
@@ -11,25 +11,15 @@ from __future__ import annotations
 import itertools
 import unicodedata
 
-PREFIX = "ferry"
-
 
 def own_prefix(*sql: str) -> str:
-    """What names of ours begin with, in a query that is made of some parts: no column has a name
-    that begins so, in whatever case or width of its letters.
+    """Return a prefix for aliases that no column's name begins with, in any case or letter width.
 
     Args:
-        sql: every part of the query with columns of users: expressions, conditions, row filters,
-            or names as they are.
+        sql: every part of the query with users' columns: expressions, conditions, row filters, or
+            plain names.
     """
-    text = _folded("\n".join(sql))
-    found = f"{PREFIX}__"
-    for number in itertools.count(2):
-        if found not in text:
-            break
-        found = f"{PREFIX}{number}__"
-    return found
-
-
-def _folded(text: str) -> str:
-    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    text = "\n".join(sql)
+    text = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    prefixes = ("ferry__" if number == 1 else f"ferry{number}__" for number in itertools.count(1))
+    return next(prefix for prefix in prefixes if prefix not in text)

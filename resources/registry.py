@@ -7,38 +7,41 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import EntryPoints, entry_points
+from typing import TYPE_CHECKING
 
-from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
 
-FOLDERS = {
+if TYPE_CHECKING:  # it imports pyarrow, which takes a tenth of a second
+    from tableferry.resources.contract.system import System
+
+MODULES = {
     "postgres": "tableferry.resources.postgres.system",
     "sqlserver": "tableferry.resources.sqlserver.system",
     "clickhouse": "tableferry.resources.clickhouse.system",
     "files": "tableferry.resources.files.system",
 }
-"""Our own systems, and the modules whose `SYSTEM` describes them; imported when first used."""
+"""The systems of this distribution, and the modules that define their `SYSTEM`."""
 
 ENTRY_POINTS = "tableferry.systems"
 """The group of entry points by which other distributions add systems: name -> `module:object`."""
 
-_known: dict[str, System] = {}
+_loaded: dict[str, System] = {}
 
 
 def system(name: str) -> System:
-    """The system of that name.
+    """Return the system of that name; it is imported when it is first asked for.
 
     Raises:
         InputError: there is none.
     """
-    if name not in _known:
-        _known[name] = _load(name)
-    return _known[name]
+    if name not in _loaded:
+        _loaded[name] = _load(name)
+    return _loaded[name]
 
 
 def system_names() -> tuple[str, ...]:
-    """The names of all systems: our own, those of other distributions, and registered ones."""
-    return tuple(dict.fromkeys((*FOLDERS, *_installed().names, *_known)))
+    """The names of all systems: of this distribution, of others, and those in `registered`."""
+    return tuple(dict.fromkeys((*MODULES, *_installed().names, *_loaded)))
 
 
 def systems() -> list[System]:
@@ -48,33 +51,34 @@ def systems() -> list[System]:
 
 def is_system(name: str) -> bool:
     """Whether there is a system of that name."""
-    return name in FOLDERS or name in system_names()
+    return name in MODULES or name in system_names()
 
 
 @contextmanager
 def registered(added: System) -> Iterator[System]:
-    """Have one more system for as long as the context is open."""
-    before = _known.get(added.name)
-    _known[added.name] = added
+    """Add a system, or replace the one of its name, while the context is open."""
+    before = _loaded.get(added.name)
+    _loaded[added.name] = added
     try:
         yield added
     finally:
-        del _known[added.name]
+        del _loaded[added.name]
         if before is not None:
-            _known[added.name] = before
+            _loaded[added.name] = before
 
 
 @functools.cache
 def _installed() -> EntryPoints:
-    """Looked for once per process: that reads the metadata of everything that is installed."""
+    """Cached, because `entry_points` reads the metadata of every installed distribution."""
     return entry_points(group=ENTRY_POINTS)
 
 
 def _load(name: str) -> System:
-    if name in FOLDERS:
-        found: System = import_module(FOLDERS[name]).SYSTEM
-        return found
-    if name in _installed().names:
-        loaded: System = _installed()[name].load()
-        return loaded
-    raise InputError(f"there is no system {name!r}; there are {', '.join(system_names())}")
+    loaded: System
+    if name in MODULES:
+        loaded = import_module(MODULES[name]).SYSTEM
+    elif name in _installed().names:
+        loaded = _installed()[name].load()
+    else:
+        raise InputError(f"there is no system {name!r}; there are {', '.join(system_names())}")
+    return loaded

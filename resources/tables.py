@@ -1,4 +1,4 @@
-"""Names of tables and columns, as every room uses them."""
+"""References to tables, and the names of their staging tables."""
 
 from __future__ import annotations
 
@@ -6,34 +6,36 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from tableferry.resources import registry
-from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
+
+if TYPE_CHECKING:
+    from tableferry.resources.contract.system import System
 
 
 @dataclass(frozen=True)
 class TableRef:
-    """A table on one server. For ClickHouse the schema is the database.
+    """A table on a server. For ClickHouse the schema is the database.
 
-    Its text is `connection://schema.table`, where the name of a system stands for its usual server,
-    and others are named by `TABLEFERRY_CONNECTION_<NAME>`. Schema and table are as the server has
-    them, with blanks and all. The schema ends at the first dot, and the table's name at the end of
-    the text. Where that does not do, a name stands in quotation marks, with those inside of it
-    doubled, as in
+    Its text is `connection://schema.table`. The connection is the name of a system, which means its
+    usual server, or has a `TABLEFERRY_CONNECTION_<NAME>`. Schema and table are spelled as on the
+    server. The schema ends at the first dot, the table at the end of the text. Names for which that
+    is wrong are quoted, with quotation marks inside them doubled:
     `sqlserver://"my.schema"."the ""best"" orders"`.
 
-    Of files, the schema is a folder and the table a pattern: `files://folder/*.parquet`, which
-    `files://folder/` means, too.
+    For files, the schema is a folder and the table a pattern: `files://folder/*.parquet`, which is
+    also the meaning of `files://folder/`.
     """
 
     system_name: str
     schema: str
     name: str
     connection: str = ""
-    """The server's name; the system's, if not given."""
+    """The server's name; by default the system's."""
     asset: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    """What Dagster calls the table, where a project calls it otherwise than by its name."""
+    """The table's asset key, if a project does not derive it from the table's name."""
 
     def __post_init__(self) -> None:
         if not self.connection:
@@ -46,22 +48,22 @@ class TableRef:
 
     @classmethod
     def parse(cls, text: str, system_of: Callable[[str], System] = registry.system) -> TableRef:
-        """The inverse of `str`; quotation marks may also stand where they need not.
+        """Read what `str` wrote; names may be quoted without need.
 
         Args:
             text: the reference.
-            system_of: which system a connection leads to; raises `InputError` if to none. By
-                default there are no connections but the systems' usual ones.
+            system_of: returns the system of a connection, or raises `InputError`. By default the
+                only connections are the systems' usual ones.
 
         Raises:
-            InputError: the text has another form, or names a server that nobody has named.
+            InputError: the text has another form, or the connection is unknown.
         """
         before, _, path = text.partition("://")
-        connection, found = before.lower(), _REFERENCE.fullmatch(text)
+        connection, match = before.lower(), _REFERENCE.fullmatch(text)
         try:
             system = system_of(connection) if path else None
         except InputError as error:
-            if found is not None:
+            if match is not None:
                 raise InputError(
                     f"{text!r} should have the form system://schema.table: {error}"
                 ) from None
@@ -69,20 +71,20 @@ class TableRef:
         if system is not None and system.by_path:
             folder, _, pattern = path.rpartition("/")
             return cls(system.name, folder or ".", pattern or system.by_path, connection)
-        if system is None or found is None:
+        if system is None or match is None:
             raise InputError(
                 f"{text!r} should have the form system://schema.table, with a connection or a "
                 f"system out of {', '.join(registry.system_names())}; "
                 'a name with a dot or a quotation mark as "order-lines.2024" or "say ""hi"""'
             )
-        return cls(system.name, _name(found["schema"]), _name(found["table"]), connection)
+        return cls(system.name, _unquoted(match["schema"]), _unquoted(match["table"]), connection)
 
     def __str__(self) -> str:
         if self.system.by_path:
             folder = "" if self.schema == "." else f"{self.schema}/"
             return f"{self.connection}://{folder}{self.name}"
-        schema = f'"{_doubled(self.schema)}"' if _QUOTED_SCHEMA.search(self.schema) else self.schema
-        table = f'"{_doubled(self.name)}"' if _QUOTED_TABLE.search(self.name) else self.name
+        schema = _quoted(self.schema) if _QUOTED_SCHEMA.search(self.schema) else self.schema
+        table = _quoted(self.name) if _QUOTED_TABLE.search(self.name) else self.name
         return f"{self.connection}://{schema}.{table}"
 
 
@@ -98,28 +100,26 @@ _QUOTED_SCHEMA = re.compile(_QUOTED_TABLE.pattern + r"|\.")
 """Names that need quotation marks, or are easily misread without."""
 
 
-def _name(text: str) -> str:
+def _unquoted(text: str) -> str:
     return text[1:-1].replace('""', '"') if text.startswith('"') else text
 
 
-def _doubled(name: str) -> str:
-    return name.replace('"', '""')
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
 
 
 def staging_name(target: TableRef, range_name: str) -> str:
-    """Name of the staging table of one key range: the same for every attempt on that range.
+    """Name the staging table of a key range.
 
-    A fixed name makes `CREATE TABLE` itself tell that another attempt is there, and lets the next
-    run find what a dead one left.
+    All attempts on a range share it: `CREATE TABLE` fails while another attempt is running, and the
+    next attempt finds what a dead one left.
     """
     return f"{staging_prefix(target)}{_digest(range_name)}"
 
 
 def staging_prefix(target: TableRef) -> str:
-    """What the names of all staging tables of a target begin with.
-
-    Whatever connection leads to the table: two names of one server mean the same staging tables.
-    """
+    """The prefix of a target's staging tables, the same by whichever connection it is reached."""
     return f"__ferry_{_digest(str(replace(target, connection=target.system_name)))}_"
 
 

@@ -1,4 +1,4 @@
-"""Which columns can be cut into key ranges, and how their values count as numbers."""
+"""Bounds of key ranges: read from servers and files, and counted as numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import Bound, KeyKind
 
 LARGEST = {3: 255, 5: 2**15 - 1, 10: 2**31 - 1, 19: 2**63 - 1, 20: 2**64 - 1}
-"""By digits: the largest bound of a range, so that its literal has the column's own type."""
+"""The largest integer bound by decimal digits: its literal has the type of the column."""
 
 DEFAULT_DIGITS = 10
 _EPOCH = dt.datetime(1, 1, 1)
@@ -18,19 +18,19 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def to_number(bound: Bound) -> int:
-    """A bound as a whole number: itself, days, microseconds since 0001-01-01, or 128 bits."""
+    """Return a bound as an integer: itself, days, microseconds since 0001-01-01, or 128 bits."""
     if isinstance(bound, int):
         return bound
     if isinstance(bound, uuid.UUID):
         return bound.int
-    assert not isinstance(bound, str), "texts and files are in no numeric order"
+    assert not isinstance(bound, str), "texts and names of files have no number"
     if isinstance(bound, dt.datetime):
         return (bound - _EPOCH) // _MICROSECOND
     return bound.toordinal()
 
 
 def from_number(number: int, kind: KeyKind) -> Bound:
-    """The inverse of `to_number`."""
+    """Return the bound of a number, the inverse of `to_number`."""
     if kind == "integer":
         return number
     if kind == "uuid":
@@ -41,7 +41,7 @@ def from_number(number: int, kind: KeyKind) -> Bound:
 
 
 def largest_number(kind: KeyKind, digits: int) -> int:
-    """The largest number that a bound can have."""
+    """The largest number of a bound."""
     if kind == "integer":
         return LARGEST.get(digits, 10**digits - 1)
     if kind == "uuid":
@@ -50,9 +50,9 @@ def largest_number(kind: KeyKind, digits: int) -> int:
 
 
 def to_bound(value: object, kind: KeyKind) -> Bound:
-    """Read a bound as a server, a driver or a YAML file gives it.
+    """Convert a value from a server, a driver or a YAML file to a bound.
 
-    Zoned timestamps become naive UTC.
+    Timestamps with a zone become naive UTC.
 
     Raises:
         InputError: the value is not a key of this kind.
@@ -65,9 +65,7 @@ def to_bound(value: object, kind: KeyKind) -> Bound:
                 return value
             raise ValueError
         if kind == "integer":
-            if isinstance(value, bool):
-                raise ValueError
-            return value if isinstance(value, int) else _whole(value)
+            return _integer(value)
         if kind == "uuid":
             return value if isinstance(value, uuid.UUID) else uuid.UUID(str(value))
         if kind == "timestamp":
@@ -79,7 +77,7 @@ def to_bound(value: object, kind: KeyKind) -> Bound:
         raise InputError(f"{value!r} should be a key of kind {kind}") from None
 
 
-def _whole(value: object) -> int:
+def _integer(value: object) -> int:
     if isinstance(value, decimal.Decimal) and value.is_finite() and value == int(value):
         return int(value)
     return int(str(value))

@@ -1,4 +1,4 @@
-"""A half-open interval of a key column, and its readable partition key."""
+"""Key ranges: half-open intervals of a key column, and their partition keys."""
 
 from __future__ import annotations
 
@@ -7,49 +7,47 @@ import re
 import string
 import uuid
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import unquote
 
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys import text as texts
 
 KeyKind = Literal["integer", "date", "timestamp", "uuid", "text", "file"]
-"""`text`: in the order of UTF-8 bytes, see `keys.text`. `file`: a range is one file of a folder, or
-a stretch of its rows, and its key the file's name."""
+"""`text` is ordered by UTF-8 bytes, see `keys.text`. A `file` range is a file of a folder or a part
+of its rows, and its key is the file's name."""
 Bound = int | dt.date | dt.datetime | uuid.UUID | str
 
 NULL_NAME = "null"
-"""Partition key of the rows whose key is NULL; it sorts after every number."""
+"""The partition key of rows whose key is NULL; it sorts after every number."""
 
 PADDED = 10
-"""Digits to which integers are padded at most: a 32-bit key's. Longer ones have a mark in front."""
+"""The digits of a 32-bit integer, to which numbers are padded; longer ones have a mark in front."""
 
 WIDTHS = (3, 5, 10, 19, 20)
-"""Digits of the integer types."""
+"""The decimal digits of the integer types."""
 
 ROW = "_row"
-"""The column that has the number of a row in its file, from 1, by which files are cut."""
+"""The column with the number of a row in its file, from 1, by which files are cut."""
 
-_STRETCH = re.compile(r"#(\d{10,})\.\.(\d{10,})?$")
-"""Behind the name of a file, the stretch of its rows."""
+_ROWS = re.compile(r"#(\d{10,})\.\.(\d{10,})?$")
+"""The rows of a range, after the name of its file."""
 
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f%]|\.\.\.")
-"""What a file's name has percent-encoded in a partition key: Dagster keeps `...` to itself."""
+"""What is percent-encoded in the name of a file; Dagster reserves `...`."""
 
 LETTERS = string.ascii_lowercase[::-1] + string.ascii_uppercase[::-1]
-"""By digits, the letter in the mark of a negative number: those of longer ones come earlier."""
+"""The letter in the mark of a negative number, by its digits: longer numbers sort first."""
 
 _MARK = re.compile(r"(e\d\d|-([a-zA-Z]\d+)?):")
 
 
 @dataclass(frozen=True)
 class KeyRange:
-    """The rows with `lower <= key < upper`; a missing bound is open; `null` means `key IS NULL`.
+    """The rows with `lower <= key < upper`, or with `key IS NULL`; a bound of None is open.
 
-    Of the kind `file`, the rows whose key is `lower`, and whose number is in `rows`, if there is.
-
-    Timestamps are naive and mean UTC. `digits` is the decimal digits of the largest integer that
-    the column's type holds.
+    A `file` range has the rows whose key is `lower`, or the `rows` among them. Timestamps are naive
+    and mean UTC. `digits` is the number of decimal digits of the column's largest integer.
     """
 
     kind: KeyKind
@@ -58,20 +56,18 @@ class KeyRange:
     null: bool = False
     digits: int = PADDED
     rows: tuple[int, int | None] | None = None
-    """Of a file that is cut, the first `ROW`, and the one behind the last; the last stretch of a
-    file is open."""
+    """If a file is cut, the range's first `ROW` and the one after its last; None: to the end."""
 
     @property
     def name(self) -> str:
-        """The partition key; those of one table sort as text in key order.
+        """The partition key; the keys of a table sort as text in key order.
 
-        Integers are padded to ten digits: `..0000000001`, `0000000001..0000250001`. What text
-        would put elsewhere has a mark up to a colon, which only keeps the order: the power of ten
-        of longer numbers, as in `e12:1700000000000..1700086400000`, and the nines' complement of
-        negative ones, after a letter that comes earlier the more digits there are, as in
-        `-w499:-500..-250`. Texts are as in `AB .. AC`, see `keys.text.name`, and others as ISO
-        8601 and RFC 4122 write them: `2024-01-01..`. A file's is its own name, behind which the
-        rows of a stretch stand: `#0000000001..0005000001`.
+        Integers are padded to ten digits: `..0000000001`, `0000000001..0000250001`. Others begin
+        with a mark that keeps the order, up to a colon: the power of ten of longer numbers, as in
+        `e12:1700000000000..1700086400000`, and the nines' complement of negative numbers after a
+        letter for their length, as in `-w499:-500..-250`. Texts look like `AB .. AC`, see
+        `keys.text.name`; dates, timestamps and uuids are written by ISO 8601 and RFC 4122. A file
+        has its own name, followed by the rows if it is cut: `#0000000001..0005000001`.
         """
         if self.null:
             return NULL_NAME
@@ -85,40 +81,40 @@ class KeyRange:
 
     @classmethod
     def parse(cls, name: str, kind: KeyKind, digits: int = PADDED) -> KeyRange:
-        """The range that has this name.
+        """Read the name of a range.
 
         Raises:
-            InputError: the text is not the name of a range of this kind.
+            InputError: it does not name a range of this kind.
         """
         if name == NULL_NAME:
             return cls(kind, null=True, digits=digits)
         if kind == "file":
-            stretch = _STRETCH.search(name)
-            if stretch is None:
+            match = _ROWS.search(name)
+            if match is None:
                 return cls(kind, unquote(name))
-            first, past = stretch.groups()
-            rows = (int(first), int(past) if past else None)
-            return cls(kind, unquote(name[: stretch.start()]), rows=rows)
+            first, end = match.groups()
+            rows = (int(first), int(end) if end else None)
+            return cls(kind, unquote(name[: match.start()]), rows=rows)
         try:
             if kind == "text":
-                found = cls(kind, *texts.bounds(name), digits=digits)
-                if found.name != name:
-                    raise ValueError(f"that would be {found.name}")
-                return found
+                key_range = cls(kind, *texts.bounds(name), digits=digits)
+                if key_range.name != name:
+                    raise ValueError(f"that would be {key_range.name}")
+                return key_range
             if kind != "integer":
                 lower, upper = _split(name)
                 return cls(kind, _bound(lower, kind), _bound(upper, kind), digits=digits)
             # the column may have been widened since the range was named
             for width in (digits, *WIDTHS):
-                found = cls._marked(name, width)
-                if found.name == name:
-                    return found
-            raise ValueError(f"that would be {cls._marked(name, digits).name}")
+                key_range = cls._of_integers(name, width)
+                if key_range.name == name:
+                    return key_range
+            raise ValueError(f"that would be {cls._of_integers(name, digits).name}")
         except ValueError as error:
             raise InputError(f"{name!r} is not a key range of {kind} keys: {error}") from None
 
     def contains(self, key: Bound | None) -> bool:
-        """Whether a key falls into this range."""
+        """Whether a row with this key belongs to the range; of a cut file, any of its rows."""
         if key is None or self.null:
             return key is None and self.null
         if self.kind == "file":
@@ -128,46 +124,43 @@ class KeyRange:
         )
 
     def overlaps(self, other: KeyRange) -> bool:
-        """Whether a row may be in both."""
+        """Whether a row may belong to both ranges."""
         if self.null or other.null:
             return self.null and other.null
+        spans: list[tuple[Any, Any]] = [(r.lower, r.upper) for r in (self, other)]
         if self.kind == "file":
-            rows, others = self.rows or (1, None), other.rows or (1, None)
-            return self.lower == other.lower and _meet(rows, others)
-        return all(
-            one.lower is None or two.upper is None or one.lower < two.upper  # type: ignore[operator]
-            for one, two in ((self, other), (other, self))
+            if self.lower != other.lower:
+                return False
+            spans = [r.rows or (1, None) for r in (self, other)]
+        (lower, upper), (start, end) = spans
+        return (lower is None or end is None or lower < end) and (
+            start is None or upper is None or start < upper
         )
 
     @classmethod
-    def _marked(cls, name: str, digits: int) -> KeyRange:
+    def _of_integers(cls, name: str, digits: int) -> KeyRange:
         mark = _MARK.match(name)
         lower, upper = _split(name[mark.end() :] if mark else name)
         return cls("integer", _bound(lower, "integer"), _bound(upper, "integer"), digits=digits)
 
     def _integer_name(self) -> str:
         width = min(self.digits, PADDED)
-        lower, upper = (_number(bound) for bound in (self.lower, self.upper))
-        mark = _mark(lower, upper, width)
-        if mark:
+        bounds = (self.lower, self.upper)
+        lower, upper = (None if bound is None else int(str(bound)) for bound in bounds)
+        if mark := _mark(lower, upper, width):
             return f"{mark}:{_text(lower)}..{_text(upper)}"
-        return "..".join("" if one is None else f"{one:0{width}d}" for one in (lower, upper))
+        return "..".join("" if bound is None else f"{bound:0{width}d}" for bound in (lower, upper))
 
     def _file_name(self) -> str:
         name = _ESCAPED.sub(_percent, str(self.lower))
         if self.rows is None:
-            return _STRETCH.sub(lambda found: f"%23{found[0][1:]}", name)
-        first, past = self.rows
-        return f"{name}#{first:010d}..{'' if past is None else f'{past:010d}'}"
+            return _ROWS.sub(lambda match: f"%23{match[0][1:]}", name)
+        first, end = self.rows
+        return f"{name}#{first:010d}..{'' if end is None else f'{end:010d}'}"
 
 
-def _meet(one: tuple[int, int | None], other: tuple[int, int | None]) -> bool:
-    (first, past), (start, end) = one, other
-    return (end is None or first < end) and (past is None or start < past)
-
-
-def _percent(found: re.Match[str]) -> str:
-    return "".join(f"%{ord(one):02X}" for one in found[0])
+def _percent(match: re.Match[str]) -> str:
+    return "".join(f"%{ord(char):02X}" for char in match[0])
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -178,17 +171,13 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _mark(lower: int | None, upper: int | None, width: int) -> str:
-    """What has to stand before the bounds, so that names sort in key order."""
+    """The mark in front of the bounds that makes names sort in key order."""
     if lower is None:
         return "-" if upper is not None and upper < 0 else ""
     digits = len(str(abs(lower)))
     if lower < 0:
         return f"-{LETTERS[digits]}{10**digits - 1 + lower:0{digits}d}"
     return f"e{digits - 1:02d}" if digits > width else ""
-
-
-def _number(bound: Bound | None) -> int | None:
-    return None if bound is None else int(str(bound))
 
 
 def _text(bound: Bound | None) -> str:

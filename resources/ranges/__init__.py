@@ -1,1 +1,1 @@
-"""Key ranges of the tables of a system: which columns have them, where they are cut, their SQL."""
+"""The key ranges of a system's tables: possible keys, their distribution, SQL."""

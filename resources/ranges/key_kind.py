@@ -12,35 +12,34 @@ from tableferry.resources.types.kinds import Date, Decimal, Integer, Text, Times
 from tableferry.resources.types.type_map import ColumnType
 
 MOST_DIGITS = 38
-"""Of a decimal that is a key: what every system has room for."""
-
+"""The maximum digits of a decimal key, which every system can store."""
 
 DECIMAL_DIGITS = (18, MOST_DIGITS)
-"""To which those of a decimal are rounded up: `LARGEST` has none of them, and a column that gets
-more digits keeps the names of its ranges."""
+"""The digits to which those of a decimal are rounded up, so that a column that gets more digits
+keeps the names of its ranges; `LARGEST` has neither."""
 
 
 def key_kind(column: Column, system: System) -> tuple[KeyKind, int]:
-    """What kind of key a column is, and to how many digits its integers are padded.
+    """Return the kind of key that a column is, and the digits to which its integers are padded.
 
-    The key that a system brings along itself tells the file that a row is of.
+    The `own_key` of a system is of the kind `file`.
 
     Raises:
-        InputError: its type has no order that all systems agree on, for example a float.
+        InputError: systems order its type differently, for example a float.
     """
     if isinstance(system.source, Source) and system.source.own_key == column.name:
         return "file", DEFAULT_DIGITS
-    own = system
-    match own.types.read(column.type):
+    subject = f"{column.name!r} is of type {column.type}"
+    match system.types.read(column.type):
         case ColumnType(kind=Integer(high=high)):
             return "integer", len(str(high))
         case ColumnType(kind=Decimal(int() as precision, 0)) if precision <= MOST_DIGITS:
             return "integer", next(digits for digits in DECIMAL_DIGITS if precision <= digits)
         case ColumnType(kind=Decimal() as kind):
-            whole = own.types.decimal(MOST_DIGITS, 0)
+            example = system.types.decimal(MOST_DIGITS, 0)
             raise _no_key(
-                f"{column.name!r} is of type {column.type}, {_no_integer(kind)}",
-                f", or a decimal of scale 0 and up to {MOST_DIGITS} digits, such as {whole}",
+                f"{subject}, {_why_no_integer(kind)}",
+                f", or a decimal of scale 0 and up to {MOST_DIGITS} digits, such as {example}",
             )
         case ColumnType(kind=Date()):
             return "date", DEFAULT_DIGITS
@@ -48,26 +47,26 @@ def key_kind(column: Column, system: System) -> tuple[KeyKind, int]:
             return "timestamp", DEFAULT_DIGITS
         case ColumnType(kind=Uuid()):
             return "uuid", DEFAULT_DIGITS
-        case ColumnType(name, Text()) if name in own.dialect.ordered_texts:
+        case ColumnType(name, Text()) if name in system.dialect.ordered_texts:
             return "text", DEFAULT_DIGITS
-    raise _no_key(f"{column.name!r} is of type {column.type}")
+    raise _no_key(subject)
 
 
 def is_text_key(column: Column, system: System) -> bool:
-    """Whether a column is cut into ranges by the order of its UTF-8 bytes."""
+    """Whether a column is cut into ranges in the order of its UTF-8 bytes."""
     try:
         return key_kind(column, system)[0] == "text"
     except InputError:
         return False
 
 
-def _no_key(what: str, also: str = "") -> InputError:
+def _no_key(subject: str, also: str = "") -> InputError:
     return InputError(
-        f"the key {what}; a key should be an integer, date, timestamp, uuid or text column{also}"
+        f"the key {subject}; a key should be an integer, date, timestamp, uuid or text column{also}"
     )
 
 
-def _no_integer(kind: Decimal) -> str:
+def _why_no_integer(kind: Decimal) -> str:
     if kind.precision is None:
         return "which declares no digits, so that it may hold fractions"
     if kind.scale:

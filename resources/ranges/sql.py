@@ -1,4 +1,4 @@
-"""Which of many key ranges a row belongs to, as SQL, so that one query serves them all."""
+"""SQL about many key ranges at once, so that one query serves them all."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tableferry.resources.keys.range import Bound, KeyRange
 from tableferry.resources.types.column import Column
 
 MOST_RANGES = 500
-"""Of one query: SQL Server allows ten nested CASE, and a balanced tree over these needs nine.
+"""The maximum ranges of a query: SQL Server nests CASE ten deep, and a balanced tree needs nine.
 https://learn.microsoft.com/sql/t-sql/language-elements/case-transact-sql"""
 
 ENUMERATED = 16
-"""Up to this many ranges are selected one by one, so that what lies between them is not read."""
+"""Up to this many ranges get a condition each, so that rows between them are not read."""
 
 
 def range_number(ranges: Sequence[KeyRange], column: Column, system: System) -> str:
-    """SQL of the position in `ranges` of the range that holds the row; -1 for none of them.
+    """Write the position in `ranges` of the range that a row belongs to; -1 if to none.
 
     A balanced tree of CASE, so that many ranges cost a few comparisons per row.
 
@@ -27,8 +27,8 @@ def range_number(ranges: Sequence[KeyRange], column: Column, system: System) -> 
     """
     if ranges and ranges[0].kind == "file":
         cases = " ".join(
-            f"WHEN {predicate(column, one, system)} THEN {number}"
-            for number, one in enumerate(ranges)
+            f"WHEN {predicate(column, key_range, system)} THEN {number}"
+            for number, key_range in enumerate(ranges)
         )
         return f"CASE {cases} ELSE -1 END"
     bounded = sorted(
@@ -69,7 +69,7 @@ def range_number(ranges: Sequence[KeyRange], column: Column, system: System) -> 
 
 
 def within(ranges: Sequence[KeyRange], column: Column, system: System) -> str:
-    """A condition that at least all rows of the ranges meet, cheap for the server to decide."""
+    """Write a condition that is true for all rows of the ranges, and cheap to evaluate."""
     if len(ranges) <= ENUMERATED or ranges[0].kind == "file":
         return " OR ".join(f"({predicate(column, r, system)})" for r in ranges)
     bounded = [r for r in ranges if not r.null]

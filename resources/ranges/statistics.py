@@ -1,4 +1,4 @@
-"""What the planner knows of a key column: how many rows, from where to where, how dense."""
+"""The distribution of a key column, by which tables are cut into ranges."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tableferry.resources.types.column import Column
 
 @dataclass(frozen=True)
 class KeyStatistics:
-    """The distribution of a table's keys. It may be estimated: ranges are correct with any."""
+    """The distribution of a table's keys. It may be an estimate: any cut is correct."""
 
     rows: int
-    """Rows with a key in scope; NULL keys and infinite ones are not counted."""
+    """The number of rows whose key is in scope, without NULL and infinite keys."""
     minimum: Bound | None = None
     maximum: Bound | None = None
-    """Never estimated, so that the open range above it starts out empty."""
+    """Never an estimate, so that the open range above it is empty at first."""
     quantiles: tuple[Bound, ...] = ()
-    """Ascending, from minimum to maximum, with about as many rows between any two neighbours."""
+    """Ascending, from minimum to maximum, with about the same number of rows between neighbours."""
     nullable: bool = False
 
     def __post_init__(self) -> None:
@@ -42,16 +42,14 @@ def key_statistics(
 ) -> KeyStatistics:
     """Read the distribution of a key column.
 
-    No ANALYZE is needed. On PostgreSQL, a table of up to 256 MiB is read whole, and of a larger one
-    128 MiB in random pages; minimum and maximum come from the index if there is one. Elsewhere the
-    keys are counted and numbered in their order, which reads an index on the key once.
+    For what it costs see `Source.quantiles` of the system; no ANALYZE is needed.
 
     Args:
-        endpoint: Where the table is.
-        table: The table or view.
-        column: Its key.
-        above: Look only at keys at or above this; that is all that growth needs, and cheap.
-        where: Only the rows that meet this condition.
+        endpoint: the server.
+        table: the table or view.
+        column: its key.
+        above: the least key to read; growth needs no others.
+        where: the row filter.
 
     Raises:
         InputError: the column cannot be a key, or the system is not a source.
@@ -60,9 +58,9 @@ def key_statistics(
     rows_of = filtered(predicate(column, KeyRange(kind, above), endpoint.system), where)
     source = source_of(endpoint.system)
     rows, quantiles = source.quantiles(endpoint, table, column, kind, rows_of)
-    # rows may have come or gone between the queries, hence the sorting
+    # sorted, because rows may have come or gone between the queries
     order = str if kind == "text" else to_number
-    bounds = sorted((to_bound(v, kind) for v in quantiles if v is not None), key=order)
+    bounds = sorted((to_bound(value, kind) for value in quantiles if value is not None), key=order)
     if not rows or not bounds:
         return KeyStatistics(0, nullable=column.nullable)
     return KeyStatistics(rows, bounds[0], bounds[-1], tuple(bounds), column.nullable)

@@ -1,4 +1,4 @@
-"""The hook by which crash tests name the moment to die at."""
+"""Crash points: where crash tests kill the process."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from tableferry.resources import crash_points
 
 
-def test_the_debug_hook_is_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chosen_point_kills_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     killed: list[int] = []
     monkeypatch.setattr(crash_points.os, "kill", lambda pid, number: killed.append(number))
-    monkeypatch.setattr(crash_points, "_seen", {})
+    monkeypatch.setattr(crash_points, "_times", {})
     monkeypatch.delenv(crash_points.CRASH_AT, raising=False)
     crash_points.reached("after_load")
     assert not killed
