@@ -1,4 +1,4 @@
-"""What a server's catalog says of the tables that could be moved, in standard SQL."""
+"""The tables that could be moved, in standard SQL: names, sizes, quantiles of keys."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ class Listed:
     table: TableRef
     view: bool = False
     readable: bool = True
-    """Whether the login may read all of it."""
+    """Whether the login may read all rows and columns."""
 
 
 @dataclass(frozen=True)
 class TableSize:
-    """About how large a table is."""
+    """The approximate size of a table."""
 
     rows: int
     bytes: int | None = None
-    """None where the catalog does not say."""
+    """None if the catalog does not say."""
 
 
 def listed(endpoint: Endpoint, connection: str) -> list[Listed]:
-    """The tables and views that INFORMATION_SCHEMA shows, which are those that may be read.
+    """List the tables and views in INFORMATION_SCHEMA, which shows those that the login may read.
 
     Args:
         endpoint: the server.
-        connection: its name, as table references have it.
+        connection: the server's name in table references.
     """
     rows = endpoint.query(
         "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM INFORMATION_SCHEMA.TABLES "
@@ -45,43 +45,41 @@ def listed(endpoint: Endpoint, connection: str) -> list[Listed]:
         "ORDER BY TABLE_SCHEMA, TABLE_NAME"
     )
     return [
-        Listed(
-            TableRef(endpoint.system_name, schema, name, connection), view="VIEW" in kind.upper()
-        )
-        for schema, name, kind in rows
+        Listed(TableRef(endpoint.system_name, schema, name, connection), "VIEW" in type_.upper())
+        for schema, name, type_ in rows
     ]
 
 
 def counted(endpoint: Endpoint, table: TableRef) -> TableSize:
-    """The size of a table, by counting its rows."""
+    """Return the size of a table by counting its rows."""
     count = endpoint.system.dialect.count
     return TableSize(int(endpoint.query(f"SELECT {count} FROM {qualified(table)}")[0][0]))
 
 
 BUCKETS = 1000
-"""At most 0.1 % of the rows are misplaced, which is a tenth of a range if there are 100 ranges."""
+"""A cut is wrong by at most 0.1 % of the rows: a tenth of a range if there are 100."""
 
 
 def numbered_quantiles(
     endpoint: Endpoint, table: TableRef, column: Column, kind: KeyKind, where: str
 ) -> tuple[int, Sequence[object]]:
-    """The quantiles of a key by numbering the rows in its order: see `Source.quantiles`."""
+    """Return `Source.quantiles` by numbering the rows in key order."""
     sql = endpoint.system.dialect
     name = qualified(table)
     key = sql.key_value(quote(endpoint.system, column.name), column, kind)
     rows = int(endpoint.query(f"SELECT {sql.count} FROM {name} WHERE {where}")[0][0])
     if not rows:
         return 0, ()
-    # the first row, and the row that ends each of the buckets; a literal of more than 32 bits would
-    # be a decimal in T-SQL, which is divided with a fraction
+    # the first row, and the last row of each bucket; without the cast, T-SQL reads a literal of
+    # more than 32 bits as a decimal, and divides it with a fraction
     total = f"CAST({rows} AS bigint)"
-    own = own_prefix(key, where)
-    at = f"{own}at"
-    found = endpoint.query(
-        f"SELECT {own}k FROM (SELECT {key} AS {own}k, ROW_NUMBER() OVER (ORDER BY {key}) AS {at}"
-        f" FROM {name} WHERE {where}) AS {own}rows"
+    prefix = own_prefix(key, where)
+    at, k = f"{prefix}at", f"{prefix}k"
+    results = endpoint.query(
+        f"SELECT {k} FROM (SELECT {key} AS {k}, ROW_NUMBER() OVER (ORDER BY {key}) AS {at}"
+        f" FROM {name} WHERE {where}) AS {prefix}rows"
         f" WHERE {at} = 1 OR {at} * {BUCKETS} / {total} > ({at} - 1) * {BUCKETS} / {total}"
         f" ORDER BY {at}"
     )
-    values = [row[0] for row in found]
+    values = [row[0] for row in results]
     return rows, values if rows > BUCKETS else values[:1] + values

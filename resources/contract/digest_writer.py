@@ -1,4 +1,4 @@
-"""How a system writes the row digest in its SQL."""
+"""The row digest in a system's SQL."""
 
 from __future__ import annotations
 
@@ -12,40 +12,38 @@ Algorithm = Literal["md5", "sha256", "record"]
 
 
 class DigestWriter(Protocol):
-    """The canonical form of a row, and its digest, in a system's SQL: see `digest.definition`.
-
-    A module of these functions is one.
-    """
+    """Writes a row's canonical form and digest, see `digest.definition`, usually as a module."""
 
     @property
     def VARIANTS(self) -> Sequence[str]:
-        """The ways in which it can be written, the preferred first; what a server has is found by
-        trying."""
+        """The ways to write it, preferred first; a server gets the first that works there."""
 
     @property
     def CONSTANTS(self) -> Mapping[str, tuple[str, str]]:
-        """By name of `digest.probe.VALUES`: the declared type and the literal of what it has."""
+        """The type and literal of the `digest.probe.VALUES` that the system has, by name."""
 
     def whole(self, field: Field, column: Column, x: str) -> str | None:
-        """A 64-bit integer that stands for the value and sorts like it; None if there is none."""
+        """Write a 64-bit integer that identifies the value and sorts like it; None if none does."""
 
     def text(self, field: Field, column: Column, x: str) -> str:
-        """The value's canonical form; of text, the text alone."""
+        """Write the value's canonical form; of a text, the text itself."""
 
     def framed(
         self, field: Field, column: Column, x: str, algorithm: Algorithm, variant: str
     ) -> str:
-        """The canonical form as it stands in a row; NULL for NULL."""
+        """Write the canonical form as a part of a row; NULL for NULL."""
 
     def sent_exactly(self, field: Field, column: Column) -> bool:
-        """Whether the driver's record batches hold the very values, in the kind that is compared;
-        asked where the client computes digests."""
+        """Whether the driver's record batches hold the exact values, in the kind that is compared.
+
+        It matters where the client computes digests.
+        """
 
     def row(self, values: Sequence[Valued], algorithm: Algorithm, variant: str) -> str:
-        """The text of a row: the framed values, and `NULL` for those that are NULL."""
+        """Write the text of a row: the framed values, and `NULL` for those that are NULL."""
 
     def digest(self, row_text: str, algorithm: Algorithm, variant: str) -> str:
-        """The digest of a row's text, a 64-bit integer."""
+        """Write the digest of a row's text, a 64-bit integer."""
 
     def exact_sum(self, field: Field, x: str) -> str:
-        """The sum of integers or decimals, as text."""
+        """Write the sum of integers or decimals as text."""

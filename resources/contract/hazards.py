@@ -1,4 +1,4 @@
-"""What of a target may show its readers other rows than those that were audited in staging."""
+"""Hazards: what may show a target's readers other rows than those that were audited."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tableferry.resources.tables import TableRef
 PublishAudit = Literal["auto", "visible"]
 
 Effect = Literal["refused", "destroys", "changes", "noted"]
-"""`refused`: it is certain to change rows, or the publication is certain to fail. `destroys`: where
-a range has rows already, rows elsewhere go with them. `changes`: it may change rows as they are
-published. `noted`: it changes no row at that moment."""
+"""`refused`: it is certain to change rows, or to make the publication fail. `destroys`: replacing
+the rows of a range deletes rows elsewhere. `changes`: it may change rows as they are published.
+`noted`: it changes no row at that moment."""
 
 
 @dataclass(frozen=True)
 class Hazard:
-    """One thing that a server may do with rows, or because of them, when they are published."""
+    """Something that a server may do when rows are published."""
 
     kind: str
     """E.g. `trigger`, `foreign key`, `rule`."""
     name: str
-    """Of the thing, and where it is."""
+    """Its name and place."""
     effect: Effect
     says: str
-    """What it does."""
+    """What it does, as a predicate of the name."""
     remedy: str = ""
 
     def __str__(self) -> str:
@@ -35,27 +35,27 @@ class Hazard:
 
     @property
     def told(self) -> str:
-        """The same with the remedy."""
+        """The hazard with its remedy."""
         return f"{self}. {self.remedy}" if self.remedy else str(self)
 
     def json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """The hazard as `--json` shows it."""
         return asdict(self)
 
 
 Look = Callable[[], Sequence[Hazard]]
-"""Looks for the hazards of a table anew."""
+"""Reads the hazards of a table from the server."""
 
 
 class ShownDiffers(TableferryError):
-    """What readers would see of a range is not what was audited."""
+    """Readers would see other rows of a range than those that were audited."""
 
 
 def require_publishable(table: TableRef, hazards: Sequence[Hazard]) -> None:
-    """Refuse a table that would not show what is published into it.
+    """Refuse a table that would not show the rows that are published.
 
     Raises:
-        InputError: names all that stands in the way, with the remedies.
+        InputError: the message names all hazards and remedies.
     """
     if refused := having(hazards, "refused"):
         raise InputError(f"{table}: {told(refused)}")
@@ -67,5 +67,5 @@ def having(hazards: Sequence[Hazard], *effects: Effect) -> list[Hazard]:
 
 
 def told(hazards: Iterable[Hazard]) -> str:
-    """All of them with their remedies, in one line."""
+    """Describe hazards and their remedies in one line."""
     return "; ".join(hazard.told for hazard in hazards)

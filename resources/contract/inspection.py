@@ -1,4 +1,4 @@
-"""What can be found out about a server and its tables, besides their rows."""
+"""Inspections of a server and its tables: health, unique keys, row-level security."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ State = Literal["ok", "note", "warning", "problem"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check of a server."""
 
     subject: str
     """E.g. `TLS`, `privileges`, `disk`."""
     state: State
-    """`problem`: something will fail; `warning`: it may; `note`: good to know, or not to be found
-    out."""
+    """`problem`: something will fail; `warning`: it may; `note`: good to know, or unknown."""
     says: str
     do: tuple[str, ...] = ()
-    """What to do about it: statements to run, or a sentence."""
+    """Remedies: statements to run, or a sentence."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """What the declared transfers want of a server."""
+    """The tables that the declared transfers use on a server."""
 
     reads: Sequence[TableRef] = ()
     writes: Sequence[TableRef] = ()
@@ -36,18 +35,18 @@ class Use:
 
 @dataclass(frozen=True)
 class Inspection:
-    """How a system finds out about its servers and their tables."""
+    """How a system inspects its servers and tables."""
 
     health: Callable[[Any, Use], Iterator[Finding]] = lambda resource, use: iter(())
-    """What is well and what is not, of a server that can be reached: see `ferry doctor`."""
+    """Checks a server that can be reached, for `ferry doctor`."""
     unique_by: Callable[[Any, TableRef, Sequence[str]], str | None] = lambda *_: None
-    """The name of what keeps a table of a resource from having two rows alike in all of some
-    columns; None where nothing does."""
+    """Returns the name of a constraint or index that makes some columns of a table unique; None if
+    there is none."""
     hidden: Callable[[Any, TableRef], str | None] = lambda *_: None
-    """Why a resource's login does not see, or may not write, all rows of a table: its row-level
-    security, and the remedies; None if it does, or nobody can tell."""
+    """Says by which row-level security, and with which remedies, a login cannot read or write all
+    rows of a table; None if it can, or if that is unknown."""
 
 
 def inspection_of(system: System) -> Inspection:
-    """How a system finds out about its servers; nothing is found where it cannot."""
+    """Return how a system inspects its servers; by default it does not."""
     return system.inspection if isinstance(system.inspection, Inspection) else Inspection()

@@ -1,4 +1,4 @@
-"""How rows enter a system: its load target, and what it takes."""
+"""How rows enter a system: its load target, formats and options."""
 
 from __future__ import annotations
 
@@ -22,34 +22,33 @@ class Loader:
     """How rows enter a system."""
 
     open: Callable[[Any], Target]
-    """The load target of a resource."""
+    """Returns the load target of a resource."""
     accepts: Sequence[Format]
-    """The formats that it takes."""
+    """The formats that it can load."""
     modes: Sequence[WriteMode] = tuple(WriteMode)
-    """The ways in which it writes."""
+    """The write modes that it has."""
     table_problem: Callable[[TableRef], str | None] = lambda table: None
-    """Why a table cannot be written to, by its name alone, to be put after it; None if it can."""
+    """Says why the name of a table rules out writing to it, as a predicate of it; None if not."""
     options: Mapping[str, Callable[[Any], str | None]] = field(default_factory=dict)
-    """Of a hop: which of `engine`, `order_by`, `partition_by` mean something there, each with what
-    says why a value cannot be, or None."""
+    """Which of a hop's `engine`, `order_by` and `partition_by` have a meaning there. The value says
+    why an argument is invalid, or returns None."""
     orders_key: Callable[[CopyPlan], bool] = lambda plan: True
-    """Whether the table that is made for a plan has an index for the order of a key that is a
-    text."""
+    """Whether a table created for a plan has an index for the order of a text key."""
     require_tools: Callable[[Any, WireFormat], None] = lambda resource, wire: None
-    """Raises `InputError` if a tool that takes the wire format is not installed."""
+    """Raises `InputError` if a tool that loads the wire format is not installed."""
     rehearsals: Mapping[Format, Rehearsal] = field(default_factory=dict)
-    """By format that is believed only after edge values arrived by it, see `resources.wires.loads`:
-    how a load is opened whose rows nobody gets to see, for a table that need not be there."""
+    """How to open a load whose rows nobody sees, for a table that need not exist: by the formats
+    that are used only after edge values have arrived by them, see `resources.wires.loads`."""
     trial: Callable[[Any, TableRef, Format], str | None] = lambda resource, table, format: None
     """Why no row enters the server in a format, whatever its types, by one that was loaded beside a
     table and read back, once per server; None where it does, or where that could not be tried."""
 
 
 def loader_of(system: System) -> Loader:
-    """How rows enter a system.
+    """Return the loader of a system.
 
     Raises:
-        InputError: they do not.
+        InputError: it has none.
     """
     if not isinstance(system.loader, Loader):
         raise InputError(f"{system} cannot be a target of rows: {system.no_loader}")

@@ -1,8 +1,8 @@
-"""Markers: which data version of each key range was published last, in a table beside the target.
+"""Markers: the data version that was last published of each key range, in a table of the target.
 
-It is no checkpoint: the event log alone says what is committed. A marker is written with the rows,
-by whoever publishes them, and so tells an event log of what others did: another home, an older
-backup of this one, or a process that was stopped for an hour.
+They are no checkpoints: only the event log says what is committed. A publication writes its marker
+with its rows. From the markers an event log learns of publications that it lacks: those of another
+home, those since the backup from which it was restored, or those of a process that was suspended.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -24,67 +24,67 @@ MARKERS = "__ferry_ranges"
 
 @dataclass(frozen=True)
 class Marker:
-    """What was published of one key range."""
+    """The last publication of a key range."""
 
     range: str
     version: str
-    """The data version; empty where the range was retired."""
+    """The data version; empty if the range was retired."""
     key: str = ""
-    """The key column that the range is cut by."""
+    """The key column by which the range is cut."""
     owner: str = ""
     """The run that published it, with its process."""
     home: str = ""
     """The home of that run's event log."""
     at: str = ""
     token: str = ""
-    """Tells one publication from the next, where the target has no transactions."""
+    """Identifies the publication, if the target has no transactions."""
 
     def __str__(self) -> str:
         run = self.owner.partition(" ")[0] or "unknown"
         return f"run {run}{f' of {self.home}' if self.home else ''}, {self.at}"
 
     def overlaps(self, plan: CopyPlan, key_range: KeyRange) -> bool:
-        """Whether a row may be in both ranges; so too if nobody can tell."""
+        """Whether a row may be in both ranges; also if that is unknown."""
         if self.key != plan.key.target.name:
             return True
-        found = parsed(self.range, key_range.kind, key_range.digits)
-        return found is None or found.overlaps(key_range)
+        published = parsed(self.range, key_range.kind, key_range.digits)
+        return published is None or published.overlaps(key_range)
 
 
 @dataclass(frozen=True)
 class Published:
-    """The markers of a target, as they were at one moment."""
+    """The markers of a target at one moment."""
 
     table: str | None = None
-    """Identity of the target, see `Target.identity`; None if there is no such table."""
+    """The target's identity, see `Target.identity`; None if the table does not exist."""
     markers: Mapping[str, Mapping[str, Marker]] = field(default_factory=dict)
-    """By identity of the table that the rows are in, the target or its shadow, and by range."""
+    """By identity of the table with the rows, which is the target or its shadow, and by range."""
     newest: Mapping[str, int] = field(default_factory=dict)
-    """The greatest number of a publication, by identity of the table."""
+    """The greatest number of a publication by identity of the table."""
     cuts_matter: bool = False
-    """Rows of ranges that are cut otherwise would stay beside the new ones until they are found."""
+    """Whether rows of ranges with other bounds would stay beside the new ones until found."""
     with_rows: bool = False
-    """A marker is written with its rows only: `Target.marking` cannot change it."""
+    """Whether markers can be written only with rows, so that `Target.marking` changes none."""
     own: frozenset[str] = frozenset()
     """The ranges of the transfer."""
 
     @property
     def of_target(self) -> Mapping[str, Marker]:
         """The markers of the ranges that readers see."""
-        found = self.markers.get(self.table or "", {})
-        return {name: one for name, one in found.items() if one.version}
+        markers = self.markers.get(self.table or "", {})
+        return {name: marker for name, marker in markers.items() if marker.version}
 
     def token(self, table: str, key_range: KeyRange) -> str:
-        """The token of what a table has of a range; empty if it has nothing."""
-        found = self.markers.get(table, {}).get(key_range.name)
-        return found.token if found else ""
+        """The token of a range's last publication in a table; empty if there is none."""
+        marker = self.markers.get(table, {}).get(key_range.name)
+        return marker.token if marker else ""
 
     def foreign(self, table: str, plan: CopyPlan, key_range: KeyRange) -> list[Marker]:
-        """Markers of ranges that are none of the transfer's, but may have rows of this one."""
-        found = self.markers.get(table, {}).values()
-        others = [one for one in found if one.version and one.range not in self.own]
-        others = [one for one in others if one.range != key_range.name]
-        return [one for one in others if one.overlaps(plan, key_range)]
+        """The markers of other transfers' ranges that may share rows with this one."""
+        transfer = {*self.own, key_range.name}
+        markers = self.markers.get(table, {}).values()
+        others = [marker for marker in markers if marker.version and marker.range not in transfer]
+        return [marker for marker in others if marker.overlaps(plan, key_range)]
 
 
 @dataclass(frozen=True)
@@ -106,13 +106,13 @@ class Publication:
 
     @property
     def key(self) -> str:
-        """The key column that the range is cut by."""
+        """The key column by which the range is cut."""
         return self.plan.key.target.name
 
     def overlapped(self, table: str) -> list[str]:
         """Ranges whose markers are not true any more once this one is published."""
         foreign = self.known.foreign(table, self.plan, self.key_range) if self.known else ()
-        return [one.range for one in foreign]
+        return [marker.range for marker in foreign]
 
 
 def beside(table: TableRef) -> TableRef:
@@ -121,18 +121,18 @@ def beside(table: TableRef) -> TableRef:
 
 
 def range_key(range_name: str) -> str:
-    """A range's name as an index holds it: names of texts may be long, and differ in case alone."""
+    """Hash a range's name for an index: names of texts may be long, or differ only in case."""
     return hashlib.blake2b(range_name.encode(), digest_size=16).hexdigest()
 
 
 def now() -> str:
-    """When something is published, for people."""
+    """The present time, to be read by people."""
     return dt.datetime.now(dt.UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", " UTC")
 
 
 @functools.lru_cache(maxsize=20_000)
 def parsed(name: str, kind: KeyKind, digits: int) -> KeyRange | None:
-    """The range of that name; None if it is none of keys of such a kind."""
+    """Return `KeyRange.parse`; None if the name is invalid for the kind of keys."""
     try:
         return KeyRange.parse(name, kind, digits)
     except InputError:
@@ -140,12 +140,12 @@ def parsed(name: str, kind: KeyKind, digits: int) -> KeyRange | None:
 
 
 def cover_all(ranges: Iterable[KeyRange]) -> bool:
-    """Whether ranges hold each possible key, NULL aside, and none of them twice."""
-    bounds: Sequence[KeyRange] = [one for one in ranges if not one.null]
-    starts = {one.lower: one for one in bounds}
-    if len(starts) != len(bounds):
+    """Whether every possible key but NULL is in exactly one of the ranges."""
+    bounded = [key_range for key_range in ranges if not key_range.null]
+    by_lower = {key_range.lower: key_range for key_range in bounded}
+    if len(by_lower) != len(bounded):
         return False
-    at = starts.pop(None, None)
-    while at is not None and at.upper is not None:
-        at = starts.pop(at.upper, None)
-    return at is not None and not starts
+    last = by_lower.pop(None, None)
+    while last is not None and last.upper is not None:
+        last = by_lower.pop(last.upper, None)
+    return last is not None and not by_lower

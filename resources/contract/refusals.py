@@ -1,4 +1,4 @@
-"""Values that an export query refuses: the marked message that tells of one, and its reader."""
+"""Refusals: the marked messages by which an export query refuses a value, and their reader."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from tableferry.resources.errors import ValueRefused
 
 MARK = "tableferry guard "
 SHOWN = 200
-"""Characters of a value that an error message shows."""
+"""Maximum characters of a value in an error message."""
 
 
 @dataclass(frozen=True)
 class Where:
-    """What a guard's message says about the place: table, column, and the row's key and value."""
+    """The parts of a guard's message that locate the value."""
 
     table: str
     column: str
     key: str
-    """Expression of the row's key."""
+    """The SQL expression of the row's key."""
     value: str
-    """Expression of the value."""
+    """The SQL expression of the value."""
 
 
 def refused_in_query(message: str) -> ValueRefused | None:
-    """The refusal that a failed export query tells of, if it is one of ours.
+    """Read the refusal in a server's error message, or in a driver's that contains it.
 
-    Args:
-        message: the server's error message, alone or within a driver's.
+    Returns:
+        None if the query failed otherwise.
     """
     _, mark, rest = message.partition(MARK)
     if not mark:

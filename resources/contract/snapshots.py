@@ -1,4 +1,4 @@
-"""Snapshots: one consistent state of a source that all readers of a run share."""
+"""Snapshots: a consistent state of a source that all readers of a run share."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ logger = logging.getLogger(__name__)
 
 
 class Snapshot(str):
-    """The name of a snapshot, and ways to ask whether it may still be read."""
+    """The name of a snapshot, with checks of its validity."""
 
     __slots__ = ()
 
     @property
     def position(self) -> str | None:
-        """Where in its server's history it is, or a moment later, if the server tells."""
+        """Its place in the server's history, or a later one; None if the server has none."""
         return None
 
     def gone_back(self, before: str) -> str | None:
-        """What to say of a server that was at the position `before` when its rows were committed;
-        None if it has only gone on since."""
+        """Say how a server has lost the position at which rows were committed; None if it has not.
+
+        Args:
+            before: the position.
+        """
         return None
 
     def check(self) -> None:
-        """Ask the server.
+        """Make sure that the snapshot can still be read.
 
         Raises:
             SnapshotLost: the snapshot is gone.
@@ -36,25 +39,24 @@ class Snapshot(str):
         """
 
     def require_unmoved(self) -> None:
-        """Make sure that what was read under the snapshot until now is what it shows.
+        """Make sure that all reads until now have seen the state of the snapshot.
 
         Raises:
-            SourceMoved: it may not be.
+            SourceMoved: they may not have.
         """
 
 
 class SharedSnapshot:
-    """Hands the same snapshot to all readers of a run, and a new one when it is of no use.
+    """Shares a snapshot among all readers of a run, and replaces it when it is lost.
 
-    A lost snapshot cannot be had back: what is read afterwards is a later state of the database.
-    That is said in the log. It loses no change, as long as fingerprints are not taken later than
-    the rows that they stand for. Where the table was stored otherwise meanwhile, nothing that was
-    read and not yet checked by `Snapshot.require_unmoved` is of use.
+    A new snapshot is a later state of the database, and logged as such. No change is missed as long
+    as fingerprints are not read later than the rows that they describe. If the table was rewritten
+    meanwhile, whatever was read and not checked by `Snapshot.require_unmoved` is invalid.
 
     Args:
         take: takes a snapshot.
-        renewed: whether there may be a new one; a table that is read by the places of its rows
-            has to be read in one state.
+        renewed: whether it may be replaced; a table that is read by the places of its rows must
+            be read in a single state.
     """
 
     def __init__(
@@ -67,14 +69,14 @@ class SharedSnapshot:
         self.renewals = 0
         """How many times the snapshot was replaced."""
         self.moves = 0
-        """How many times because the table was stored otherwise."""
+        """How many of these times the table had been rewritten."""
 
     def name(self) -> Snapshot:
-        """The snapshot to read under now; may be called from any thread.
+        """Return the snapshot to read now; any thread may call it.
 
         Raises:
-            ConnectionFailed: a new one is needed, and the server is not back.
-            PlacesLost: a new one is needed, and of no use.
+            ConnectionFailed: a new one is needed, and the server cannot be reached.
+            PlacesLost: a new one is needed, and must not be taken.
         """
         with self._lock:
             if self._snapshot is not None:

@@ -31,101 +31,102 @@ if TYPE_CHECKING:  # it takes a tenth of a second to import
 
 @dataclass(frozen=True)
 class Place:
-    """Where in its table a row is stored: what stands for the key of a table that has none."""
+    """The place of a row in its table's storage, which is the key of a table that has none."""
 
     column: Column
-    """As SQL has it, the primary key of its rows; `ranges: {by: ...}` says its name."""
+    """The column of the places in SQL, the primary key of the rows; see `ranges: {by: ...}`."""
     name: str
-    """What the targets call it, where it is a whole number."""
+    """The name of the target's column, in which a place is an integer."""
     per_block: int
-    """How many numbers a block has: ranges are cut between blocks."""
+    """The number of places in a block; ranges end between blocks."""
 
 
 class Source:
-    """How rows leave a system. What stands here serves any server of standard SQL, by Arrow only.
+    """How rows leave a system. This class serves any server of standard SQL, by Arrow only.
 
-    The resource that the methods take is the system's own.
+    Methods that take a resource get one of the system.
     """
 
     sends: Sequence[Format] = ("arrow",)
-    """The formats that rows leave it in."""
+    """The formats that it can send."""
 
     probed: Sequence[WireFormat] = ()
-    """The wires that are believed only once edge values came out right: `wires.exports`."""
+    """The wire formats that are used only after edge values have arrived, see `wires.exports`."""
 
     style: ConstantStyle | None = None
     """How those values are written; needed for `probed` only."""
 
     examples: Sequence[str] = ()
-    """Types that `ferry doctor` sends by way of example; planning sends those of the transfer."""
+    """The types that `ferry doctor` probes; planning probes those of the transfer."""
 
     own_key: str | None = None
-    """The key that tables have by themselves: the name of the file that a row is of. Each file is a
-    range then, or some; None where a declared column is cut into ranges."""
+    """The name of the column with the file of a row, if a table's ranges are files, or parts of
+    them; None if a declared column is cut into ranges."""
 
     place: Place | None = None
-    """Where a row is stored, for tables that have no key; None where rows have no place."""
+    """The place of a row, for tables that have no key; None if the system has no such thing."""
 
     snapshots = False
-    """Whether all readers of a run can share one state of the database."""
+    """Whether all readers of a run can share a state of the database."""
 
     def require_installed(self, table: TableRef) -> None:
-        """Find what reaches a declared table, as the environment addresses its connection.
+        """Make sure that the packages which reach a declared table are installed.
 
         Raises:
-            InputError: a package is not installed, or the address is none.
+            InputError: one is not, or the connection has no valid address.
         """
 
     def require_tools(self, resource: Any, wire: WireFormat) -> None:
-        """Find what sends the wire format.
+        """Make sure that the tools which send a wire format are installed.
 
         Raises:
-            InputError: a tool is not installed.
+            InputError: one is not.
         """
 
     def tables(self, endpoint: Endpoint, connection: str) -> list[Listed]:
-        """The tables and views that there are, but for the server's own.
+        """List the tables and views, without the server's own.
 
         Args:
             endpoint: the server.
-            connection: its name, as table references have it.
+            connection: the server's name in table references.
         """
         return catalog.listed(endpoint, connection)
 
     def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
-        """About how large a table is."""
+        """Return the approximate size of a table."""
         return catalog.counted(endpoint, table)
 
     def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
-        """The columns that an index begins with, those of unique ones first, as far as known."""
+        """List the first columns of indexes, those of unique indexes first, as far as known."""
         return ()
 
     def serves_order(self, endpoint: Endpoint, table: TableRef, key: Column) -> bool:
-        """Whether an index serves the order of a key that is a text; also of a view, of which
-        nobody knows.
+        """Whether an index serves the order of a text key; also for a view, where it is unknown.
 
         Args:
-            endpoint: where the table is.
+            endpoint: the server.
             table: the table or view.
-            key: its key, as `Endpoint.columns` found it.
+            key: its key, from `Endpoint.columns`.
         """
         return key.name in self.leading(endpoint, table)
 
     def index_of_order(self, table: TableRef, key: Column) -> str | None:
-        """What would make an index serve that order: a statement, or words."""
+        """Say how to make an index for that order: a statement, or a sentence."""
         return None
 
     def quantiles(
         self, endpoint: Endpoint, table: TableRef, column: Column, kind: KeyKind, where: str
     ) -> tuple[int, Sequence[object]]:
-        """How many rows there are, and ascending keys with about as many rows between them.
+        """Return the number of rows, and ascending keys with about as many rows between any two.
+
+        By default the keys are counted and numbered in order, which reads an index of the key once.
 
         Args:
-            endpoint: where the table is.
+            endpoint: the server.
             table: the table or view.
             column: its key.
-            kind: of the key.
-            where: which rows.
+            kind: the kind of key.
+            where: the condition that selects the rows.
         """
         return catalog.numbered_quantiles(endpoint, table, column, kind, where)
 
@@ -136,70 +137,70 @@ class Source:
         known: Sequence[KeyRange] = (),
         rows: int | None = None,
     ) -> Sequence[KeyRange]:
-        """The ranges that there are by themselves, with an `own_key`, in the order of their names.
+        """List the ranges of a table with an `own_key`, in the order of their names.
 
         Args:
-            endpoint: where the table is.
+            endpoint: the server.
             table: the table.
-            known: those of before; a file that cannot be read now keeps its own.
-            rows: of a range, where files are cut; one takes more only if it cannot be cut there.
+            known: the ranges until now; a file that cannot be read keeps them.
+            rows: the rows of a range if files are cut, exceeded only where a file cannot be cut.
 
         Raises:
-            InputError: there are none, or they cannot be told apart.
+            InputError: there are none, or two have the same name.
         """
         raise NotImplementedError
 
     def require_cuttable(self, table: TableRef) -> None:
-        """Refuse a table, with an `own_key`, whose files cannot be cut by rows.
+        """Refuse a table with an `own_key` whose files cannot be cut by rows.
 
         Raises:
-            InputError: says why.
+            InputError: the message says why.
         """
         raise InputError(f"are not declared of {table}: each file is a range")
 
     def fingerprints(
         self, endpoint: Endpoint, table: TableRef, ranges: Sequence[KeyRange], where: str | None
     ) -> dict[str, SourceFingerprint]:
-        """Of the contents of ranges, by name, with an `own_key`; what cannot be read is told, too.
+        """Return the fingerprints of ranges of an `own_key` by name, also of those it cannot read.
 
         Args:
-            endpoint: where the table is.
+            endpoint: the server.
             table: the table.
-            ranges: some of `own_ranges`, or what was one.
+            ranges: ranges from `own_ranges`, now or earlier.
             where: the row filter.
         """
         raise NotImplementedError
 
     def blocks(self, endpoint: Endpoint, table: TableRef) -> int:
-        """How many blocks a table takes now, with a `place`.
+        """Return the number of blocks of a table whose rows have a `place`.
 
         Raises:
-            InputError: it has none by which it could be cut: a view, for example.
+            InputError: it has no blocks, for example a view.
         """
         raise NotImplementedError
 
     def declared(self, column: Column, type_: str) -> Column:
-        """A column of the source as the transfer declares it.
+        """Return a column with the type that the transfer declares.
 
         Raises:
-            InputError: the source itself says of which type it is, or there is no such type.
+            InputError: the source itself declares the type, or there is no such type.
         """
         raise InputError(f"column {column.name!r}: the source itself declares {column.type}")
 
     def kept(self, column: Column, kind: Kind | None) -> Column:
-        """A column as it was when its target was made, where its type depends on what there is.
+        """Return a column as it was when its target was created, if its type depends on the data.
 
         Args:
-            column: as it is now, which is not what the target was made for.
-            kind: what the target's column holds.
+            column: the column now, which differs from that.
+            kind: the kind of the target's column.
         """
         return column
 
     def row_version(self, endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
-        """What changes whenever a row is written: expressions, each with an aggregate of `{}`.
+        """List expressions that change whenever a row is written, each with an aggregate of `{}`.
 
         Raises:
-            InputError: the table has nothing of that kind.
+            InputError: the table has none.
         """
         raise InputError(f"{table}: {endpoint.system} keeps no versions of rows; use content")
 
@@ -210,58 +211,62 @@ class Source:
         columns: Sequence[str],
         snapshot: str | None = None,
     ) -> str:
-        """What changes whenever rows that nobody has written read otherwise, for `row_version`.
+        """Return a text that changes whenever rows read differently without having been written.
+
+        Fingerprints by `row_version` include it.
 
         Args:
-            endpoint: where the table is.
+            endpoint: the server.
             table: the table.
-            columns: those that are copied.
-            snapshot: of `shared_snapshot`.
+            columns: the columns that are copied.
+            snapshot: the name of a `shared_snapshot`.
         """
         return ""
 
     def history(self, endpoint: Endpoint) -> str:
-        """Which history of writes the server has, as far as it can tell: another one after a
-        standby that was behind took over, or a backup was restored. What stands for a row in the
-        one may stand for another row in the other."""
+        """Identify the server's history of writes, as far as it is known.
+
+        There is a new one after a failover to a standby that lagged, or after a backup was
+        restored: the same row version may then mean another row.
+        """
         return ""
 
     def remarks(self, endpoint: Endpoint, table: TableRef) -> Iterator[str]:
-        """What a plan should say about a table."""
+        """Yield sentences about a table that a plan should show."""
         yield from ()
 
     def digits(
         self, endpoint: Endpoint, table: TableRef, columns: Sequence[Column]
     ) -> dict[str, tuple[int, int, bool]]:
-        """Digits before and behind the point that undeclared decimals have now, by column name.
+        """Return the digits before and after the point of undeclared decimals, by column name.
 
-        And whether there are values that are no numbers: NaN or infinities.
+        The third item is whether there are NaN or infinities.
         """
         return {}
 
     def shared_snapshot(
         self, resource: Any, table: TableRef, joined: str | None = None, *, placed: bool = False
     ) -> AbstractContextManager[SharedSnapshot | None]:
-        """One state of the database for all readers of a run, or None where it has none to share.
+        """Share a state of the database among all readers of a run; None if the system cannot.
 
         Args:
             resource: the server.
-            table: what is read.
-            joined: the name of the state that another process holds, if it is to be that.
-            placed: the table is read by the places of its rows. They are comparable in one state
-                only, so that it is not replaced when it is lost, or the table is rewritten.
+            table: the table to read.
+            joined: the name of another process's state, to read that.
+            placed: whether the table is read by the places of its rows. They can be compared within
+                one state only, so it is not replaced when it is lost or the table is rewritten.
 
         Yields:
-            Its `name()` is what to pass as `snapshot=`, asked for anew for each reader.
+            Each reader passes its `name()` as `snapshot=`.
         """
         return nullcontext(None)
 
     def guarded(
         self, expression: str, condition: str, where: Where, reason: str, type_: str
     ) -> str:
-        """An expression that fails with a message for `contract.refusals` where a condition holds.
+        """Write an expression that fails with a message of `contract.refusals` on a condition.
 
-        Needed only by a system whose `Export` has one.
+        Needed only by a system with an `Export.refuse`.
         """
         raise NotImplementedError
 
@@ -274,25 +279,24 @@ class Source:
         key: str,
         policy: OverflowPolicy,
     ) -> str | None:
-        """The expression of a field in a text format; None if there is no exact one.
+        """Write a field of a text format; None if no expression is exact.
 
         Args:
             format: the format.
-            column: of the source.
-            conversion: into the target's type.
-            table: the table, as messages name it.
-            key: expression of a row's key.
-            policy: what happens to values that do not fit.
+            column: the source's column.
+            conversion: its conversion into the target's type.
+            table: the table that messages name.
+            key: the expression of a row's key.
+            policy: the policy for values that do not fit.
         """
         return None
 
     def unread_sql(self, format: Format, column: Column) -> str | None:
-        """The expression that hands a column's values over to another server of the system, all of
-        them as they are; None where the format cannot.
+        """Write a field for another server of the system, exact for all values; None if none is.
 
         Args:
             format: one of `formats.UNREAD`.
-            column: whose type the other server has, too.
+            column: the column, whose type the other server has too.
         """
         return None
 
@@ -313,13 +317,13 @@ class Source:
             plan: the hop.
             key_range: the rows to read.
             sql: the query that selects them.
-            batch_rows: most rows of a batch.
-            snapshot: of `shared_snapshot`.
+            batch_rows: the maximum rows of a batch.
+            snapshot: the name of a `shared_snapshot`.
         """
-        found: AbstractContextManager[pa.RecordBatchReader] = resource.read_arrow(
+        reader: AbstractContextManager[pa.RecordBatchReader] = resource.read_arrow(
             sql, batch_rows=batch_rows, snapshot=snapshot
         )
-        return found
+        return reader
 
     def read_bytes(
         self,
@@ -339,24 +343,24 @@ class Source:
             resource: the server.
             plan: the hop.
             key_range: the rows to read.
-            format: one that it sends, other than `arrow`.
-            artifacts: gets an entry for a file that they went through.
-            snapshot: of `shared_snapshot`.
+            format: one of `sends` other than `arrow`.
+            artifacts: a list that gets the file through which the rows passed, if any.
+            snapshot: the name of a `shared_snapshot`.
             rows_of: see `CopyPlan.select`.
-            silence: seconds that a tool may be silent; those of the resource if not given.
+            silence: seconds without output until a tool is stopped; by default the resource's.
         """
         raise InputError(f"{plan.source.system} sends rows as record batches only")
 
     def asking(self, resource: Any) -> AbstractContextManager[Callable[[str], object]]:
-        """Send several small queries, if possible by one connection."""
+        """Yield a function that sends small queries, if possible all by one connection."""
         return nullcontext(resource.query)
 
 
 def source_of(system: System) -> Source:
-    """How rows leave a system.
+    """Return the source of a system.
 
     Raises:
-        InputError: they do not.
+        InputError: it has none.
     """
     if not isinstance(system.source, Source):
         raise InputError(f"{system} cannot be a source of rows: {system.no_source}")

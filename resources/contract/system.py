@@ -1,7 +1,7 @@
-"""What a system has to offer: its SQL, its types, its row digest, and how rows leave and enter it.
+"""A system: its SQL, types and row digest, and how rows leave and enter it.
 
-Adding a system is writing these parts in a folder of its own and naming it in `resources.registry`;
-docs/adding-a-system.md shows how.
+A new system has these parts in a folder of its own, and a line in `resources.registry`, see
+docs/adding-a-system.md.
 """
 
 from __future__ import annotations
@@ -21,51 +21,47 @@ from tableferry.resources.types.type_map import TypeMap
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """One kind of server: what it is called, and its parts.
+    """A kind of server: its names and parts.
 
-    Three parts are about tables, which know their system; so their types are not known here.
-    `source_of`, `loader_of` and `inspection_of`, beside the types, return them.
+    `source`, `loader` and `inspection` are plain objects here, because their types refer to tables,
+    and tables to their system. `source_of`, `loader_of` and `inspection_of` return them typed.
     """
 
     name: str
-    """As it stands in `name://schema.table`."""
+    """The name in `name://schema.table`."""
     title: str
-    """As its makers write it."""
+    """The name as its makers write it."""
     resource: Callable[..., Any]
-    """What makes an `Endpoint`, which reaches a server: a `ServerResource`, or else `dagster` names
-    one."""
+    """Makes an `Endpoint`: a `ServerResource`, unless `dagster` names one."""
     schemes: Mapping[str, Scheme]
-    """Of connection URLs; the usual one comes first."""
+    """The schemes of connection URLs, the usual one first."""
     database: str
-    """The database that each server has."""
+    """A database that every server has."""
     dialect: Dialect
     types: TypeMap
     digest: DigestWriter
     slow_digests: Collection[str] = ()
-    """Variants of `digest` that were measured to cost the server more than it costs to send the
-    rows and to digest them: there the client does, unless the connection's `digest_by` decides."""
+    """Variants of `digest` that were measured to cost the server more than sending the rows, so
+    that the client computes the digests, unless the connection's `digest_by` decides."""
     record_digest: int | None = None
-    """The digest of the row of all `digest.probe.VALUES` that it has, where `digest` also writes it
-    by the system's own hash of a record; see `digest.definition.RECORD`."""
+    """The digest of a row of all its `digest.probe.VALUES`, if `digest` can also use the system's
+    own hash of a record; see `digest.definition.RECORD`."""
     overflow: OverflowSql | None = None
-    """How its SQL tells what `on_overflow` makes of values; None where it cannot, and such columns
-    are not compared."""
+    """Writes what `on_overflow` makes of values; if None, such columns are not compared."""
     by_path: str | None = None
-    """A table is `name://folder/pattern`, the files of a folder whose names match; and the pattern
-    that is meant where none is given."""
+    """The default pattern, if tables are `name://folder/pattern`, files of a folder."""
     is_transient: Callable[[BaseException], bool | None] = lambda error: None
-    """Whether what failed with a driver's error may succeed later; None for what is not one of the
-    system's drivers."""
+    """Whether a retry may succeed after a driver's error; None for errors of other drivers."""
     inspection: object = None
-    """A `contract.inspection.Inspection`, where there is something to find out."""
+    """A `contract.inspection.Inspection`, or None."""
     source: object = None
     """A `contract.source.Source`: how rows leave it."""
     no_source: str = "there is no export from it"
     """Why `source` is None."""
     extra: str | None = None
-    """Tableferry's extra that brings its driver, where not every installation has it."""
+    """The extra that installs its driver, if not every installation has it."""
     dagster: str = ""
-    """`module:class` of `resource` as Dagster's; imported by those who need Dagster only."""
+    """`module:class` of `resource` as a Dagster resource, imported only where Dagster is needed."""
     loader: object = None
     """A `contract.loader.Loader`: how rows enter it."""
     no_loader: str = "there is no loader for it"
@@ -76,19 +72,19 @@ class System:
 
     @property
     def url_variable(self) -> str:
-        """The environment variable that addresses its usual server."""
+        """The environment variable with the address of its usual server."""
         return f"TABLEFERRY_{self.name.upper()}_URL"
 
     @property
     def dagster_resource(self) -> Any:
-        """What reaches a server, as a class of Dagster's resources."""
+        """The class of the Dagster resource of a server."""
         return resolve_name(self.dagster) if self.dagster else self.resource
 
     def quote(self, identifier: str) -> str:
-        """See `Dialect.quote`.
+        """Quote an identifier, see `Dialect.quote`.
 
         Raises:
-            InputError: the identifier is empty or holds NUL, which no server can name.
+            InputError: it is empty or contains NUL, which no server allows.
         """
         if not identifier or "\0" in identifier:
             raise InputError(f"{identifier!r} is not a possible name in {self.name}")

@@ -1,4 +1,4 @@
-"""What a load target does: prepare a table, load a range out of sight, make it visible at once."""
+"""Load targets: prepare a table, load a range out of sight, make it visible at once."""
 
 from __future__ import annotations
 
@@ -24,18 +24,22 @@ from tableferry.resources.tables import TableRef, staging_name, staging_prefix
 from tableferry.resources.types.column import Column
 
 Alive = Callable[[str], bool]
-"""Whether the run that wrote its id into a staging table still lives."""
+"""Whether the run whose id is in a staging table is still alive."""
 
-SHADOW, DIGEST = "__ferry_shadow", 12
+SHADOW = "__ferry_shadow"
+"""The suffix of a shadow table."""
+
+DIGEST = 12
+"""The digits of a hash that replaces the end of a name that is too long."""
 
 REJECTED = "_rejected"
-"""Suffix of a staging table that failed its audit."""
+"""The suffix of a staging table that failed its audit."""
 
 ATTEMPT = "<attempt>"
-"""Stands for an attempt's random suffix in statements that are only shown."""
+"""The placeholder of an attempt's random suffix in statements that are only shown."""
 
 MOST_REJECTED = 10
-"""Rejected staging tables kept for each target: enough to diagnose, too few to fill a disk."""
+"""The maximum of rejected staging tables per target: enough to diagnose, too few to fill a disk."""
 
 
 class TargetMoved(TableferryError):
@@ -45,7 +49,7 @@ class TargetMoved(TableferryError):
 
 
 def nobody_else(owner: str) -> bool:
-    """The `Alive` of a caller that is known to be alone: all leftovers are of dead runs."""
+    """The `Alive` of a caller that knows that no other run is alive."""
     return False
 
 
@@ -55,29 +59,29 @@ class TargetOptions:
 
     mode: WriteMode = WriteMode.REPLACE
     engine: str | None = None
-    """ClickHouse only: the engine of a table that we create, e.g. `ReplacingMergeTree(version)`."""
+    """ClickHouse only: the engine of a new table, e.g. `ReplacingMergeTree(version)`."""
     order_by: str | None = None
-    """ClickHouse only: sorting key of a table that we create, as SQL without the keyword."""
+    """ClickHouse only: the sorting key of a new table, as SQL without the keyword."""
     partition_by: str | None = None
-    """ClickHouse only: partitioning of a table that we create. It costs the atomic finalise."""
+    """ClickHouse only: the partitioning of a new table; its finalise is not atomic."""
     batch_rows: int = 65536
     """Rows per batch of a SQL Server bulk copy; a ClickHouse insert streams and has no batches."""
     framing: Framing | None = None
     """SQL Server only: the terminators of this attempt's text."""
     format: Format | None = None
-    """Wire format of this attempt's rows, where the target takes more than one."""
+    """The format of this attempt's rows, if the target accepts several."""
     unstaged: bool = False
     """Whether rows may go straight into the table, unseen until `RangeLoad.finalise`. The caller
     audits them there by `RangeLoad.reader`, and stages them if that fails."""
     hazards: tuple[Hazard, ...] = ()
-    """What `Target.hazards` returned when the hop was planned."""
+    """The result of `Target.hazards` when the hop was planned."""
     publish_audit: PublishAudit = "auto"
-    """When to compare what readers are about to see with what was audited: where a hazard calls
-    for it, or always."""
+    """Whether to compare what readers are about to see with the audited rows: `visible`, always;
+    `auto`, if a hazard may change rows."""
 
     @property
     def audits_shown(self) -> bool:
-        """Whether what readers are about to see is compared with what was audited."""
+        """Whether to compare what readers are about to see with the audited rows."""
         return self.publish_audit == "visible" or bool(having(self.hazards, "changes"))
 
 

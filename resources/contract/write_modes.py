@@ -1,4 +1,4 @@
-"""The write modes: what a range's new rows do to those that are in the target."""
+"""The write modes: what new rows of a range do to the rows in the target."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Self
 
 
 class WriteMode(StrEnum):
-    """A way to write, by what it means for a range and its table.
+    """A write mode, by its properties.
 
-    Whoever needs to know asks for one of the properties, never for a mode by its name: a new mode
-    is one more line here, and the SQL that makes it.
+    Other modules use the properties and never compare modes, so that a new mode is a line here and
+    its SQL.
     """
 
     keeps_known: bool
-    """Rows of the target whose primary key is loaded again stay as they are."""
+    """Whether rows of the target whose primary key is loaded again keep their values."""
     updates_known: bool
-    """Rows of the target whose primary key is loaded again get the new values."""
+    """Whether rows of the target whose primary key is loaded again get the new values."""
     whole_table: bool
-    """All ranges are collected in a shadow table, which takes the target's place as a whole."""
+    """Whether a shadow table collects all ranges and then replaces the target."""
 
     def __new__(
         cls, name: str, keeps_known: bool = False, updates_known: bool = False, whole: bool = False
@@ -35,20 +35,20 @@ class WriteMode(StrEnum):
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether rows stay that the source has no more."""
+        """Whether rows stay that the source no longer has."""
         return self.keeps_known or self.updates_known
 
     @property
     def needs_identity(self) -> bool:
-        """Whether it cannot do without a primary key that tells rows apart."""
+        """Whether it needs a primary key."""
         return self.updates_known
 
     @property
     def replaces_in_place(self) -> bool:
-        """Whether a range that is published is exactly what was staged, and readers see it then."""
+        """Whether publishing a range shows readers exactly the staged rows."""
         return not self.keeps_rows and not self.whole_table
 
     @property
     def in_place(self) -> WriteMode:
-        """The mode of a range that is where readers see it already."""
+        """The mode for a range in the table that readers see."""
         return WriteMode.REPLACE if self.whole_table else self
