@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.fingerprint import Figures
@@ -104,4 +103,4 @@ def in_sample(plan: CopyPlan, side: Side, identity: str, one_in: int) -> str:
     """The condition that picks all NULL keys and about one row in `one_in`, all over the range, by
     the digest of the row's identity."""
     table, key = table_and_key(plan, side)
-    return f"(abs({identity} % {one_in}) = 0 OR {quote(table.system, key.name)} IS NULL)"
+    return f"(abs({identity} % {one_in}) = 0 OR {table.system.quote(key.name)} IS NULL)"

@@ -25,14 +25,14 @@ import pyarrow as pa
 
 from tableferry.checks.checksum import in_sample
 from tableferry.checks.verdict import CHECK_NAMES, Verdict
+from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import predicate, qualified, quote
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.table_sql import predicate, qualified
 from tableferry.resources.digest.fields import identity_fields
 from tableferry.resources.digest.probe import dialect
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.own_names import own_prefix
 from tableferry.resources.words import counted
 
 CHECK_NAME = "expectations"
@@ -219,12 +219,12 @@ def _on_frame(
     names = [c.name for c in plan.target_columns if all_columns or c.name in named]
     system = plan.target.system
     # plain names: Babelfish miscounts an emoji in a result's column name, and breaks the protocol
-    quoted = [quote(system, name) for name in names]
+    quoted = [system.quote(name) for name in names]
     condition = f"({where})"
     if one_in > 1:
         identity = dialect(target).digest(identity_fields(plan), "target")
         condition += f" AND {in_sample(plan, 'target', identity, one_in)}"
-    prefix = own_prefix(condition, *quoted)
+    prefix = alias_prefix(condition, *quoted)
     selected = ", ".join(f"{name} AS {prefix}{i}" for i, name in enumerate(quoted))
     sql = f"SELECT {selected} FROM {qualified(plan.target)} WHERE {condition}"
     with target.read_arrow(sql) as reader:

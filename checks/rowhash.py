@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 
 from tableferry.checks.checksum import Digests, table_and_key
 from tableferry.checks.verdict import Difference, DifferenceKind, Differences, Sink
+from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.digest.expressions import key_number
 from tableferry.resources.digest.fields import fields
 from tableferry.resources.digest.values import shown
-from tableferry.resources.own_names import own_prefix
 
 BATCH_ROWS = 32_768
 """Rows per batch and side; larger batches were no faster in tableferry_bench.reconcile."""
@@ -130,10 +130,10 @@ class Layout:
         if len(self.order) > 1:
             numbers.insert(0, f"COALESCE({key_number(plan, side)}, 0)")
             # the bare column has the same order, and may have an index
-            ordered = [quote(table.system, key.name), "2"]
+            ordered = [table.system.quote(key.name), "2"]
         values = digests.shown[side] if self.fields else ()
         expressions = [*numbers, str(digests.row[side]), *values]
-        prefix = own_prefix(where, *ordered, *expressions)
+        prefix = alias_prefix(where, *ordered, *expressions)
         selected = ", ".join(f"{sql} AS {prefix}{at}" for at, sql in enumerate(expressions))
         return (
             f"SELECT {selected} FROM {qualified(table)} WHERE {where} ORDER BY {', '.join(ordered)}"

@@ -11,15 +11,15 @@ from tableferry.checks.checksum import both_sides
 from tableferry.checks.counts import count_by_range
 from tableferry.checks.limits import with_limits
 from tableferry.checks.verdict import Verdict
+from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import filtered, qualified, quote
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.inspection import inspection_of
+from tableferry.resources.contract.table_sql import filtered, qualified
 from tableferry.resources.digest.measure import ROWS, Grouped, measure
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.own_names import own_prefix
 from tableferry.resources.ranges.sql import MOST_RANGES, range_number
 from tableferry.resources.types.column import Column
 
@@ -178,7 +178,7 @@ def repeated_keys(plan: CopyPlan, target: Endpoint, where: str = "1 = 1") -> tup
         where: the condition that the rows meet.
     """
     grouped_by = _grouped_by(plan)
-    prefix = own_prefix(where, grouped_by)
+    prefix = alias_prefix(where, grouped_by)
     repeated = (
         f"SELECT COUNT(*) AS {prefix}n FROM {qualified(plan.target)} WHERE {where} "
         f"GROUP BY {grouped_by} HAVING COUNT(*) > 1"
@@ -190,7 +190,7 @@ def repeated_keys(plan: CopyPlan, target: Endpoint, where: str = "1 = 1") -> tup
 def _examples(plan: CopyPlan, target: Endpoint) -> list[str]:
     """The first repeated keys, with the number of their rows."""
     system, dialect = plan.target.system, plan.target.system.dialect
-    shown = ", ".join(f"MIN({dialect.text(quote(system, name))})" for name in plan.primary_key)
+    shown = ", ".join(f"MIN({dialect.text(system.quote(name))})" for name in plan.primary_key)
     limit = dialect.limited(EXAMPLES)
     rows = target.query(
         f"SELECT {limit[0]}{shown}, COUNT(*) FROM {qualified(plan.target)} "
@@ -203,8 +203,8 @@ def _grouped_by(plan: CopyPlan) -> str:
     """The primary key for GROUP BY, told apart by case, accents and trailing blanks."""
     by_name = {column.target.name: column.target for column in plan.columns}
     system = plan.target.system
-    told_apart = system.dialect.told_apart
-    return ", ".join(told_apart(quote(system, name), by_name[name]) for name in plan.primary_key)
+    told_apart = system.dialect.grouping_key
+    return ", ".join(told_apart(system.quote(name), by_name[name]) for name in plan.primary_key)
 
 
 def _schema(plan: CopyPlan, columns: Collection[Column]) -> Verdict:

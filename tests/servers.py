@@ -87,7 +87,7 @@ def drop_leftovers() -> None:
     if not named():
         return
     from tableferry.resources.clickhouse.resource import ClickHouseResource
-    from tableferry.resources.contract.dialects import drop_table, quote
+    from tableferry.resources.contract.table_sql import drop_table
     from tableferry.resources.errors import TableferryError
     from tableferry.resources.postgres.resource import PostgresResource
     from tableferry.resources.sqlserver.resource import SqlServerResource
@@ -107,7 +107,7 @@ def drop_leftovers() -> None:
                 server.execute(drop_table(table))
             for names, drop in _HOLDERS[server.system_name]:
                 for (name,) in server.query(f"{names} LIKE '%{RUN}%'"):
-                    server.execute(drop.format(quote(server.system, str(name))))
+                    server.execute(drop.format(server.system.quote(str(name))))
         except TableferryError as error:
             print(f"what has {RUN} in its name may be left: {error}")
 

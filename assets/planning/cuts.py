@@ -8,7 +8,7 @@ from dataclasses import replace
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.ranges import RangeGrowth
 from tableferry.assets.planning.resolve import Hop
-from tableferry.resources.contract.markers import Marker, Published, cover_all, parsed
+from tableferry.resources.contract.markers import Marker, Published, cover_all, parse_range
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
@@ -117,7 +117,7 @@ def _ranges(transfer: Transfer, first: Hop, hop: Hop, published: Published) -> l
     kind, digits = key_kind(first.plan.key.source, transfer.source.system)
     found = []
     for name, marker in sorted(published.of_target.items()):
-        one = parsed(name, kind, digits)
+        one = parse_range(name, kind, digits)
         if one is None or marker.key != hop.plan.key.target.name:
             return []
         found.append(one)

@@ -10,8 +10,8 @@ from tableferry.assets.declaring.manifest import DriftPolicy
 from tableferry.assets.log.ledger import WrittenColumn
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import SchemaDrift, StatementFailed, TableMissing
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -43,7 +43,7 @@ def add_columns(endpoint: Endpoint, table: TableRef, columns: list[Column]) -> l
     """
     notes = []
     for column in columns:
-        name = quote(table.system, column.name)
+        name = table.system.quote(column.name)
         sql = table.system.dialect.add_column(qualified(table), name, column)
         try:
             if sql:

@@ -47,4 +47,4 @@ def hazard_notes(hops: Iterable[Hop]) -> Iterator[str]:
         for hazard in hop.options.hazards:
             answer = answers[hazard.effect]
             before = f"{hop.plan.target}: {answer}: " if answer else f"{hop.plan.target}: "
-            yield before + (hazard.told if answer else str(hazard))
+            yield before + (hazard.with_remedy if answer else str(hazard))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.records import Proven, RangeRecord, Reason
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.contract.dialects import filtered, predicate, quote
+from tableferry.resources.contract.table_sql import filtered, predicate
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.bounds import to_bound
 from tableferry.resources.keys.range import KeyRange
@@ -102,7 +102,7 @@ def from_watermark(plan: CopyPlan, transfer: Transfer, since: str) -> CopyPlan:
     rows = KeyRange(kind, to_bound(since, kind))
     condition = predicate(column.source, rows, plan.source.system)
     if column.source.nullable:
-        condition += f" OR {quote(plan.source.system, column.source.name)} IS NULL"
+        condition += f" OR {plan.source.system.quote(column.source.name)} IS NULL"
     return replace(plan, where=filtered(condition, plan.where))
 
 

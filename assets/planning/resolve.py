@@ -25,10 +25,10 @@ from tableferry.checks.verdict import CHECK_NAMES, Level
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.connecting.names import url_variable
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
-from tableferry.resources.contract.dialects import filtered, qualified
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.table_sql import filtered, qualified
 from tableferry.resources.contract.target import Target, TargetOptions, written_to
 from tableferry.resources.digest.fields import all_fields, with_columns
 from tableferry.resources.digest.measure import check_figures

@@ -28,7 +28,7 @@ from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.columns.conversions import conversion_of
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import drop_table, qualified, quote
+from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.registry import system
@@ -134,7 +134,7 @@ def _measure(postgres_url: str, clickhouse_url: str, rows: int, pairs: int) -> N
     bare = replace(
         text_plan,
         columns=tuple(
-            replace(column, text_sql=quote(system("postgres"), column.source.name))
+            replace(column, text_sql=system("postgres").quote(column.source.name))
             for column in text_plan.columns
         ),
     )
@@ -261,7 +261,7 @@ def _ipc(plan: CopyPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
 
 def _recreate(target: ClickHouseResource, plan: CopyPlan) -> None:
     columns = ", ".join(
-        f"{quote(system('clickhouse'), column.name)} {declared_type(column)}"
+        f"{system('clickhouse').quote(column.name)} {declared_type(column)}"
         for column in plan.target_columns
     )
     target.execute(drop_table(plan.target))

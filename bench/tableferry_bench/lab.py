@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import InputError
 from tableferry.resources.registry import system
 from tableferry_bench.contenders.base import Contender, Outcome, private
@@ -41,7 +41,7 @@ class Strategy(Contender):
 
     def commands(self, servers: Servers, table: Table) -> Sequence[Command]:
         place = servers.table("postgres", table.name)
-        key = quote(system("postgres"), table.key)
+        key = system("postgres").quote(table.key)
         sql = f"SELECT min({key}), max({key}) FROM {qualified(place)}"
         low, high = servers.postgres.query(sql)[0]
         told = {

@@ -17,8 +17,8 @@ import psutil
 from tableferry.pipelines.command.plugins import temporary_stack
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.connecting import secret_files
-from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.contract.settings import ConnectionSettings
+from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.errors import ConnectionFailed, TableferryError
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.resource import SqlServerResource

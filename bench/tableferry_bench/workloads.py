@@ -15,7 +15,7 @@ from typing import IO
 
 import psycopg
 
-from tableferry.resources.contract.dialects import qualified, string_literal
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import InputError
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.registry import system
@@ -154,14 +154,14 @@ def ensure(servers: Servers, text: str) -> Table:
     table = Table(
         workload.name, int(counted[0]), _text_bytes(servers.postgres, place), name, workload.key
     )
-    comment = string_literal(system("postgres"), json.dumps(asdict(table)))
+    comment = system("postgres").dialect.literal(json.dumps(asdict(table)))
     # says that it is complete
     servers.postgres.execute(f"COMMENT ON TABLE {quoted} IS {comment}")
     return table
 
 
 def _known(postgres: PostgresResource, place: TableRef) -> Table | None:
-    name = string_literal(system("postgres"), qualified(place))
+    name = system("postgres").dialect.literal(qualified(place))
     comment = postgres.query(f"SELECT obj_description(to_regclass({name}), 'pg_class')")[0][0]
     try:
         return Table(**json.loads(comment or ""))

@@ -15,8 +15,8 @@ from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.pipelines.command.running import match_ranges, select_hops, unsettled
 from tableferry.pipelines.command.session import Session
-from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.contract.formats import format_of
+from tableferry.resources.contract.table_sql import qualified
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _column_additions(hop: Hop) -> list[str]:
     system, table = hop.plan.target.system, qualified(hop.plan.target)
     columns = new_columns(hop.plan, hop.existing)
     statements = (
-        system.dialect.add_column(table, quote(system, column.name), column) for column in columns
+        system.dialect.add_column(table, system.quote(column.name), column) for column in columns
     )
     return [statement for statement in statements if statement]
 

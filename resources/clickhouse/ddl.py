@@ -10,7 +10,7 @@ from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.server import RANGE_COLUMN
 from tableferry.resources.clickhouse.types import declared_type
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import TargetOptions, appends, row_identity
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange

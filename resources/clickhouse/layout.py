@@ -9,7 +9,7 @@ from tableferry.resources.clickhouse.locks import Owner, read_owner
 from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import drop_table, qualified
+from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import shadow_of
 from tableferry.resources.contract.target_columns import verify_columns
 from tableferry.resources.tables import TableRef

@@ -26,14 +26,14 @@ from tableferry.resources.clickhouse.locks import HeldRange, Owner
 from tableferry.resources.clickhouse.publish_audit import PublishAudit
 from tableferry.resources.clickhouse.server import RANGE_COLUMN
 from tableferry.resources.connecting.retry import retrying
-from tableferry.resources.contract.dialects import drop_table, qualified
+from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import (
     LoadReceipt,
     TargetMoved,
     appends,
-    make_room,
     rejected_of,
     require_staged,
+    surplus_rejected,
 )
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch
 from tableferry.resources.tables import TableRef, staging_prefix
@@ -112,7 +112,7 @@ class ClickHouseLoad(HeldRange):
         )
         kept = rejected_of(target, self.key_range.name)
         names = [name for (name,) in rows]
-        for name in {kept.name, *make_room(target, names)}.intersection(names):
+        for name in {kept.name, *surplus_rejected(target, names)}.intersection(names):
             self.resource.execute(drop_table(target, name))
         self.resource.execute(f"RENAME TABLE {self._staged} TO {qualified(kept)}")
         return kept

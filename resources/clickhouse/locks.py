@@ -10,8 +10,8 @@ from tableferry.resources.clickhouse.errors import EXISTS
 from tableferry.resources.clickhouse.markers import RangeMarker
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.contract.hazards import Look
+from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import Alive, TargetOptions
 from tableferry.resources.errors import RangeBusy, StatementFailed
 from tableferry.resources.keys.range import KeyRange

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.clickhouse.server import ClickHouseServer
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.markers import (
     Marker,
     Publication,
     Published,
-    beside,
+    markers_of,
     now,
-    parsed,
+    parse_range,
 )
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import TargetMoved, TargetOptions, shadow_of
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.tables import TableRef
@@ -43,7 +43,7 @@ class MarkerTable:
 
     def __init__(self, resource: ClickHouseServer, target: TableRef) -> None:
         self._resource, self._target = resource, target
-        self._name = qualified(beside(target))
+        self._name = qualified(markers_of(target))
 
     def creation(self) -> str:
         """The CREATE TABLE statement."""
@@ -75,7 +75,7 @@ class MarkerTable:
             InputError: the user may not read them.
         """
         shadow = [shadow_of(self._target)] if options.mode.whole_table else []
-        tables = {table.name: table for table in (self._target, *shadow, beside(self._target))}
+        tables = {table.name: table for table in (self._target, *shadow, markers_of(self._target))}
         rows = self._resource.query(
             "SELECT name, toString(uuid), position(partition_key, '_range') = 1 "
             f"FROM system.tables WHERE database = {literal(self._target.schema)} "
@@ -83,7 +83,7 @@ class MarkerTable:
         )
         ids = {name: table_identity(tables[name], uuid) for name, uuid, _ in rows}
         cuts_matter = any(cut for name, _, cut in rows if name == self._target.name)
-        markers = ids.pop(beside(self._target).name, None)
+        markers = ids.pop(markers_of(self._target).name, None)
         table = ids.get(self._target.name)
         if markers is None or not ids:
             return Published(table, cuts_matter=cuts_matter)
@@ -177,7 +177,7 @@ class MarkerTable:
             if error.transient:
                 raise
             raise InputError(
-                f"{self._target}: {beside(self._target)}, which says what runs have published, "
+                f"{self._target}: {markers_of(self._target)}, which says what runs have published, "
                 f"cannot be read: {error}"
             ) from None
 
@@ -225,7 +225,7 @@ class RangeMarker:
         self.require(tokens.pop(key_range.name, ""))
         known = self.publication.known
         for name in tokens.keys() - known.own if known and self.atomic else ():
-            other = parsed(name, key_range.kind, key_range.digits)
+            other = parse_range(name, key_range.kind, key_range.digits)
             if other is None or other.overlaps(key_range):
                 self._all.take_back(self.identity, [key_range.name])
                 raise self._moved(f"range {name}, which shares rows with it")

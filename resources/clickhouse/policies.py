@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.tables import TableRef
 

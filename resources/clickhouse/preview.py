@@ -18,8 +18,8 @@ from tableferry.resources.clickhouse.locks import Owner
 from tableferry.resources.clickhouse.markers import MarkerTable
 from tableferry.resources.clickhouse.staging import Image, plain_staging_table, staging_table
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.contract.markers import Publication, Published
+from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import (
     ATTEMPT,
     TargetOptions,

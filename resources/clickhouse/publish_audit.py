@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from tableferry.resources.clickhouse.ddl import not_in, partition
 from tableferry.resources.clickhouse.locks import HeldRange
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.digest.same_rows import SameRows, Summed, differs
 from tableferry.resources.errors import TableferryError
 

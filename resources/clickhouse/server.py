@@ -19,9 +19,9 @@ from tableferry.resources.clickhouse.errors import from_driver, translate
 from tableferry.resources.clickhouse.settings import INSERT, pin
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.connecting.address import Server
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.contract.settings import ConnectionSettings
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import (
     InputError,
     TableMissing,

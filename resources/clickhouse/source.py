@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.contract.catalog import BUCKETS, Listed, TableSize
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Source
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.keys.range import KeyKind
-from tableferry.resources.own_names import own_prefix
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -61,7 +61,7 @@ class ClickHouseSource(Source):
             return 0, ()
         if every := int(rows) // SAMPLE_ROWS:
             where = f"({where}) AND cityHash64({name}) % {every} = 0"
-        own = own_prefix(key, where)
+        own = alias_prefix(key, where)
         found = endpoint.query(
             f"SELECT k FROM (SELECT {own}k AS k, row_number() OVER (ORDER BY {own}k) AS i, "
             f"count() OVER () AS n FROM (SELECT {key} AS {own}k FROM {source} WHERE {where})) "

@@ -8,7 +8,7 @@ from tableferry.resources.clickhouse.ddl import range_hash, shape
 from tableferry.resources.clickhouse.locks import Owner
 from tableferry.resources.clickhouse.server import RANGE_COLUMN
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef

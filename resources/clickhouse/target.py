@@ -31,9 +31,9 @@ from tableferry.resources.clickhouse.staging import (
 )
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.contract.hazards import Hazard
-from tableferry.resources.contract.markers import Publication, Published, beside
+from tableferry.resources.contract.markers import Publication, Published, markers_of
+from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import (
     Alive,
     Target,
@@ -233,7 +233,7 @@ class ClickHouseTarget(Target):
         """See `Target.forget_markers`."""
         markers = MarkerTable(self.resource, table)
         layout = layout_of(self.resource, table)
-        if layout and layout_of(self.resource, beside(table)):
+        if layout and layout_of(self.resource, markers_of(table)):
             markers.remove(table_identity(table, layout.uuid))
 
     def identity(self, table: TableRef) -> str | None:
@@ -282,7 +282,7 @@ class ClickHouseTarget(Target):
         """
         table = written_to(plan, options)
         layout = self._require(table)
-        if layout_of(self.resource, beside(table)):
+        if layout_of(self.resource, markers_of(table)):
             markers = MarkerTable(self.resource, plan.target)
             markers.take_back(table_identity(table, layout.uuid), [gone.name for gone in ranges])
         if not layout.atomic:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.system import System
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Export, Refusal
@@ -54,7 +53,7 @@ def alternative(source: System, column: Column, target: System) -> str:
             return leave_out
         return f"we would choose {target.types.default(export.kind)}"
     note = export.note if isinstance(export, Refusal) else "its text"
-    expression = export.as_text.replace("{}", quote(source, column.name))
+    expression = export.as_text.replace("{}", source.quote(column.name))
     return f"{_declare(column, target.types.text)} for {note} ({expression}), or {leave_out}"
 
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 from tableferry.resources.columns.advice import alternative, no_decimal
 from tableferry.resources.columns.conversions import NoConversion, conversion_between, holds
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format
-from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.formats import format_of
 from tableferry.resources.contract.refusals import Where
 from tableferry.resources.contract.source import source_of
@@ -183,11 +182,11 @@ class _ColumnPlanner:
 
     @property
     def _key_sql(self) -> str:
-        return quote(self.table.system, self.key)
+        return self.table.system.quote(self.key)
 
     def _arrow_sql(self, column: Column, conversion: Conversion) -> str:
         """Write the expression for record batches, which fails if they would lose something."""
-        name, export = quote(self.table.system, column.name), conversion.source
+        name, export = self.table.system.quote(column.name), conversion.source
         value, refuse, type_ = export.arrow, export.refuse, export.refuse_type
         if conversion.as_text:
             value, refuse, type_ = export.as_text or value, export.refuse_text, "text"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import StatementFailed
@@ -77,7 +76,7 @@ def _query(system: System, constants: Sequence[Constant], groups: Sequence[Seque
     parts, sql = [], system.dialect
     for group in groups:
         first = constants[group[0]]
-        names = [quote(system, name) for name in (NUMBER, *(name for name, _ in first.values))]
+        names = [system.quote(name) for name in (NUMBER, *(name for name, _ in first.values))]
         # PostgreSQL treats a single row as constants, hence a second one, which is ignored
         numbered = [(-1, first), *((position, constants[position]) for position in group)]
         rows = [[str(number), *(value for _, value in row.values)] for number, row in numbered]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.keys.range import KeyKind
-from tableferry.resources.own_names import own_prefix
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -66,14 +66,14 @@ def numbered_quantiles(
     """Return `Source.quantiles` by numbering the rows in key order."""
     sql = endpoint.system.dialect
     name = qualified(table)
-    key = sql.key_value(quote(endpoint.system, column.name), column, kind)
+    key = sql.key_value(endpoint.system.quote(column.name), column, kind)
     rows = int(endpoint.query(f"SELECT {sql.count} FROM {name} WHERE {where}")[0][0])
     if not rows:
         return 0, ()
     # the first row, and the last row of each bucket; without the cast, T-SQL reads a literal of
     # more than 32 bits as a decimal, and divides it with a fraction
     total = f"CAST({rows} AS bigint)"
-    prefix = own_prefix(key, where)
+    prefix = alias_prefix(key, where)
     at, k = f"{prefix}at", f"{prefix}k"
     results = endpoint.query(
         f"SELECT {k} FROM (SELECT {key} AS {k}, ROW_NUMBER() OVER (ORDER BY {key}) AS {at}"

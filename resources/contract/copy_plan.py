@@ -7,9 +7,9 @@ from typing import Literal
 
 import pyarrow as pa
 
-from tableferry.resources.contract.dialects import filtered, predicate, qualified
+from tableferry.resources.aliases import alias_prefix
+from tableferry.resources.contract.table_sql import filtered, predicate, qualified
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.own_names import own_prefix
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.steps import OverflowPolicy
@@ -101,7 +101,7 @@ class CopyPlan:
         else:
             # plain aliases: Babelfish counts an emoji in the name of a result's column as one
             # UTF-16 unit, where the protocol counts two
-            prefix = own_prefix(where, *fields)
+            prefix = alias_prefix(where, *fields)
             selected = ", ".join(f"{sql} AS {prefix}{at}" for at, sql in enumerate(fields))
         table = rows_of or qualified(self.source)
         query = f"SELECT {selected} FROM {table} WHERE {where}"

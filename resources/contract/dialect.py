@@ -116,7 +116,7 @@ class Dialect:
         values = ", ".join(f"({', '.join(row)})" for row in rows)
         return f"(VALUES {values}) AS probe({', '.join(names)})"
 
-    def told_apart(self, name: str, column: Column) -> str:
+    def grouping_key(self, name: str, column: Column) -> str:
         """Write a column by which GROUP BY distinguishes case, accents and blanks."""
         return name
 

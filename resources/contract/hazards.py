@@ -34,7 +34,7 @@ class Hazard:
         return f"{self.kind} {self.name}: {self.says}"
 
     @property
-    def told(self) -> str:
+    def with_remedy(self) -> str:
         """The hazard with its remedy."""
         return f"{self}. {self.remedy}" if self.remedy else str(self)
 
@@ -58,7 +58,7 @@ def require_publishable(table: TableRef, hazards: Sequence[Hazard]) -> None:
         InputError: the message names all hazards and remedies.
     """
     if refused := having(hazards, "refused"):
-        raise InputError(f"{table}: {told(refused)}")
+        raise InputError(f"{table}: {with_remedies(refused)}")
 
 
 def having(hazards: Sequence[Hazard], *effects: Effect) -> list[Hazard]:
@@ -66,6 +66,6 @@ def having(hazards: Sequence[Hazard], *effects: Effect) -> list[Hazard]:
     return [hazard for hazard in hazards if hazard.effect in effects]
 
 
-def told(hazards: Iterable[Hazard]) -> str:
+def with_remedies(hazards: Iterable[Hazard]) -> str:
     """Describe hazards and their remedies in one line."""
-    return "; ".join(hazard.told for hazard in hazards)
+    return "; ".join(hazard.with_remedy for hazard in hazards)

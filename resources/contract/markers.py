@@ -47,7 +47,7 @@ class Marker:
         """Whether a row may be in both ranges; also if that is unknown."""
         if self.key != plan.key.target.name:
             return True
-        published = parsed(self.range, key_range.kind, key_range.digits)
+        published = parse_range(self.range, key_range.kind, key_range.digits)
         return published is None or published.overlaps(key_range)
 
 
@@ -115,7 +115,7 @@ class Publication:
         return [marker.range for marker in foreign]
 
 
-def beside(table: TableRef) -> TableRef:
+def markers_of(table: TableRef) -> TableRef:
     """The table with the markers of a target."""
     return replace(table, name=MARKERS)
 
@@ -131,7 +131,7 @@ def now() -> str:
 
 
 @functools.lru_cache(maxsize=20_000)
-def parsed(name: str, kind: KeyKind, digits: int) -> KeyRange | None:
+def parse_range(name: str, kind: KeyKind, digits: int) -> KeyRange | None:
     """Return `KeyRange.parse`; None if the name is invalid for the kind of keys."""
     try:
         return KeyRange.parse(name, kind, digits)

@@ -329,7 +329,7 @@ def is_rejected(target: TableRef, name: str) -> bool:
     return name.startswith(staging_prefix(target)) and name.endswith(REJECTED)
 
 
-def make_room(target: TableRef, names: Iterable[str]) -> list[str]:
+def surplus_rejected(target: TableRef, names: Iterable[str]) -> list[str]:
     """The rejected staging tables to drop before another is kept.
 
     Args:

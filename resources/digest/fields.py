@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from tableferry.resources.columns.conversions import conversion_of
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Kind
 from tableferry.resources.contract.system import System
@@ -201,7 +200,7 @@ def _same_text(plan: CopyPlan, column: ColumnPlan) -> Field:
     """Describe a column whose type both servers print alike, whatever its values."""
     system = plan.source.system
     rendered, target_rendered = (
-        system.dialect.text(quote(system, side.name)) for side in (column.source, column.target)
+        system.dialect.text(system.quote(side.name)) for side in (column.source, column.target)
     )
     return Field(
         column.target.name,
@@ -217,13 +216,13 @@ def _as_text(system: System, column: Column) -> str:
     """Write what a text column of the target receives, without guards that may stop an export."""
     export = system.types.export(column.type)
     template = export.as_text or ("{}" if isinstance(export, Refusal) else export.arrow)
-    return template.replace("{}", quote(system, column.name))
+    return template.replace("{}", system.quote(column.name))
 
 
 def _computed(system: System, column: Column) -> str | None:
     """Write the value of a column that has to be computed by its type; None for other types."""
     template = system.types.computed.get(column.type)
-    return template and template.replace("{}", quote(system, column.name))
+    return template and template.replace("{}", system.quote(column.name))
 
 
 def _kind(source: DigestedType, target: DigestedType, column: ColumnPlan, system: System) -> Kind:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import filtered, qualified, quote
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fingerprint import (
     HISTORY,
@@ -18,6 +18,7 @@ from tableferry.resources.contract.fingerprint import (
 )
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
+from tableferry.resources.contract.table_sql import filtered, qualified
 from tableferry.resources.digest.definition import definition
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import all_fields, fields, own_field
@@ -26,7 +27,6 @@ from tableferry.resources.digest.probe import dialect, preferred
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.bounds import to_bound
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.own_names import own_prefix
 from tableferry.resources.ranges.key_kind import key_kind
 from tableferry.resources.ranges.sql import range_number, within
 from tableferry.resources.tables import TableRef
@@ -99,11 +99,11 @@ def fingerprints(
     figures = _figures(endpoint, table, key, method, digested)
     counts_keys = bool(digested) and not any(column.primary_key for column in digested)
     if counts_keys:
-        figures.append((sql.told_apart(quote(system, key.name), key), "COUNT(DISTINCT {})"))
+        figures.append((sql.grouping_key(system.quote(key.name), key), "COUNT(DISTINCT {})"))
     mark_kind = None
     if greatest and digested:
         mark_kind, mark = key_kind(digested[-1], system)[0], digested[-1]
-        value = sql.key_value(quote(system, mark.name), mark, mark_kind)
+        value = sql.key_value(system.quote(mark.name), mark, mark_kind)
         figures.append((value, sql.text("MAX({})")))
     used = definition(dialect(endpoint).algorithm) if method == "watermark" else ""
     detail = used
@@ -121,7 +121,7 @@ def fingerprints(
     for chunk in _chunks(ranges, system):
         group, where = range_number(chunk, key, system), within(chunk, key, system)
         where = filtered(where, plan.where)
-        prefix = own_prefix(group, where, *(value for value, _ in figures))
+        prefix = alias_prefix(group, where, *(value for value, _ in figures))
         selected = "".join(f", {value} AS {prefix}{at}" for at, (value, _) in enumerate(figures))
         sums = "".join(f", {sum_.format(f'{prefix}{at}')}" for at, (_, sum_) in enumerate(figures))
         query = (
@@ -186,7 +186,7 @@ def _figures(
             fields = [own_field(system, column) for column in digested]
             return [(dialect(endpoint).digest(fields, "source"), sql.exact_sum("{}"))]
         case "count_minmax":
-            value = sql.key_extent(quote(system, key.name), key, key_kind(key, system)[0])
+            value = sql.key_extent(system.quote(key.name), key, key_kind(key, system)[0])
             return [(value, sql.text(f"{end}({{}})")) for end in ("MIN", "MAX")]
         case "none":
             return []

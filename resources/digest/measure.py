@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tableferry.resources.contract.dialects import filtered, qualified
+from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.fingerprint import Figures
 from tableferry.resources.contract.system import System
+from tableferry.resources.contract.table_sql import filtered, qualified
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.placement import client_computes
 from tableferry.resources.digest.values import shown
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.own_names import own_prefix
 from tableferry.resources.ranges.sql import range_number, within
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -116,7 +116,7 @@ def _by_client(
     # polars takes half a second to import
     from tableferry.resources.digest.client import summed
 
-    prefix = own_prefix(grouped.group, grouped.where, *(sql for sql, _ in digest.sent))
+    prefix = alias_prefix(grouped.group, grouped.where, *(sql for sql, _ in digest.sent))
     sql = (
         f"SELECT {grouped.group} AS {prefix}g, {digest.selected(prefix)} FROM {qualified(table)} "
         f"WHERE {grouped.where}"
@@ -142,7 +142,7 @@ def measuring(
     single = grouped.group.isdecimal() and not figures
     values = [field.value(side, dialect) for field in figures]
     conditions = [*(changed or {}).values()]
-    prefix = own_prefix(grouped.group, grouped.where, str(digest or ""), *values, *conditions)
+    prefix = alias_prefix(grouped.group, grouped.where, str(digest or ""), *values, *conditions)
     inner = [] if single else [f"{grouped.group} AS {prefix}g"]
     outer = [grouped.group if single else f"{prefix}g", dialect.count]
     if digest is not None:

@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from tableferry.resources.connecting.probe import Constant, probed
-from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.digest_writer import Algorithm
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Kind
@@ -163,7 +162,7 @@ def _sum_by_client(endpoint: Endpoint, dialect: DigestSql) -> tuple[int, int]:
     from tableferry.resources.digest.client import summed
 
     fields, _, literals = zip(*_columns(dialect), strict=True)
-    names = [quote(dialect.system, field.name) for field in fields]
+    names = [dialect.system.quote(field.name) for field in fields]
     digest = RowDigest(dialect, fields, "target")
     # two rows, as PostgreSQL treats a single one as constants
     source = dialect.system.dialect.constants([literals, literals], names)
@@ -184,7 +183,7 @@ def constants(dialect: DigestSql) -> list[Constant]:
     forms: list[str] = []
     for field, value, literal in columns:
         forms.append(value.form.replace("#", str(_hashed(dialect.algorithm, b"\x00\xff\x10"))))
-        sql = dialect.framed(field, "target", quote(dialect.system, field.name))
+        sql = dialect.framed(field, "target", dialect.system.quote(field.name))
         result = None if value.form == NULL else forms[-1]
         what = f"{field.target.type} {value.form}"
         single.append(Constant(what, sql, result, ((field.name, literal),)))

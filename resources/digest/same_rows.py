@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
-from tableferry.resources.contract.hazards import Hazard, ShownDiffers, having, told
+from tableferry.resources.contract.hazards import Hazard, ShownDiffers, having, with_remedies
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.digest.expressions import DigestSql, RowDigest
 from tableferry.resources.digest.fields import all_fields
 from tableferry.resources.digest.probe import shared
-from tableferry.resources.own_names import own_prefix
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -104,7 +104,7 @@ class SameRows:
     def _summed(self, ask: Ask, side: Side, rows: str, fields: tuple[Field, ...]) -> Summed:
         dialect = self.table.system.dialect
         digest = str(RowDigest(self.dialect, fields, side))
-        own = own_prefix(digest, rows)
+        own = alias_prefix(digest, rows)
         ((count, total),) = ask(
             f"SELECT {dialect.count} AS {own}c, {dialect.exact_sum(f'{own}d')} AS {own}s "
             f"FROM (SELECT {digest} AS {own}d FROM {rows}) {own}rows"
@@ -134,6 +134,6 @@ def differs(
         else f"readers would see the {shown.rows} rows otherwise than they were audited"
     )
     where = f", in column {', '.join(map(repr, columns))}" if columns else ""
-    causes = told(having(hazards, "changes", "refused", "destroys"))
+    causes = with_remedies(having(hazards, "changes", "refused", "destroys"))
     why = causes or "nothing that does so was found on it: another writer may have"
     return ShownDiffers(f"{rows}{where}; {outcome}. {why}")

@@ -16,9 +16,14 @@ import pyarrow.parquet as pq
 
 from tableferry.resources import crash_points
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.target import LoadReceipt, make_room, rejected_of, require_staged
+from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.target import (
+    LoadReceipt,
+    rejected_of,
+    require_staged,
+    surplus_rejected,
+)
 from tableferry.resources.errors import InputError, ReceiptMismatch, TableMissing
 from tableferry.resources.files.errors import translated
 from tableferry.resources.files.exports import STAGING, SUFFIX, ExportFolder, file_name
@@ -90,7 +95,7 @@ class FileLoad:
         target, kept = self.plan.target, rejected(self.plan.target, self.key_range)
         with translated():
             names = self.folder.staged(staging_prefix(target))
-            for name in make_room(target, (name.removesuffix(SUFFIX) for name in names)):
+            for name in surplus_rejected(target, (name.removesuffix(SUFFIX) for name in names)):
                 (self.folder.staging / f"{name}{SUFFIX}").unlink(missing_ok=True)
             os.replace(self.staged, self.folder.staging / kept.name)
         return kept

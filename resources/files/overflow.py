@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.overflow_sql import ITEM, OverflowSql
 from tableferry.resources.files import digest
 from tableferry.resources.files.types import FROM_TEXT, TEXT, value
-from tableferry.resources.own_names import own_prefix
 from tableferry.resources.types.kinds import Kind
 from tableferry.resources.types.steps import Characters, Finite, Length, Step, Units, WithoutNul
 
@@ -58,7 +58,7 @@ class FilesOverflow(OverflowSql):
             case Characters(characters):
                 return f"left({x}, {characters})"
             case Units(units):
-                count = f"{own_prefix(x)}n"
+                count = f"{alias_prefix(x)}n"
                 fits = f"lambda {count}: {_units(f'left({x}, {count})')} <= {units}"
                 return f"left({x}, list_max(list_filter(range(0, {units + 1}), {fits})))"
             case Length(length, fixed=False):

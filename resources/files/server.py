@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from tableferry.resources.connecting.address import Server
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.contract.facts import facts_of
 from tableferry.resources.contract.settings import ConnectionSettings
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.extras import require
 from tableferry.resources.files import delimited

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import row_identity
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.postgres.dialect import has_own_order

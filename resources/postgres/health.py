@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 
 from tableferry.resources.connecting.health import asked, clock, encryption, privileges
 from tableferry.resources.connecting.tls import examine
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.inspection import Finding, Use
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.tables import TableRef

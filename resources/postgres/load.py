@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.postgres.copy_in import copy_in
 from tableferry.resources.postgres.server import PostgresServer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.tables import TableRef
 
 

@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager, contextmanager
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.contract.catalog import TableSize
 from tableferry.resources.contract.copy_plan import CopyPlan, Format
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.snapshots import SharedSnapshot
 from tableferry.resources.contract.source import Source
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres import catalog, places
 from tableferry.resources.postgres.dialect import DIALECT

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tableferry.resources.contract.catalog import BUCKETS
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.keys.range import KeyKind
 from tableferry.resources.keys.text import LONGEST
 from tableferry.resources.postgres.dialect import DIALECT

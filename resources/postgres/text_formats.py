@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 
 from tableferry.resources.contract.delimited import END, END_BYTE
-from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.refusals import MARK, SHOWN, Where
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.tables import TableRef
@@ -72,7 +71,7 @@ def text_expression(
     """
     if policy in ("null", "clamp"):
         return None
-    name = quote(source.system, column.name)
+    name = source.system.quote(column.name)
     if conversion.as_text or isinstance(conversion.source.kind, Text):
         if conversion.source.refuse_text is not None and conversion.as_text:
             return None

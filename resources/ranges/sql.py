@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.resources.contract.dialects import predicate, quote
 from tableferry.resources.contract.system import System
+from tableferry.resources.contract.table_sql import predicate
 from tableferry.resources.keys.range import Bound, KeyRange
 from tableferry.resources.types.column import Column
 
@@ -64,7 +64,7 @@ def range_number(ranges: Sequence[KeyRange], column: Column, system: System) -> 
     sql = tree(0, len(cuts))
     null = next((i for i, r in enumerate(ranges) if r.null), None)
     if null is not None:
-        sql = f"CASE WHEN {quote(system, column.name)} IS NULL THEN {null} ELSE {sql} END"
+        sql = f"CASE WHEN {system.quote(column.name)} IS NULL THEN {null} ELSE {sql} END"
     return sql
 
 
@@ -78,7 +78,7 @@ def within(ranges: Sequence[KeyRange], column: Column, system: System) -> str:
     upper = None if None in uppers else max(uppers, key=_sort_key)
     hull = predicate(column, KeyRange(bounded[0].kind, lower, upper), system)
     if len(bounded) < len(ranges):
-        hull = f"({hull}) OR {quote(system, column.name)} IS NULL"
+        hull = f"({hull}) OR {system.quote(column.name)} IS NULL"
     return hull
 
 

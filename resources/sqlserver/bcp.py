@@ -25,7 +25,7 @@ from typing import Literal
 from tableferry.resources.artifacts import Artifact, ArtifactWriter, workspace
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.delimited import Framing
-from tableferry.resources.contract.dialects import drop_table, qualified
+from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.errors import ReceiptMismatch, ValueRefused
 from tableferry.resources.keys.range import KeyRange

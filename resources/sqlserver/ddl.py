@@ -10,7 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import drop_table, qualified
+from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import row_identity
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.sqlserver.dialect import BINARY, DIALECT, KEY_ORDER, literal

@@ -143,12 +143,12 @@ class SqlServerDialect(Dialect):
         return f"CAST({value} AS nvarchar(max))"
 
     def of_file(self, name: str, file: str, column: Column) -> str:
-        """An index serves the plain comparison; see `told_apart`."""
+        """An index serves the plain comparison; see `grouping_key`."""
         value = self.literal(file)
-        exactly = f"{self.told_apart(name, column)} = {self.told_apart(value, column)}"
+        exactly = f"{self.grouping_key(name, column)} = {self.grouping_key(value, column)}"
         return f"{name} = {value} AND {exactly}"
 
-    def told_apart(self, name: str, column: Column) -> str:
+    def grouping_key(self, name: str, column: Column) -> str:
         """Texts that differ only in case or trailing blanks compare equal."""
         if isinstance(read(column.type).kind, Text):
             return f"({name} + N'.') COLLATE {KEY_ORDER}"

@@ -16,8 +16,8 @@ from tableferry.resources.connecting.health import (
     privileges,
 )
 from tableferry.resources.connecting.tls import examine
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.inspection import Finding, Use
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.dialect import DIALECT, literal
 from tableferry.resources.sqlserver.policies import hidden, is_babelfish

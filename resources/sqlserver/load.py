@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tableferry.resources.artifacts import workspace
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.errors import InputError, ReceiptMismatch
 from tableferry.resources.sqlserver.bcp import load_files

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.markers import Publication
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import RangeLoad, TargetOptions
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFailed
 from tableferry.resources.keys.range import KeyRange

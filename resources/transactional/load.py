@@ -9,18 +9,18 @@ from typing import Any, Generic, TypeVar, cast
 from tableferry.resources import crash_points
 from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import drop_table
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.hazards import Look, told
+from tableferry.resources.contract.hazards import Look, with_remedies
 from tableferry.resources.contract.markers import Publication
+from tableferry.resources.contract.table_sql import drop_table
 from tableferry.resources.contract.target import (
     TargetMoved,
     TargetOptions,
     appends,
-    make_room,
     rejected_of,
     replaces,
     require_staged,
+    surplus_rejected,
 )
 from tableferry.resources.digest.same_rows import SameRows
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFailed, TableferryError
@@ -107,7 +107,7 @@ class TransactionalLoad(Generic[AnySession]):
         """Give the staged rows a table that the attempt's end does not drop."""
         target = self.plan.target
         rows = self.session.query(self.sql.tables_like(target, staging_prefix(target)))
-        names = make_room(target, (name for _, name, _ in rows))
+        names = surplus_rejected(target, (name for _, name, _ in rows))
         kept = rejected_of(target, self.key_range.name)
         self._run(drop_table(replace(target, name=name)) for name in names)
         self._run(self.sql.keep(self.plan, self.staging, kept))
@@ -175,7 +175,7 @@ class TransactionalLoad(Generic[AnySession]):
                 self.rollback()
                 if error.transient or not self.options.hazards:
                     raise
-                causes = told(self.options.hazards)
+                causes = with_remedies(self.options.hazards)
                 raise TableferryError(f"{error}; nothing is visible. {causes}") from error
             if self._committed(rows):
                 return True

@@ -6,15 +6,15 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.markers import (
     Marker,
     Publication,
     Published,
-    beside,
+    markers_of,
     now,
     range_key,
 )
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import TargetMoved, TargetOptions, shadow_of
 from tableferry.resources.digest.same_rows import Ask
 from tableferry.resources.errors import InputError, StatementFailed
@@ -41,7 +41,7 @@ class MarkerTable:
 
     def __init__(self, sql: Statements, target: TableRef, written: TableRef | None = None) -> None:
         self._sql, self._target, self._written = sql, target, written or target
-        self._table = beside(target)
+        self._table = markers_of(target)
         self._name = qualified(self._table)
 
     def creation(self) -> str:

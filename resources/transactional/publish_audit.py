@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.hazards import Hazard, Look, ShownDiffers, having, told
+from tableferry.resources.contract.hazards import Hazard, Look, ShownDiffers, having, with_remedies
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.digest.same_rows import Ask, SameRows, Summed, differs
 from tableferry.resources.errors import InputError, TableferryError
@@ -67,7 +67,7 @@ class PublishAudit:
             columns = self.same.differing(ask, self._in_range) if alike else []
             raise differs(expected, shown, columns, self._hazards(), ROLLED_BACK)
         if changed := self._others.changed(written):
-            causes = told(self._hazards())
+            causes = with_remedies(self._hazards())
             raise ShownDiffers(f"{changed} along with it; {ROLLED_BACK}. {causes}")
 
     def _hazards(self) -> Sequence[Hazard]:
@@ -94,5 +94,5 @@ def require_deletable(
     if destroying and ask(sql.any_row(table, plan.target_range(key_range))):
         raise InputError(
             f"{table} range {key_range.name}: it has rows already, and to replace them would "
-            f"change other tables: {told(destroying)}"
+            f"change other tables: {with_remedies(destroying)}"
         )

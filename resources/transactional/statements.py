@@ -7,12 +7,12 @@ from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from tableferry.resources import registry
+from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import drop_table, qualified, quote, string_literal
 from tableferry.resources.contract.system import System
+from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import TargetOptions, appends, row_identity
 from tableferry.resources.errors import StatementFailed, TableferryError
-from tableferry.resources.own_names import own_prefix
 from tableferry.resources.ranges.key_kind import is_text_key
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -296,7 +296,7 @@ class Statements:
 
     def names(self, columns: Sequence[str]) -> str:
         """Quoted names, separated by commas."""
-        return ", ".join(quote(self.system, column) for column in columns)
+        return ", ".join(self.system.quote(column) for column in columns)
 
     def columns(self, plan: CopyPlan) -> str:
         """The plan's target columns, quoted and separated by commas."""
@@ -330,7 +330,7 @@ class Statements:
 
     def text(self, value: str) -> str:
         """A text literal."""
-        return string_literal(self.system, value)
+        return self.system.dialect.literal(value)
 
     def _in_catalog(self, table: TableRef) -> str:
         schema, name = self.text(table.schema), self.text(table.name)
@@ -342,5 +342,5 @@ class Statements:
 
 def aliases(plan: CopyPlan) -> tuple[str, str]:
     """The aliases of the staging table and of the table that is written to."""
-    prefix = own_prefix(*(column.name for column in plan.target_columns))
+    prefix = alias_prefix(*(column.name for column in plan.target_columns))
     return f"{prefix}s", f"{prefix}t"

@@ -13,9 +13,9 @@ from typing import Any, Generic, cast
 from tableferry.resources import crash_points
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan, Format
-from tableferry.resources.contract.dialects import drop_table, qualified
 from tableferry.resources.contract.hazards import Hazard, having
 from tableferry.resources.contract.markers import Publication, Published
+from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import (
     Alive,
     Target,

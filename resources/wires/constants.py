@@ -13,7 +13,6 @@ from tableferry.resources.columns.conversions import conversion_of
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.connecting.probe import Wrong, shown
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import quote
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
@@ -93,7 +92,7 @@ def table_of(plan: CopyPlan, rows: Iterable[Row]) -> str:
         lines.append(
             [f"CAST({literal} AS {type_})" for literal, type_ in zip(literals, types, strict=True)]
         )
-    names = [quote(plan.source.system, column.source.name) for column in plan.columns]
+    names = [plan.source.system.quote(column.source.name) for column in plan.columns]
     return plan.source.system.dialect.constants(lines, names)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.connecting.probe import Wrong
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format, WireFormat
 from tableferry.resources.contract.delimited import Framing, framed_rows
-from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.formats import format_of
 from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import RangeLoad, TargetOptions
 from tableferry.resources.errors import (
     InputError,
@@ -20,7 +21,6 @@ from tableferry.resources.errors import (
     StatementFailed,
     ValueRefused,
 )
-from tableferry.resources.own_names import own_prefix
 from tableferry.resources.types.export import Refusal
 from tableferry.resources.wires.constants import (
     EVERYTHING,
@@ -131,7 +131,7 @@ class _Probe:
         with self.source.read_arrow(framing.in_query(query)) as reader:
             load.load_bytes(framed_rows(reader, framing, len(plan.columns)))
         values = [self._value(column) for column in plan.columns]
-        prefix = own_prefix(*values)
+        prefix = alias_prefix(*values)
         selected = ", ".join(f"{sql} AS {prefix}{position}" for position, sql in enumerate(values))
         staged = f"SELECT {selected} FROM {qualified(load.audited_table())}"
         with self.target.read_arrow(staged) as reader:
@@ -140,6 +140,6 @@ class _Probe:
 
     def _value(self, column: ColumnPlan) -> str:
         """SQL of a staged column for Arrow."""
-        name = quote(self.target.system, column.target.name)
+        name = self.target.system.quote(column.target.name)
         export = self.target.system.types.export(column.target.type)
         return name if isinstance(export, Refusal) else export.arrow.replace("{}", name)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableferry.resources.contract.dialects import predicate
+from tableferry.resources.contract.table_sql import predicate
 from tableferry.resources.files.source import row_group_ranges
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.ranges.sql import range_number

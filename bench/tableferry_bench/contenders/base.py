@@ -11,7 +11,7 @@ from pathlib import Path
 from tableferry.resources.clickhouse.types import declared_type
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 from tableferry_bench.meter import Command, CommandFailed, Finished
@@ -105,13 +105,13 @@ def planned(servers: Servers, source: TableRef, target: TableRef, key: str) -> C
 def create_in_clickhouse(servers: Servers, plan: CopyPlan) -> None:
     """An empty target, sorted by the key, in the place of what is there."""
     columns = ", ".join(
-        f"{quote(system('clickhouse'), column.name)} {declared_type(column)}"
+        f"{system('clickhouse').quote(column.name)} {declared_type(column)}"
         for column in plan.target_columns
     )
     servers.drop(plan.target)
     servers.clickhouse.execute(
         f"CREATE TABLE {qualified(plan.target)} ({columns}) "
-        f"ENGINE = MergeTree ORDER BY {quote(system('clickhouse'), plan.key.target.name)}"
+        f"ENGINE = MergeTree ORDER BY {system('clickhouse').quote(plan.key.target.name)}"
     )
 
 

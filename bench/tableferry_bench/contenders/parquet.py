@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.columns.planner import plan_copy
-from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.files.types import FILE
 from tableferry.resources.keys.range import ROW
@@ -85,9 +85,7 @@ class CurlParquet(Contender):
         target = self.target(servers, table)
         plan = plan_copy(files, columns, target, key=table.key, target_version=version)
         create_in_clickhouse(servers, plan)
-        names = ", ".join(
-            quote(system("clickhouse"), column.name) for column in plan.target_columns
-        )
+        names = ", ".join(system("clickhouse").quote(column.name) for column in plan.target_columns)
         query = f"INSERT INTO {qualified(target)} ({names}) FORMAT Parquet"
         config = curl_config(servers, self.name, query)
         script = f'for file in "$FILES"/*.parquet; do {CURL} < "$file" || exit; done'

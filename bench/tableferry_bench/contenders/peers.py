@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote as percent
 
-from tableferry.resources.contract.dialects import qualified, string_literal
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 from tableferry_bench.contenders.base import (
@@ -117,8 +117,8 @@ class Dlt(Peer):
         database = servers.settings["clickhouse"].database
         found = servers.clickhouse.query(
             "SELECT name FROM system.tables WHERE startsWith(name, "
-            f"{string_literal(system('clickhouse'), f'{DATASET}_')}) "
-            f"AND database = {string_literal(system('clickhouse'), database)}"
+            f"{system('clickhouse').dialect.literal(f'{DATASET}_')}) "
+            f"AND database = {system('clickhouse').dialect.literal(database)}"
         )
         for (name,) in found:
             servers.drop(TableRef("clickhouse", database, str(name)))

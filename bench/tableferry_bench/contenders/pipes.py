@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 from tableferry.resources.clickhouse.settings import INSERT
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import qualified, quote, string_literal
 from tableferry.resources.contract.settings import ConnectionSettings
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.ddl import STATEMENTS as POSTGRES
@@ -59,9 +59,7 @@ class Pipe(Contender):
         return self.arrived(servers, table)
 
     def _config(self, servers: Servers, plan: CopyPlan) -> Path:
-        names = ", ".join(
-            quote(system("clickhouse"), column.name) for column in plan.target_columns
-        )
+        names = ", ".join(system("clickhouse").quote(column.name) for column in plan.target_columns)
         query = f"INSERT INTO {qualified(plan.target)} ({names}) FORMAT TabSeparated"
         return curl_config(servers, self.name, query)
 
@@ -85,7 +83,7 @@ class Pull(Pipe):
             source.password or "",
             plan.source.schema,
         ]
-        arguments = ", ".join(string_literal(system("clickhouse"), text) for text in place)
+        arguments = ", ".join(system("clickhouse").dialect.literal(text) for text in place)
         query = (
             f"INSERT INTO {qualified(plan.target)} SELECT {_columns(plan)} "
             f"FROM postgresql({arguments})"
@@ -173,9 +171,7 @@ class FreebcpOut(Contender):
     def commands(self, servers: Servers, table: Table) -> Sequence[Command]:
         plan = planned(servers, self._loaded, self.target(servers, table), table.key)
         create_in_clickhouse(servers, plan)
-        names = ", ".join(
-            quote(system("clickhouse"), column.name) for column in plan.target_columns
-        )
+        names = ", ".join(system("clickhouse").quote(column.name) for column in plan.target_columns)
         query = f"INSERT INTO {qualified(plan.target)} ({names}) FORMAT TabSeparated"
         config = curl_config(servers, self.name, query)
         script = f'{CURL} < pipe & "$@" && wait $!'
@@ -231,7 +227,7 @@ def _into_clickhouse(one: Contender, servers: Servers, table: Table) -> CopyPlan
 
 
 def _columns(plan: CopyPlan) -> str:
-    return ", ".join(quote(system("postgres"), column.source.name) for column in plan.columns)
+    return ", ".join(system("postgres").quote(column.source.name) for column in plan.columns)
 
 
 def bash(script: str, servers: Servers, *, stdin: str = "", **variables: str) -> Command:
@@ -276,7 +272,7 @@ def _freebcp(
 
 
 def _for_bcp(name: str, type_: str) -> str:
-    quoted = quote(system("postgres"), name)
+    quoted = system("postgres").quote(name)
     if type_ == "boolean":
         return f"{quoted}::int"
     if type_ == "timestamp with time zone":

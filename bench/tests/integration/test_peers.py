@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.table_sql import qualified
 from tableferry_bench.contenders.peers import NATIVE_PORT, Dlt
 from tableferry_bench.meter import require_good, run
 from tableferry_bench.servers import Servers

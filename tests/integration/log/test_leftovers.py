@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.contract.dialects import quote, string_literal
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.resource import SqlServerResource
@@ -34,8 +33,8 @@ def test_nothing_of_a_run_is_left_on_named_servers(
     postgres.execute(f"CREATE DATABASE {room}")
     clickhouse.execute(f"CREATE DATABASE {room}")
     odd = own('it\'s "odd"?')
-    sqlserver.execute(f"CREATE SCHEMA {quote(system('sqlserver'), odd)}")
-    clickhouse.execute(f"CREATE DATABASE {quote(system('clickhouse'), odd)}")
+    sqlserver.execute(f"CREATE SCHEMA {system('sqlserver').quote(odd)}")
+    clickhouse.execute(f"CREATE DATABASE {system('clickhouse').quote(odd)}")
     for server, schema in (
         (postgres, "public"),
         (postgres, room),
@@ -57,8 +56,8 @@ def test_nothing_of_a_run_is_left_on_named_servers(
             assert server.query(f"{counted} = '{pattern}'") == [(0,)]
     assert postgres.query(f"SELECT FROM pg_database WHERE datname = '{room}'") == []
     assert postgres.query(f"SELECT FROM pg_namespace WHERE nspname = '{room}'") == []
-    left = f"IN ({', '.join(string_literal(system('clickhouse'), one) for one in (room, odd))})"
+    left = f"IN ({', '.join(system('clickhouse').dialect.literal(one) for one in (room, odd))})"
     assert clickhouse.query(f"SELECT 1 FROM system.databases WHERE name {left}") == []
-    assert sqlserver.query(f"SELECT SCHEMA_ID({string_literal(system('sqlserver'), odd)})") == [
+    assert sqlserver.query(f"SELECT SCHEMA_ID({system('sqlserver').dialect.literal(odd)})") == [
         (None,)
     ]

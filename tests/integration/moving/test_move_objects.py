@@ -22,7 +22,7 @@ from moto.server import ThreadedMotoServer
 from tableferry.pipelines.definitions import build
 from tableferry.resources.connecting.names import table_of
 from tableferry.resources.connecting.retry import retrying
-from tableferry.resources.contract.dialects import predicate, qualified
+from tableferry.resources.contract.table_sql import predicate, qualified
 from tableferry.resources.errors import ConnectionFailed, StatementFailed
 from tableferry.resources.files.object_store import store_at
 from tableferry.resources.files.resource import FilesResource

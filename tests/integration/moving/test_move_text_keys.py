@@ -11,8 +11,8 @@ import pytest
 from tableferry.checks.verdict import LEVELS
 from tableferry.pipelines.command import runner
 from tableferry.resources import registry
-from tableferry.resources.contract.dialects import predicate, qualified, string_literal
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.table_sql import predicate, qualified
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry
@@ -204,7 +204,7 @@ def test_sqlserver_is_a_source_by_any_collation(ferry: Make, type_: str, to: str
         f"CREATE TABLE dbo.{one.table} (id {type_}, n int, note nvarchar(20));"
     )
     values = ", ".join(
-        f"({string_literal(registry.system('sqlserver'), key)}, {n}, N'x')"
+        f"({registry.system('sqlserver').dialect.literal(key)}, {n}, N'x')"
         for n, key in enumerate(keys)
     )
     servers["sqlserver"].execute(f"INSERT INTO dbo.{one.table} VALUES {values}")
@@ -225,7 +225,7 @@ def test_sqlserver_is_a_source_by_any_collation(ferry: Make, type_: str, to: str
 def told_apart(server: Endpoint, keys: list[str]) -> list[str]:
     """The keys, without those that its own collation takes for others."""
     values = ", ".join(
-        f"({string_literal(registry.system('sqlserver'), key)}, {n})" for n, key in enumerate(keys)
+        f"({registry.system('sqlserver').dialect.literal(key)}, {n})" for n, key in enumerate(keys)
     )
     rows = server.query(f"SELECT MIN(n) FROM (VALUES {values}) AS keys(id, n) GROUP BY id")
     return [keys[int(n)] for (n,) in sorted(rows)]

@@ -16,7 +16,7 @@ import pytest
 from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.session import open_session
-from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry, table_name
 from tests.integration.support import looking

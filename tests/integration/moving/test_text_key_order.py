@@ -13,8 +13,8 @@ import pytest
 from tableferry.assets.planning.ranges import plan_ranges
 from tableferry.resources import registry
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.contract.dialects import predicate, qualified, quote, string_literal
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.table_sql import predicate, qualified
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.text import problem
 from tableferry.resources.postgres.resource import PostgresResource
@@ -93,7 +93,7 @@ def texts(seed: int, *, nul: bool = False) -> list[str]:
 
 
 def literal(system: str, text: str) -> str:
-    return string_literal(registry.system(system), text).replace("\0", "\\0")
+    return registry.system(system).dialect.literal(text).replace("\0", "\\0")
 
 
 def in_code_page(text: str) -> bool:
@@ -194,4 +194,4 @@ def test_ranges_cut_by_statistics_are_even_and_hold_every_row_once(
         counts.append(int(endpoint.query(query)[0][0]))
     assert sum(counts) == len(rows)
     assert len(counts) >= 5 and max(counts) <= len(rows) // 2, counts
-    assert quote(reference.system, "k") in condition
+    assert reference.system.quote("k") in condition

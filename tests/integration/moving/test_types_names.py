@@ -6,7 +6,7 @@ import pytest
 
 from tableferry.resources.columns.conform import conform
 from tableferry.resources.columns.planner import plan_copy
-from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 from tests.integration.support.typed_servers import (
@@ -53,7 +53,7 @@ def target(request, stack):
 
 def copy(source, target, name, names):
     """Row 1, with the column's position as its value; what the target then says it has."""
-    columns = ", ".join(f"{quote(system('postgres'), column)} int" for column in names)
+    columns = ", ".join(f"{system('postgres').quote(column)} int" for column in names)
     table = TableRef("postgres", source.schema, name)
     source.connection.execute(f"DROP TABLE IF EXISTS {qualified(table)}")
     source.connection.execute(f"CREATE TABLE {qualified(table)} ({columns})".encode())
@@ -67,7 +67,7 @@ def copy(source, target, name, names):
     with source.resource.read_arrow(plan.select(EVERYTHING, "arrow")) as batches:
         target.load(plan, [conform(batch, plan, {}) for batch in batches])
     found = [column.name for column in target.resource.columns(into)]
-    name_there = ".".join(quote(into.system, part) for part in (into.schema, into.name))
+    name_there = ".".join(into.system.quote(part) for part in (into.schema, into.name))
     rows = target.resource.query(f"SELECT * FROM {name_there}")
     target.drop(into)
     return found, rows

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.columns.conform import conform
-from tableferry.resources.contract.dialects import qualified, string_literal
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.digest.client import digests
 from tableferry.resources.digest.definition import ALGORITHMS
 from tableferry.resources.digest.expressions import DigestSql, RowDigest
@@ -188,7 +188,7 @@ def test_postgres_has_one_digest_however_it_is_written(pg_url: str, algorithm: A
         column, kind = Column("x", type_), declared(system("postgres").types, type_).kind
         field = Field("x", kind, column, column, scale=6)  # type: ignore[arg-type]
         rows = ", ".join(
-            f"({string_literal(system('postgres'), value)}::{type_})" for value in values
+            f"({system('postgres').dialect.literal(value)}::{type_})" for value in values
         )
         written = [
             expression

@@ -13,8 +13,8 @@ import pytest
 from tableferry.resources.columns.conform import conform
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.digest.client import digests
 from tableferry.resources.digest.expressions import DigestSql
 from tableferry.resources.digest.fields import fields, not_compared

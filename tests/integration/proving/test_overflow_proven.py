@@ -19,7 +19,7 @@ from tableferry.pipelines.reporting.collect import report
 from tableferry.pipelines.reporting.html import render
 from tableferry.pipelines.reporting.markdown import to_markdown
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import qualified
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.keys.range import KeyRange
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking

@@ -21,9 +21,9 @@ from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.connecting.probe import NUMBER
 from tableferry.resources.connecting.resource import ConnectionSettings
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.contract.endpoint import BATCH_ROWS, Endpoint
 from tableferry.resources.contract.system import System
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import SchemaDrift, TableMissing
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
@@ -210,7 +210,7 @@ def test_the_sample_covers_the_whole_range_and_is_the_same_on_both_sides(
         condition = in_sample(plan, side, digests.identity[side], 10)  # type: ignore[arg-type, index]
         rows = endpoint.query(
             f"SELECT n FROM {qualified(table)} WHERE {condition} "
-            f"AND {quote(table.system, 'k')} IS NOT NULL ORDER BY n"
+            f"AND {table.system.quote('k')} IS NOT NULL ORDER BY n"
         )
         picked.append([int(str(row[0])) for row in rows])
     assert picked[0] == picked[1]

@@ -17,8 +17,8 @@ from tableferry.checks.in_flight import STREAMED, StreamDigest
 from tableferry.checks.reconcile import COMPARED
 from tableferry.checks.verdict import Difference, Differences, Level, Verdict
 from tableferry.resources.columns.conform import conform
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.fingerprint import KnownFigures
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.digest.client import digests, totals
 from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.keys.range import KeyRange

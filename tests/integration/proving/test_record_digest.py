@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
-from tableferry.resources.contract.dialects import string_literal
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import fields, observed
 from tableferry.resources.digest.probe import dialect, preferred, shared
@@ -231,7 +230,7 @@ def test_tables_have_one_sum_if_and_only_if_their_rows_are_the_same(
         asked.append(f"SELECT '{side}', n, {digests} FROM (SELECT n, {selected} FROM {{v}}) AS r")
     rows = [*pair.tables[0], *pair.tables[1]]
     literals = [
-        ["NULL" if one is None else string_literal(system("postgres"), one) for one in row]
+        ["NULL" if one is None else system("postgres").dialect.literal(one) for one in row]
         for row in rows
     ]
     constants = ", ".join(f"({n}, {', '.join(row)})" for n, row in enumerate(literals))

@@ -19,12 +19,12 @@ from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fingerprint import KnownFigures
 from tableferry.resources.contract.formats import formats_between
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.source import source_of
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import RangeLoad, Target, TargetOptions
 from tableferry.resources.digest.fields import observed
 from tableferry.resources.errors import TableMissing, TypeRefused

@@ -28,7 +28,7 @@ from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.delimited import Framing, framed_rows
-from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import ValueRefused
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.copy_in import copy_in
@@ -254,7 +254,7 @@ class ClickHouseEnd:
     def create(self, plan: CopyPlan) -> None:
         """A new table of the plan's target columns."""
         columns = ", ".join(
-            f"{quote(system('clickhouse'), column.name)} {declared_type(column)}"
+            f"{system('clickhouse').quote(column.name)} {declared_type(column)}"
             for column in plan.target_columns
         )
         self.query(f"DROP TABLE IF EXISTS {qualified(plan.target)}")

@@ -23,8 +23,8 @@ from tableferry.resources import registry
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.planner import plan_copy
-from tableferry.resources.contract.dialects import qualified, quote
-from tableferry.resources.contract.markers import Publication, beside
+from tableferry.resources.contract.markers import Publication, markers_of
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import Target, TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError
@@ -78,7 +78,7 @@ def columns() -> str:
     types = {"Order Details": "bigint NOT NULL", "a]b": "integer NOT NULL", "it's": "text"}
     types |= dict.fromkeys(PARTS, "text")
     listed = ", ".join(
-        f"{quote(registry.system('postgres'), name)} {type_}" for name, type_ in types.items()
+        f"{registry.system('postgres').quote(name)} {type_}" for name, type_ in types.items()
     )
     return f'{listed}, PRIMARY KEY ("Order Details", "a]b")'
 
@@ -96,7 +96,7 @@ def ferry(
     source = sources()
     with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
         connection.execute(
-            f"CREATE SCHEMA {quote(registry.system('postgres'), source.schema)}".encode()
+            f"CREATE SCHEMA {registry.system('postgres').quote(source.schema)}".encode()
         )
         connection.execute(f"CREATE TABLE {qualified(source)} ({columns()})".encode())
         values = ", ".join(f"'{number} ' || g" for number in range(len(PARTS)))
@@ -104,7 +104,7 @@ def ferry(
             f"INSERT INTO {qualified(source)} SELECT g, g % 7, 'x', {values} "
             "FROM generate_series(1, 40) g".encode()
         )
-        database = quote(registry.system("clickhouse"), source.schema)
+        database = registry.system("clickhouse").quote(source.schema)
         server = ClickHouseResource(url=stack.clickhouse_url)
         server.execute(f"CREATE DATABASE {database}")
         document = {
@@ -138,7 +138,7 @@ def ferry(
 
         yield run
         connection.execute(
-            f"DROP SCHEMA {quote(registry.system('postgres'), source.schema)} CASCADE".encode()
+            f"DROP SCHEMA {registry.system('postgres').quote(source.schema)} CASCADE".encode()
         )
         server.execute(f"DROP DATABASE {database}")
         SqlServerResource(url=stack.sqlserver_url).execute(
@@ -159,7 +159,7 @@ def assert_moved(session: Session) -> None:
     expected = [(g, g % 7, "x", *(f"{i} {g}" for i in range(len(PARTS)))) for g in range(1, 41)]
     for table in (sources("sqlserver"), sources("clickhouse")):
         names = ["Order Details", "a]b", RENAMED, *PARTS]
-        listed = ", ".join(f"{quote(table.system, name)} AS c{i}" for i, name in enumerate(names))
+        listed = ", ".join(f"{table.system.quote(name)} AS c{i}" for i, name in enumerate(names))
         found = session.servers.endpoints[table.system_name].query(
             f"SELECT {listed} FROM {qualified(table)} ORDER BY 1"
         )
@@ -180,7 +180,7 @@ def test_every_command_works(ferry: Callable[..., str], tmp_path: Path) -> None:
     again = json.loads(ferry("plan", "awkward", "--json"))
     assert {view["state"] for view in again["ranges"]} == {"skip"}
 
-    damaged = quote(registry.system("clickhouse"), "back`tick")
+    damaged = registry.system("clickhouse").quote("back`tick")
     session.servers.endpoints["clickhouse"].execute(
         f"ALTER TABLE {qualified(last)} UPDATE {damaged} = 'damaged' WHERE `Order Details` = 7 "
         "SETTINGS mutations_sync = 2"
@@ -240,7 +240,7 @@ def test_any_name_is_a_table_schema_and_column_of_a_target(system: str, stack: S
         # Babelfish swaps no capitals beyond ASCII, see below, nor in schemas with both " and ]
         schema = name.replace("]", "") if '"' in name else name
         table = TableRef(system, f"{schema}{SUFFIX}", name)
-        resource.execute(f"CREATE {kind} {quote(registry.system(system), table.schema)}")
+        resource.execute(f"CREATE {kind} {registry.system(system).quote(table.schema)}")
         version = resource.ping() if system == "clickhouse" else None
         source = TableRef("postgres", "public", "x")
         plan = plan_copy(source, columns, table, key=name, target_version=version)
@@ -257,9 +257,9 @@ def test_any_name_is_a_table_schema_and_column_of_a_target(system: str, stack: S
             assert target.range_rows(plan, everything, TargetOptions()) == 2, name
             assert [column.name for column in resource.columns(table)] == [name]
         assert target.clean(table) == []
-        for one in (table, beside(table)):
+        for one in (table, markers_of(table)):
             resource.execute(f"DROP TABLE {qualified(one)}")
-        resource.execute(f"DROP {kind} {quote(registry.system(system), table.schema)}")
+        resource.execute(f"DROP {kind} {registry.system(system).quote(table.schema)}")
 
 
 def test_capitals_beyond_ascii_are_swapped_or_refused(stack: Servers) -> None:
@@ -296,7 +296,7 @@ def test_rejected_rows_are_kept_in_a_schema_of_any_name(odd: str, stack: Servers
     batch = pa.record_batch(
         {"id": pa.array([1, 2], types["id"]), "É": pa.array(["a ", None], types["É"])}
     )
-    resource.execute(f"CREATE SCHEMA {quote(registry.system('sqlserver'), table.schema)}")
+    resource.execute(f"CREATE SCHEMA {registry.system('sqlserver').quote(table.schema)}")
     target.prepare(plan, options)
     with target.attempt(Publication(plan, key_range, "1", "me"), options) as load:
         load.load_arrow([batch])
@@ -306,9 +306,9 @@ def test_rejected_rows_are_kept_in_a_schema_of_any_name(odd: str, stack: Servers
         assert reader.read_all().to_pylist() == batch.to_pylist()
     assert target.clean(table, rejected=False) == []
     assert target.clean(table) == [kept.name]
-    for one in (table, beside(table)):
+    for one in (table, markers_of(table)):
         resource.execute(f"DROP TABLE {qualified(one)}")
-    resource.execute(f"DROP SCHEMA {quote(registry.system('sqlserver'), table.schema)}")
+    resource.execute(f"DROP SCHEMA {registry.system('sqlserver').quote(table.schema)}")
 
 
 def test_a_sql_server_table_of_any_name_is_a_source(
@@ -324,15 +324,15 @@ def test_a_sql_server_table_of_any_name_is_a_source(
     source = TableRef("sqlserver", f"{ALL_IN_ONE}{SUFFIX}", ALL_IN_ONE)
     target = TableRef("clickhouse", f"{{table}} {SUFFIX}", "{range}")
     key, short = (
-        quote(registry.system("sqlserver"), "%s {0}"),
-        quote(registry.system("sqlserver"), ALL_IN_ONE),
+        registry.system("sqlserver").quote("%s {0}"),
+        registry.system("sqlserver").quote(ALL_IN_ONE),
     )
-    server.execute(f"CREATE SCHEMA {quote(registry.system('sqlserver'), source.schema)}")
+    server.execute(f"CREATE SCHEMA {registry.system('sqlserver').quote(source.schema)}")
     server.execute(
         f"CREATE TABLE {qualified(source)} ({key} int NOT NULL PRIMARY KEY, {short} nvarchar(20))"
     )
     server.execute(f"INSERT INTO {qualified(source)} VALUES (1, N'a'), (2, NULL), (3, N'b')")
-    clickhouse.execute(f"CREATE DATABASE {quote(registry.system('clickhouse'), target.schema)}")
+    clickhouse.execute(f"CREATE DATABASE {registry.system('clickhouse').quote(target.schema)}")
     query = "SELECT 1 AS x FROM {table} WHERE {range} AND `%s {0}` > 3"
     document = {
         "transfer": "odd",
@@ -353,6 +353,6 @@ def test_a_sql_server_table_of_any_name_is_a_source(
     assert found.exit_code == 0, found.output
     rows = clickhouse.query(f"SELECT * FROM {qualified(target)} ORDER BY 1")
     assert rows == [(1, "a"), (2, None), (3, "b")]
-    clickhouse.execute(f"DROP DATABASE {quote(registry.system('clickhouse'), target.schema)}")
+    clickhouse.execute(f"DROP DATABASE {registry.system('clickhouse').quote(target.schema)}")
     server.execute(f"DROP TABLE {qualified(source)}")
-    server.execute(f"DROP SCHEMA {quote(registry.system('sqlserver'), source.schema)}")
+    server.execute(f"DROP SCHEMA {registry.system('sqlserver').quote(source.schema)}")

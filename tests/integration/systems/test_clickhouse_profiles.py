@@ -12,9 +12,9 @@ import pytest
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.planner import plan_copy
-from tableferry.resources.contract.dialects import qualified
 from tableferry.resources.contract.inspection import Use, inspection_of
 from tableferry.resources.contract.markers import Publication
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.digest.fingerprinting import fingerprints

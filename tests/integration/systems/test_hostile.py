@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tableferry.pipelines.cli import main
 from tableferry.resources.clickhouse.resource import ClickHouseResource
-from tableferry.resources.contract.dialects import qualified, quote
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
@@ -160,14 +160,14 @@ def test_names_stay_names(servers: Servers, tmp_path: Path) -> None:
         columns = [f"{index} {one}"[:60] for index, one in enumerate(NAMES)]
         source = TableRef("postgres", schema, name)
         targets = TableRef("sqlserver", "dbo", name), TableRef("clickhouse", schema, name)
-        database = quote(system("clickhouse"), schema)
+        database = system("clickhouse").quote(schema)
         clickhouse = ClickHouseResource(url=servers.clickhouse_url)
         sqlserver = SqlServerResource(url=servers.sqlserver_url)
         with looking.postgres(servers.postgres_url) as connection:
             try:
-                connection.execute(f"CREATE SCHEMA {quote(system('postgres'), schema)}".encode())
+                connection.execute(f"CREATE SCHEMA {system('postgres').quote(schema)}".encode())
                 clickhouse.execute(f"CREATE DATABASE {database}")
-                listed = ", ".join(f"{quote(system('postgres'), one)} text" for one in columns)
+                listed = ", ".join(f"{system('postgres').quote(one)} text" for one in columns)
                 connection.execute(f"CREATE TABLE {qualified(source)} (id int, {listed})".encode())
                 filled = ", ".join(f"'{index}'" for index in range(len(columns)))
                 connection.execute(
@@ -187,7 +187,7 @@ def test_names_stay_names(servers: Servers, tmp_path: Path) -> None:
                     assert resource.query(f"SELECT count(*) FROM {qualified(table)}") == [(9,)]
             finally:
                 connection.execute(
-                    f"DROP SCHEMA IF EXISTS {quote(system('postgres'), schema)} CASCADE".encode()
+                    f"DROP SCHEMA IF EXISTS {system('postgres').quote(schema)} CASCADE".encode()
                 )
                 clickhouse.execute(f"DROP DATABASE IF EXISTS {database}")
                 sqlserver.execute(f"DROP TABLE IF EXISTS {qualified(targets[0])}")

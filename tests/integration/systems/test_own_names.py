@@ -14,8 +14,8 @@ from tableferry.checks.drilldown import drill_down
 from tableferry.checks.verdict import Level
 from tableferry.checks.whole_table import repeated_keys
 from tableferry.resources.columns.conform import conform, schema
-from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.contract.markers import Publication
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.digest.fingerprinting import fingerprints
@@ -89,7 +89,7 @@ def hops(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
     """Some hops of a table of such columns, each of them moved."""
     assert "bigint" in named_in_sources()
     table = own("own_names")
-    create = ", ".join(f"{quote(system('postgres'), name)} integer NOT NULL" for name in NAMES)
+    create = ", ".join(f"{system('postgres').quote(name)} integer NOT NULL" for name in NAMES)
     folder = tmp_path_factory.mktemp("files")
     with graph(stack, folder, PAIRS, table, f"{create}, PRIMARY KEY (id)") as made:
         values = ", ".join(f"i + {number}" for number in range(ROWS))
@@ -138,9 +138,7 @@ def damage(hop: Hop, column: str, value: int) -> None:
     begin, end = f"UPDATE {qualified(table)} SET", ""
     if table.system_name == "clickhouse":
         begin, end = f"ALTER TABLE {qualified(table)} UPDATE", " SETTINGS mutations_sync = 2"
-    hop.target.endpoint.execute(
-        f"{begin} {quote(table.system, column)} = {value} WHERE id = 7{end}"
-    )
+    hop.target.endpoint.execute(f"{begin} {table.system.quote(column)} = {value} WHERE id = 7{end}")
 
 
 def test_keys_are_counted_whatever_they_are_called(hops: dict[str, Hop]) -> None:
@@ -153,7 +151,7 @@ def test_keys_are_counted_whatever_they_are_called(hops: dict[str, Hop]) -> None
                 hop.source.endpoint,
                 hop.plan.source,
                 by_name[name],
-                where=f"{quote(hop.plan.source.system, 'ferry__at')} >= 0",
+                where=f"{hop.plan.source.system.quote('ferry__at')} >= 0",
             )
             low = NAMES.index(name) + 1
             assert (found.rows, found.minimum, found.maximum) == (ROWS, low, low + ROWS - 1), name
@@ -193,7 +191,7 @@ def test_updates_of_each_column_are_seen(hops: dict[str, Hop], stack: Servers) -
     looking.ask_postgres(
         stack.postgres_url,
         *(
-            f"UPDATE {table} SET {quote(system('postgres'), name)} = 100000 WHERE id = {number}"
+            f"UPDATE {table} SET {system('postgres').quote(name)} = 100000 WHERE id = {number}"
             for number, name in enumerate(NAMES, start=1)
         ),
     )
@@ -213,7 +211,7 @@ MARKS = ["r", "a0", "counted", "ferry__g", "ferry__0", "FERRY2__g", "FERRY2__0",
 def fingerprints_of(hop: Hop) -> dict[str, str]:
     """The content of each row, and that of all rows by each column as a watermark."""
     endpoint, system = hop.source.endpoint, hop.plan.source.system
-    where = " AND ".join(f"{quote(system, name)} >= 0" for name in NAMES)
+    where = " AND ".join(f"{system.quote(name)} >= 0" for name in NAMES)
     plan = replace(hop.plan, where=where)
     rows = [KeyRange("integer", number, number + 1) for number in range(1, ROWS + 1)]
     by_row = fingerprints(endpoint, plan, rows)

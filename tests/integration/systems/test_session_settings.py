@@ -9,7 +9,6 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from tableferry.resources.contract.dialects import string_literal
 from tableferry.resources.errors import ConnectionFailed
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.settings import SESSION
@@ -189,7 +188,7 @@ def test_a_stronger_setting_is_left_alone(stack: Servers) -> None:
 @pytest.mark.parametrize("conforming", ["on", "off"])
 def test_a_literal_means_the_same_under_either_setting(stack: Servers, conforming: str) -> None:
     texts = ["\\", "a\\", "\\'", "\\\\''", "x'; SELECT 1; --\\", "\\047", "\n\\\t"]
-    listed = ", ".join(string_literal(system("postgres"), text) for text in texts)
+    listed = ", ".join(system("postgres").dialect.literal(text) for text in texts)
     with looking.postgres(stack.postgres_url) as connection, connection.transaction():
         connection.execute(f"SET LOCAL standard_conforming_strings = {conforming}".encode())
         found = connection.execute(f"SELECT ARRAY[{listed}]".encode()).fetchall()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tableferry.assets.planning.ranges import plan_ranges
-from tableferry.resources.contract.dialects import predicate
+from tableferry.resources.contract.table_sql import predicate
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange

@@ -10,9 +10,9 @@ import pytest
 from tableferry.assets.declaring.names import move_job_name
 from tableferry.assets.log.records import Reason
 from tableferry.pipelines.definitions import build
-from tableferry.resources.contract.dialects import qualified, quote
 from tableferry.resources.contract.inspection import Use
-from tableferry.resources.contract.markers import beside
+from tableferry.resources.contract.markers import markers_of
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import InputError
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.connection import (
@@ -64,7 +64,7 @@ def declared(servers: Servers, schema: str) -> tuple[TableRef, TableRef, TableRe
 
 def rows(one: Ferry, table: TableRef) -> list[tuple[object, ...]]:
     """Keys, a plain column and the number of columns that hold anything, as a table has them."""
-    key, second, text = (quote(table.system, name) for name in (KEY, SECOND, "😀"))
+    key, second, text = (table.system.quote(name) for name in (KEY, SECOND, "😀"))
     return [
         tuple(row)
         for row in one.session.servers.endpoints[table.system_name].query(
@@ -77,11 +77,9 @@ def rows(one: Ferry, table: TableRef) -> list[tuple[object, ...]]:
 def odd_schema(stack: Servers) -> Iterator[str]:
     """A schema that the driver would misread."""
     schema = own('Sales "x" [y]') if not named(SQLSERVER) else own("Sales [y]")
-    looking.ask_sqlserver(
-        stack.sqlserver_url, f"CREATE SCHEMA {quote(system('sqlserver'), schema)}"
-    )
+    looking.ask_sqlserver(stack.sqlserver_url, f"CREATE SCHEMA {system('sqlserver').quote(schema)}")
     yield schema
-    looking.ask_sqlserver(stack.sqlserver_url, f"DROP SCHEMA {quote(system('sqlserver'), schema)}")
+    looking.ask_sqlserver(stack.sqlserver_url, f"DROP SCHEMA {system('sqlserver').quote(schema)}")
 
 
 @pytest.mark.parametrize("mode", ["replace", "append", "upsert", "swap"])
@@ -96,10 +94,10 @@ def test_odd_names_go_everywhere_by_one_table(
     types = ["bigint", "integer", "timestamp NOT NULL", "time", "numeric(12,2)"]
     types += ["text"] * len(PLAIN)
     columns = ", ".join(
-        f"{quote(system('postgres'), name)} {type_}"
+        f"{system('postgres').quote(name)} {type_}"
         for name, type_ in zip(COLUMNS, types, strict=True)
     )
-    keys = f"{quote(system('postgres'), KEY)}, {quote(system('postgres'), SECOND)}"
+    keys = f"{system('postgres').quote(KEY)}, {system('postgres').quote(SECOND)}"
     texts = ", ".join(f"'{number} ' || g" for number in range(len(PLAIN)))
     hops = ", ".join(f'"{_yaml(str(table))}"' for table in (middle, last))
     settings = {"incremental": "true"} if mode == "upsert" else {}
@@ -119,7 +117,7 @@ def test_odd_names_go_everywhere_by_one_table(
         assert first.good, first.errors
         assert rows(one, middle) == rows(one, last) == [(g, g % 7, f"4 {g}") for g in range(1, 41)]
         # a row with a newer watermark; `append` adds rows and changes none
-        text, mark, key = (quote(system("postgres"), name) for name in ("😀", WATERMARK, KEY))
+        text, mark, key = (system("postgres").quote(name) for name in ("😀", WATERMARK, KEY))
         one.source(
             f"INSERT INTO {qualified(source)} {FIRST_ROWS}, {texts} FROM generate_series(0, 0) g"
             if mode == "append"
@@ -140,7 +138,7 @@ def test_odd_names_go_everywhere_by_one_table(
     finally:
         one.source(f"DROP TABLE {qualified(source)}")
         endpoints = one.session.servers.endpoints
-        for table in (middle, beside(middle)):
+        for table in (middle, markers_of(middle)):
             endpoints["sqlserver"].execute(f"DROP TABLE IF EXISTS {qualified(table)}")
         endpoints["clickhouse"].execute(f"DROP TABLE IF EXISTS {qualified(last)}")
 

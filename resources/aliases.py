@@ -12,7 +12,7 @@ import itertools
 import unicodedata
 
 
-def own_prefix(*sql: str) -> str:
+def alias_prefix(*sql: str) -> str:
     """Return a prefix for aliases that no column's name begins with, in any case or letter width.
 
     Args:
