@@ -187,7 +187,7 @@ def _with_ranges(
 ) -> TransferPlan:
     ranges = {key_range.name: key_range for key_range in (*growth.keep, *growth.add)}
     own = frozenset(ranges)
-    known = {number: replace(one, own=own) for number, one in (published or {}).items()}
+    known = {number: replace(one, transfer_ranges=own) for number, one in (published or {}).items()}
     return TransferPlan(transfer, hops, ranges, growth, published=known)
 
 

@@ -107,7 +107,7 @@ class Work:
         found = self.loaders[hop.number].published(hop.plan, hop.options)
         before = self.plan.published.get(hop.number)
         if found is not None and before is not None:
-            found = replace(found, own=before.own)
+            found = replace(found, transfer_ranges=before.transfer_ranges)
         self._published[hop.number, key_range.name] = found
         self.source.read_again(key_range)
 

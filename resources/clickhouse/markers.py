@@ -224,7 +224,7 @@ class RangeMarker:
         tokens, key_range = dict(standing), self.publication.key_range
         self.require(tokens.pop(key_range.name, ""))
         known = self.publication.known
-        for name in tokens.keys() - known.own if known and self.atomic else ():
+        for name in tokens.keys() - known.transfer_ranges if known and self.atomic else ():
             other = parse_range(name, key_range.kind, key_range.digits)
             if other is None or other.overlaps(key_range):
                 self._all.take_back(self.identity, [key_range.name])

@@ -1,4 +1,4 @@
-"""What every database that Tableferry reads from or writes to can do."""
+"""Endpoints: the servers that Tableferry reads from and writes to."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
 BATCH_ROWS = 65_536
-"""Most rows of a batch that `read_arrow` yields."""
+"""The maximum rows of a batch that `read_arrow` yields."""
 
 
 class Endpoint(Protocol):
-    """A server that holds tables: `PostgresServer`, `SqlServerServer`, `ClickHouseServer`.
+    """A server with tables: `PostgresServer`, `SqlServerServer`, `ClickHouseServer`.
 
     All methods may be called from several threads at once; each call, and each open reader, works
     on a connection of its own. Drivers' errors arrive as `resources.errors.TableferryError`.
@@ -28,66 +28,56 @@ class Endpoint(Protocol):
 
     @property
     def system(self) -> System:
-        """The system that it is a server of."""
-        ...
+        """The server's system."""
 
     @property
     def has_address(self) -> bool:
         """Whether the server's address is given."""
-        ...
 
     def location_warning(self, table: TableRef) -> str | None:
         """Warn if another process might look for the table in another place."""
-        ...
 
     def settings(self) -> ConnectionSettings:
-        """Where the server is.
+        """Return the server's address and login.
 
         Raises:
-            InputError: its address is not given.
+            InputError: the address is not given.
         """
-        ...
 
     def under_policies(self) -> Self:
-        """The server as its row-level security shows it, where it would refuse a table else."""
-        ...
+        """Return the server with the rows that row-level security shows; by default it refuses such
+        tables."""
 
     def ping(self) -> str:
-        """The server's version.
+        """Return the server's version.
 
         Raises:
-            ConnectionFailed: names system, host, port and the reason.
+            ConnectionFailed: the message names system, host, port and the reason.
         """
-        ...
 
     def identity(self) -> str:
         """A name that only this database has, whichever address leads to it."""
-        ...
 
     def digests_by(self) -> DigestsBy:
-        """Who computes the digests of the server's rows, if the connection says so."""
-        ...
+        """Return who computes the digests of the server's rows, by the connection's settings."""
 
     def columns(self, table: TableRef) -> list[Column]:
-        """The table's columns in catalog order.
+        """Return the table's columns in catalog order.
 
         Raises:
             TableMissing: there is no such table.
         """
-        ...
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
-        """The rows of a small result: catalog and control SQL and aggregates, no table's data.
+        """Return the rows of a small result, of catalog queries, control SQL or aggregates.
 
         Args:
-            sql: A single statement.
-            snapshot: As of `read_arrow`.
+            sql: a single statement.
+            snapshot: see `read_arrow`.
         """
-        ...
 
     def execute(self, sql: str) -> None:
         """Run a statement and commit it."""
-        ...
 
     def read_arrow(
         self, sql: str, *, batch_rows: int = BATCH_ROWS, snapshot: str | None = None
@@ -95,14 +85,13 @@ class Endpoint(Protocol):
         """Stream a query's result as Arrow batches of at most `batch_rows` rows.
 
         Args:
-            sql: A single query.
-            batch_rows: Most rows of a batch; a batch may be smaller.
-            snapshot: Of `PostgresServer.snapshot()`; other systems refuse it.
+            sql: a single query.
+            batch_rows: the maximum rows of a batch.
+            snapshot: the name of a `PostgresServer.snapshot()`; other systems refuse it.
         """
-        ...
 
 
 def refuse_snapshot(system: System, snapshot: str | None) -> None:
-    """Raise `InputError` if a snapshot was given to a system that has none to share."""
+    """Raise `InputError` if a snapshot is given to a system without snapshots."""
     if snapshot is not None:
         raise InputError(f"{system} has no snapshots to read from")

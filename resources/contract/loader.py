@@ -40,8 +40,8 @@ class Loader:
     """How to open a load whose rows nobody sees, for a table that need not exist: by the formats
     that are used only after edge values have arrived by them, see `resources.wires.loads`."""
     trial: Callable[[Any, TableRef, Format], str | None] = lambda resource, table, format: None
-    """Why no row enters the server in a format, whatever its types, by one that was loaded beside a
-    table and read back, once per server; None where it does, or where that could not be tried."""
+    """Says why a server stores no rows of any type in a format, after one was loaded beside a table
+    and read back, once per server; None if it does, or if that could not be tried."""
 
 
 def loader_of(system: System) -> Loader:

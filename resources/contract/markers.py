@@ -19,7 +19,7 @@ from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.tables import TableRef
 
 MARKERS = "__ferry_ranges"
-"""The table, one for each schema that has targets."""
+"""The name of the table, of which each schema with targets has one."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Published:
     """Whether rows of ranges with other bounds would stay beside the new ones until found."""
     with_rows: bool = False
     """Whether markers can be written only with rows, so that `Target.marking` changes none."""
-    own: frozenset[str] = frozenset()
+    transfer_ranges: frozenset[str] = frozenset()
     """The ranges of the transfer."""
 
     @property
@@ -81,7 +81,7 @@ class Published:
 
     def foreign(self, table: str, plan: CopyPlan, key_range: KeyRange) -> list[Marker]:
         """The markers of other transfers' ranges that may share rows with this one."""
-        transfer = {*self.own, key_range.name}
+        transfer = {*self.transfer_ranges, key_range.name}
         markers = self.markers.get(table, {}).values()
         others = [marker for marker in markers if marker.version and marker.range not in transfer]
         return [marker for marker in others if marker.overlaps(plan, key_range)]
@@ -110,7 +110,7 @@ class Publication:
         return self.plan.key.target.name
 
     def overlapped(self, table: str) -> list[str]:
-        """Ranges whose markers are not true any more once this one is published."""
+        """The ranges whose markers are wrong once this one is published."""
         foreign = self.known.foreign(table, self.plan, self.key_range) if self.known else ()
         return [marker.range for marker in foreign]
 

@@ -26,12 +26,12 @@ def verify_columns(
         incompatibility: `resources.columns.planner.incompatibility`.
 
     Raises:
-        SchemaDrift: a planned column is missing, or cannot hold every value; all are named.
+        SchemaDrift: a planned column is missing, or cannot hold every value; the message names all.
     """
-    found = {column.name: column for column in actual}
+    by_name = {column.name: column for column in actual}
     problems = []
     for planned in plan.target_columns:
-        column = found.get(planned.name)
+        column = by_name.get(planned.name)
         if column is None:
             problems.append(f"column {planned.name!r} ({planned.type}) is missing")
         elif column.generated:
@@ -43,52 +43,51 @@ def verify_columns(
 
 
 def converted(plan: CopyPlan, actual: Sequence[Column]) -> list[Hazard]:
-    """The columns whose values an existing table gets by a conversion that may change them: what is
-    staged has the plan's types.
+    """List the columns of an existing table into which staged values are converted inexactly.
 
-    Wider numbers, texts and times of the same kind hold the very value.
+    Staging tables have the plan's types. Wider numbers, texts and times of the same kind are exact.
     """
     by_name = {column.name: column for column in actual}
     types = plan.target.system.types
     hazards = []
     for column in plan.columns:
-        planned, there = column.target, by_name.get(column.target.name)
-        if there is None:
+        planned, existing = column.target, by_name.get(column.target.name)
+        if existing is None:
             continue
-        own = there.own_type or there.type
-        if types.plain(planned.type) in (types.plain(there.type), types.plain(own)):
+        type_ = existing.own_type or existing.type
+        if types.plain(planned.type) in (types.plain(existing.type), types.plain(type_)):
             continue
-        if not _same_value(types.read(planned.type).kind, types.read(there.type).kind):
+        if not _exact(types.read(planned.type).kind, types.read(existing.type).kind):
             hazards.append(
                 Hazard(
                     "column",
                     repr(planned.name),
                     "changes",
-                    f"is {own}, into which {planned.type} is converted as rows are published",
-                    f"Declare columns: {{{column.source.name}: {{type: {json.dumps(own)}}}}}",
+                    f"is {type_}, into which {planned.type} is converted as rows are published",
+                    f"Declare columns: {{{column.source.name}: {{type: {json.dumps(type_)}}}}}",
                 )
             )
     return hazards
 
 
-def _same_value(staged: Kind | None, there: Kind | None) -> bool:
-    """Whether a value of one kind is the very same in a wider type of another."""
-    if type(staged) is not type(there):
+def _exact(staged: Kind | None, existing: Kind | None) -> bool:
+    """Whether values stay exact in a type of another kind that is wide enough."""
+    if type(staged) is not type(existing):
         return False
-    match staged, there:
+    match staged, existing:
         case Text(), Text():
-            return not staged.padded and not there.padded
+            return not staged.padded and not existing.padded
         case Binary(), Binary():
-            return not staged.fixed and not there.fixed
+            return not staged.fixed and not existing.fixed
         case Timestamp(), Timestamp():
-            return staged.zone == there.zone
+            return staged.zone == existing.zone
         case Array(), _:
             return False
     return staged is not None
 
 
 def unfilled(plan: CopyPlan, actual: Sequence[Column]) -> list[Column]:
-    """Columns of the target that the transfer does not write and the server does not compute."""
+    """List the target's columns that neither the transfer writes nor the server computes."""
     planned = {column.name for column in plan.target_columns}
     return [
         column

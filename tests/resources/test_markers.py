@@ -72,7 +72,7 @@ def test_retired_ranges_and_own_ones_are_not_foreign() -> None:
             [(low.name, "v"), ("0000000005..0000000020", "v"), ("0000000006..0000000007", "")]
         )
     }
-    known = Published("1", {"1": markers}, own=frozenset([low.name, high.name]))
+    known = Published("1", {"1": markers}, transfer_ranges=frozenset([low.name, high.name]))
     assert [one.range for one in known.foreign("1", plan(), low)] == ["0000000005..0000000020"]
     assert [one.range for one in known.foreign("1", plan(), high)] == ["0000000005..0000000020"]
     assert set(known.of_target) == {low.name, "0000000005..0000000020"}

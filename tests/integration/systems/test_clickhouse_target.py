@@ -586,7 +586,7 @@ def test_a_table_that_is_altered_between_two_attempts_is_read_again(bench: Bench
 def published_by(bench: Bench, home: str, own: KeyRange) -> dict[str, object]:
     """What an attempt of a home goes by that cuts the keys its own way."""
     known = bench.target.published(bench.plan, REPLACE)
-    return {"home": home, "known": replace(known, own=frozenset([own.name]))}
+    return {"home": home, "known": replace(known, transfer_ranges=frozenset([own.name]))}
 
 
 @pytest.mark.parametrize("pauses", [None, "after_marker", "inside_finalise"])

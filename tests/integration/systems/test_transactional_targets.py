@@ -461,7 +461,9 @@ def test_only_some_rejected_staging_tables_are_kept(bench: Bench) -> None:
 def test_who_goes_by_an_older_marker_publishes_nothing(bench: Bench) -> None:
     """Nor does who cuts otherwise: ranges that share rows count as one."""
     bench.target.prepare(bench.plan, REPLACE)
-    known = replace(bench.target.published(bench.plan, REPLACE), own=frozenset([LOW.name]))
+    known = replace(
+        bench.target.published(bench.plan, REPLACE), transfer_ranges=frozenset([LOW.name])
+    )
     bench.load(NEW, KeyRange("integer", 2, 7))
     older = Publication(bench.plan, LOW, "v0", "run-0", "h0", known)
     with (
@@ -476,7 +478,9 @@ def test_who_goes_by_an_older_marker_publishes_nothing(bench: Bench) -> None:
     (marker,) = bench.target.published(bench.plan, REPLACE).of_target.values()
     assert (marker.version, marker.owner, marker.key) == ("v1", "run-1", "id")
 
-    known = replace(bench.target.published(bench.plan, REPLACE), own=frozenset([LOW.name]))
+    known = replace(
+        bench.target.published(bench.plan, REPLACE), transfer_ranges=frozenset([LOW.name])
+    )
     with bench.target.attempt(
         Publication(bench.plan, LOW, "v0", "run-0", known=known), REPLACE
     ) as load:
