@@ -149,12 +149,7 @@ def require_space(folder: Path, needed: int) -> None:
 
 
 class ArtifactWriter:
-    """Writes an artifact.
-
-    Args:
-        path: the file, which must not exist.
-        limit: its maximum size, for which there must be space.
-    """
+    """Writes an artifact to a new file, for whose maximum size there must be space."""
 
     def __init__(self, path: Path, limit: int) -> None:
         require_space(path.parent, limit)

@@ -138,11 +138,9 @@ def concerning(subject: str) -> Iterator[None]:
 
 
 def causes(error: BaseException, *, suppressed: bool = False) -> Iterator[BaseException]:
-    """Yield an error, its cause, the cause of that, and so on; eight at most.
+    """Yield an error and its chain of causes, eight at most.
 
-    Args:
-        error: the last error.
-        suppressed: include what `raise ... from None` hides.
+    With `suppressed`, causes that `raise ... from None` hides are included.
     """
     current: BaseException | None = error
     for _ in range(8):

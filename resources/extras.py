@@ -28,12 +28,7 @@ MODULES: dict[str, tuple[str, ...]] = {
 
 
 def missing(extra: str, what: str) -> InputError | None:
-    """Return the error about an extra that is not installed; None if it is.
-
-    Args:
-        extra: its name.
-        what: the subject of the message, which needs it.
-    """
+    """Return the error that `what` needs an extra which is not installed; None if it is."""
     for module in MODULES[extra]:
         if not _is_installed(module):
             package = module.replace("_", "-")
@@ -44,7 +39,7 @@ def missing(extra: str, what: str) -> InputError | None:
 
 
 def require(extra: str, what: str) -> None:
-    """Make sure that an extra is installed; for the arguments see `missing`.
+    """Make sure that an extra is installed, see `missing`.
 
     Raises:
         InputError: it is not; the message has the command that installs it.

@@ -33,12 +33,7 @@ class TableSize:
 
 
 def listed(endpoint: Endpoint, connection: str) -> list[Listed]:
-    """List the tables and views in INFORMATION_SCHEMA, which shows those that the login may read.
-
-    Args:
-        endpoint: the server.
-        connection: the server's name in table references.
-    """
+    """List the tables and views in INFORMATION_SCHEMA, which the login may read."""
     rows = endpoint.query(
         "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE FROM INFORMATION_SCHEMA.TABLES "
         "WHERE TABLE_SCHEMA NOT IN ('INFORMATION_SCHEMA', 'information_schema', 'sys') "

@@ -11,7 +11,10 @@ from tableferry.resources.types.column import Column
 
 
 class Dialect:
-    """A system's SQL. This class writes standard SQL; systems override what differs."""
+    """A system's SQL. This class writes standard SQL; systems override what differs.
+
+    Names of tables and columns are quoted; a `Column` beside a name is its type and collation.
+    """
 
     count = "count(*)"
     """The number of rows, as a 64-bit integer."""
@@ -40,13 +43,7 @@ class Dialect:
     """The text types, by `ColumnType.name`, that `in_key_order` orders by their UTF-8 bytes."""
 
     def in_key_order(self, name: str, column: Column, kind: KeyKind) -> str:
-        """Write a key that compares in the order of ranges: uuids bytewise, texts see `keys.text`.
-
-        Args:
-            name: the quoted column.
-            column: its type and collation.
-            kind: the kind of key.
-        """
+        """Write a key to compare in the order of ranges: uuids by bytes, texts see `keys.text`."""
         return name
 
     def below(self, name: str, column: Column, kind: KeyKind, bound: Bound) -> str:
@@ -68,12 +65,7 @@ class Dialect:
         return f"CAST({name} AS char(36))" if kind == "uuid" else name
 
     def bound(self, bound: Bound, column: Column) -> str:
-        """Write a constant to compare a key with.
-
-        Args:
-            bound: timestamps are naive and mean UTC.
-            column: the key.
-        """
+        """Write a constant to compare a key with; naive timestamps mean UTC."""
         if isinstance(bound, int):
             return str(bound)
         if isinstance(bound, str):
@@ -85,13 +77,7 @@ class Dialect:
         return f"date '{bound.isoformat()}'"
 
     def of_file(self, name: str, file: str, column: Column) -> str:
-        """Write the condition that a row comes from a file.
-
-        Args:
-            name: the quoted column with the names of files.
-            file: the file's name.
-            column: the type and collation of the column.
-        """
+        """Write the condition that a row comes from a file, whose name is in the quoted column."""
         return f"{name} = {self.literal(file)}"
 
     def limited(self, rows: int) -> tuple[str, str]:
@@ -107,12 +93,7 @@ class Dialect:
         return f"CAST({value} AS text)"
 
     def constants(self, rows: Sequence[Sequence[str]], names: Sequence[str]) -> str:
-        """Write a table expression of constants.
-
-        Args:
-            rows: the SQL of the values.
-            names: the quoted column names.
-        """
+        """Write a table expression of constants, with quoted column names."""
         values = ", ".join(f"({', '.join(row)})" for row in rows)
         return f"(VALUES {values}) AS probe({', '.join(names)})"
 
@@ -136,13 +117,7 @@ class Dialect:
         raise NotImplementedError
 
     def add_column(self, table: str, name: str, column: Column) -> str:
-        """Write ALTER TABLE for a new, nullable column; an empty text if none is needed.
-
-        Args:
-            table: the quoted table.
-            name: the quoted column.
-            column: the type to add.
-        """
+        """Write ALTER TABLE for a new, nullable column; an empty text if none is needed."""
         return f"ALTER TABLE {table} ADD {name} {column.type} NULL"
 
     def drop_table(self, table: str) -> str:

@@ -84,12 +84,7 @@ class Source:
         """
 
     def tables(self, endpoint: Endpoint, connection: str) -> list[Listed]:
-        """List the tables and views, without the server's own.
-
-        Args:
-            endpoint: the server.
-            connection: the server's name in table references.
-        """
+        """List the tables and views, without the server's own, as references by a connection."""
         return catalog.listed(endpoint, connection)
 
     def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
@@ -101,13 +96,7 @@ class Source:
         return ()
 
     def serves_order(self, endpoint: Endpoint, table: TableRef, key: Column) -> bool:
-        """Whether an index serves the order of a text key; also for a view, where it is unknown.
-
-        Args:
-            endpoint: the server.
-            table: the table or view.
-            key: its key, from `Endpoint.columns`.
-        """
+        """Whether an index serves the order of a text key; True for a view, where it is unknown."""
         return key.name in self.leading(endpoint, table)
 
     def index_of_order(self, table: TableRef, key: Column) -> str | None:
@@ -120,13 +109,6 @@ class Source:
         """Return the number of rows, and ascending keys with about as many rows between any two.
 
         By default the keys are counted and numbered in order, which reads an index of the key once.
-
-        Args:
-            endpoint: the server.
-            table: the table or view.
-            column: its key.
-            kind: the kind of key.
-            where: the condition that selects the rows.
         """
         return catalog.numbered_quantiles(endpoint, table, column, kind, where)
 
@@ -139,11 +121,8 @@ class Source:
     ) -> Sequence[KeyRange]:
         """List the ranges of a table with an `own_key`, in the order of their names.
 
-        Args:
-            endpoint: the server.
-            table: the table.
-            known: the ranges until now; a file that cannot be read keeps them.
-            rows: the rows of a range if files are cut, exceeded only where a file cannot be cut.
+        A file that cannot be read keeps its `known` ranges. If `rows` is given, files are cut into
+        ranges of about that many, where that is possible.
 
         Raises:
             InputError: there are none, or two have the same name.
@@ -161,14 +140,7 @@ class Source:
     def fingerprints(
         self, endpoint: Endpoint, table: TableRef, ranges: Sequence[KeyRange], where: str | None
     ) -> dict[str, SourceFingerprint]:
-        """Return the fingerprints of ranges of an `own_key` by name, also of those it cannot read.
-
-        Args:
-            endpoint: the server.
-            table: the table.
-            ranges: ranges from `own_ranges`, now or earlier.
-            where: the row filter.
-        """
+        """Return the fingerprints of present or earlier `own_ranges` by name, unreadable or not."""
         raise NotImplementedError
 
     def blocks(self, endpoint: Endpoint, table: TableRef) -> int:
@@ -188,11 +160,9 @@ class Source:
         raise InputError(f"column {column.name!r}: the source itself declares {column.type}")
 
     def kept(self, column: Column, kind: Kind | None) -> Column:
-        """Return a column as it was when its target was created, if its type depends on the data.
+        """Return a column as it was when its target's, of another kind, was created.
 
-        Args:
-            column: the column now, which differs from that.
-            kind: the kind of the target's column.
+        They differ only if the type of the source's column depends on its data.
         """
         return column
 
@@ -214,12 +184,6 @@ class Source:
         """Return a text that changes whenever rows read differently without having been written.
 
         Fingerprints by `row_version` include it.
-
-        Args:
-            endpoint: the server.
-            table: the table.
-            columns: the columns that are copied.
-            snapshot: the name of a `shared_snapshot`.
         """
         return ""
 
@@ -252,7 +216,7 @@ class Source:
         Args:
             resource: the server.
             table: the table to read.
-            joined: the name of another process's state, to read that.
+            joined: the name of a state that another process shares.
             placed: whether the table is read by the places of its rows. They can be compared within
                 one state only, so it is not replaced when it is lost or the table is rewritten.
 
@@ -281,23 +245,12 @@ class Source:
     ) -> str | None:
         """Write a field of a text format; None if no expression is exact.
 
-        Args:
-            format: the format.
-            column: the source's column.
-            conversion: its conversion into the target's type.
-            table: the table that messages name.
-            key: the expression of a row's key.
-            policy: the policy for values that do not fit.
+        Messages about values that do not fit name the table and the key, an expression.
         """
         return None
 
     def unread_sql(self, format: Format, column: Column) -> str | None:
-        """Write a field for another server of the system, exact for all values; None if none is.
-
-        Args:
-            format: one of `formats.UNREAD`.
-            column: the column, whose type the other server has too.
-        """
+        """Write a field in a `formats.UNREAD` for a column of the same type; None if not exact."""
         return None
 
     def read_arrow(
@@ -310,16 +263,7 @@ class Source:
         batch_rows: int,
         snapshot: str | None = None,
     ) -> AbstractContextManager[pa.RecordBatchReader]:
-        """Stream a key range that is to be loaded as record batches.
-
-        Args:
-            resource: the server.
-            plan: the hop.
-            key_range: the rows to read.
-            sql: the query that selects them.
-            batch_rows: the maximum rows of a batch.
-            snapshot: the name of a `shared_snapshot`.
-        """
+        """Stream a key range, selected by `sql`, that is to be loaded as record batches."""
         reader: AbstractContextManager[pa.RecordBatchReader] = resource.read_arrow(
             sql, batch_rows=batch_rows, snapshot=snapshot
         )
@@ -342,7 +286,7 @@ class Source:
         Args:
             resource: the server.
             plan: the hop.
-            key_range: the rows to read.
+            key_range: the rows.
             format: one of `sends` other than `arrow`.
             artifacts: a list that gets the file through which the rows passed, if any.
             snapshot: the name of a `shared_snapshot`.

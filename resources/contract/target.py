@@ -189,13 +189,7 @@ class Target(Protocol):
         """
 
     def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
-        """The statements that `prepare` would send, for display.
-
-        Args:
-            plan: the hop.
-            options: as given to `prepare`.
-            creates: the table does not exist yet.
-        """
+        """The statements that `prepare` would send to create the table or not, for display."""
 
     def publication(
         self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, creates: bool
@@ -258,12 +252,8 @@ class Target(Protocol):
     ) -> None:
         """`swap` only: put the shadow table in the target's place, and drop the old one.
 
-        Repeating it is harmless: without a shadow table there is nothing to do.
-
-        Args:
-            plan: the hop.
-            options: as given to `prepare`.
-            gathered: the data versions that the shadow must have, by range name.
+        Repeating it is harmless: without a shadow table there is nothing to do. `gathered` is the
+        data versions that the shadow must have, by range name.
 
         Raises:
             TargetMoved: another run has put others there.
@@ -276,26 +266,17 @@ class Target(Protocol):
         into: Sequence[KeyRange],
         options: TargetOptions,
     ) -> None:
-        """Forget ranges that others replace, before those are loaded.
+        """Forget ranges before those that replace them, `into`, are loaded.
 
         If nothing replaces them, their rows are deleted.
-
-        Args:
-            plan: the hop.
-            ranges: the ranges to forget.
-            into: the ranges that replace them.
-            options: as given to `prepare`.
         """
 
     def clean(
         self, target: TableRef, alive: Alive = nobody_else, *, rejected: bool = True
     ) -> list[str]:
-        """Drop what dead owners left of this target; return the names of the dropped tables.
+        """Drop tables that dead owners left of this target; return the names.
 
-        Args:
-            target: the table that they wrote to.
-            alive: whether an owner still lives.
-            rejected: also drop the staging tables that failed their audit.
+        With `rejected`, also the staging tables that failed their audit.
         """
 
     def staged_columns(self, plan: CopyPlan, staging: TableRef) -> list[Column]:
@@ -330,11 +311,9 @@ def is_rejected(target: TableRef, name: str) -> bool:
 
 
 def surplus_rejected(target: TableRef, names: Iterable[str]) -> list[str]:
-    """The rejected staging tables to drop before another is kept.
+    """The rejected ones of a target's staging tables that must be dropped to keep another.
 
-    Args:
-        target: the table.
-        names: its staging tables, in the order in which they may be dropped.
+    They are taken from the names in their order.
     """
     kept = [name for name in names if is_rejected(target, name)]
     return kept[: max(0, len(kept) - MOST_REJECTED + 1)]

@@ -44,12 +44,7 @@ def key_statistics(
 
     For what it costs see `Source.quantiles` of the system; no ANALYZE is needed.
 
-    Args:
-        endpoint: the server.
-        table: the table or view.
-        column: its key.
-        above: the least key to read; growth needs no others.
-        where: the row filter.
+    If given, `above` is the least key to read: growth needs no others.
 
     Raises:
         InputError: the column cannot be a key, or the system is not a source.
