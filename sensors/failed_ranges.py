@@ -77,11 +77,11 @@ def _failed(transfer: Transfer, instance: dg.DagsterInstance) -> dict[str, float
         asset = asset_key(hop.to)
         checks = verdicts(instance, asset, checks_of(transfer))
         for name, record in records(instance, asset, order).items():
-            committed = record.state in (State.COMMITTED, State.SKIPPED_UNCHANGED)
-            unfinished = not committed and record.state is not State.FAILED
+            in_target = record.state.in_target
+            unfinished = not in_target and record.state is not State.FAILED
             if unfinished and not _ended(instance, record.run_id):
                 continue
-            if not committed or not all(checks.get(name, {}).values()):
+            if not in_target or not all(checks.get(name, {}).values()):
                 failed[name] = max(failed.get(name, 0.0), record.timestamp or 0.0)
     return failed
 

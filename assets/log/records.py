@@ -52,7 +52,7 @@ class State(StrEnum):
     SKIPPED_UNCHANGED = "skipped_unchanged"
 
     @property
-    def settled(self) -> bool:
+    def in_target(self) -> bool:
         """Whether the range's rows are in the target."""
         return self in (State.COMMITTED, State.SKIPPED_UNCHANGED)
 
@@ -110,7 +110,7 @@ class Reason(StrEnum):
         return self in (Reason.UNCHANGED, Reason.FULL_CHECK)
 
     @property
-    def settled(self) -> bool:
+    def needs_no_move(self) -> bool:
         """The range is in the target already; there is at most something to check and record."""
         return self in (Reason.UNCHANGED, Reason.UNCHECKED, Reason.PROMOTED)
 
@@ -303,9 +303,9 @@ class RangeRecord:
             found["rows_per_second"] = round(self.rows_per_second, 1)
         if self.error:
             found["error"] = self.error
-        if self.schema and self.state.settled:
+        if self.schema and self.state.in_target:
             found[COLUMN_SCHEMA] = self.schema
-        if self.lineage and self.state.settled:
+        if self.lineage and self.state.in_target:
             found[COLUMN_LINEAGE] = self.lineage
         if self.shadow:
             found["shadow"] = self.shadow
@@ -321,9 +321,9 @@ class RangeRecord:
             found["rows_moved"] = self.rows_moved
         if self.whole_because:
             found["moved_whole_because"] = self.whole_because
-        if self.target_digest and self.state.settled:
+        if self.target_digest and self.state.in_target:
             found["target_digest"] = self.target_digest
-        if self.proven and self.state.settled:
+        if self.proven and self.state.in_target:
             found |= self.proven.metadata()
         return found | artifact_metadata(self.artifacts)
 

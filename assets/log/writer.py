@@ -76,7 +76,7 @@ class Writer:
             )
         )
 
-    def settled(
+    def record_commit(
         self,
         record: RangeRecord,
         verdicts: Iterable[Verdict],

@@ -153,7 +153,7 @@ def _swap_reasons(
         log: whose event log says which ranges are gathered, and of which data version.
         reasons: why each range would run if it were replaced alone.
     """
-    same = {name for name, reason in reasons.items() if reason.settled}
+    same = {name for name, reason in reasons.items() if reason.needs_no_move}
     if same == set(reasons):
         return dict(reasons)
     versions, seen = plan.versions(hop), records(log, hop.spec.to, reasons)

@@ -70,7 +70,7 @@ def increment(
 
 def intact(record: RangeRecord | None, column: str) -> Proven | None:
     """What can be gone on from: nothing after an attempt that did not get to its end."""
-    if record is None or not record.state.settled or record.proven is None:
+    if record is None or not record.state.in_target or record.proven is None:
         return None
     return record.proven if record.proven.column == column else None
 

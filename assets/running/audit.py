@@ -93,7 +93,7 @@ def settle(
         attempt.tell("shadowed")
         return Outcome(hop, record, reason, verdicts)
     record = replace(record, state=State.COMMITTED)
-    writer.settled(record, reversed(verdicts), before)
+    writer.record_commit(record, reversed(verdicts), before)
     reached("after_event")
     attempt.tell("committed")
     return Outcome(hop, record, reason, verdicts)

@@ -151,5 +151,5 @@ def moved_along(
         name
         for hop in hops
         for name, one in ready.decisions(hop, servers, log, force=False).items()
-        if not one.reason.settled and one.reason is not Reason.MISSING and name not in names
+        if not one.reason.needs_no_move and one.reason is not Reason.MISSING and name not in names
     }

@@ -37,7 +37,7 @@ class Outcome:
     @property
     def good(self) -> bool:
         """Whether the range is committed, was and is, or waits for its swap."""
-        return self.record.state.settled or self.record.state is State.SHADOWED
+        return self.record.state.in_target or self.record.state is State.SHADOWED
 
 
 @dataclass(frozen=True)

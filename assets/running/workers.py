@@ -157,8 +157,8 @@ def _as_decided(attempt: RangeAttempt, reason: Reason) -> Outcome:
             if (outcome := _skip_if_equal(attempt, reason)) is not None:
                 return outcome
             reason = Reason.SOURCE_CHANGED if reason in COMPARED_FIRST else reason
-    elif reason.settled or reason is Reason.SHADOWED:
-        if reason.settled and hop.options.mode.whole_table:
+    elif reason.needs_no_move or reason is Reason.SHADOWED:
+        if reason.needs_no_move and hop.options.mode.whole_table:
             raise TableferryError(
                 "its rows changed after the run was planned, and a swap moves all ranges together; "
                 "run it again"

@@ -272,7 +272,7 @@ def not_committed(
                 continue
             if record is None:
                 found.append(NotCommitted(str(hop.to), name, State.MISSING))
-            elif not record.state.settled:
+            elif not record.state.in_target:
                 run = instance.get_run_by_id(record.run_id) if record.run_id else None
                 moving = record.state is not State.FAILED and run and not run.is_finished
                 if moving and name in done:

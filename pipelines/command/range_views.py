@@ -37,7 +37,7 @@ class RangeView(RangeRecord):
     @property
     def good(self) -> bool:
         """Whether the range is in the target, and none of its checks has failed."""
-        return self.state.settled and all(self.checks.values())
+        return self.state.in_target and all(self.checks.values())
 
     @property
     def problem(self) -> str | None:
@@ -47,7 +47,7 @@ class RangeView(RangeRecord):
         from tableferry.assets.verifying.on_demand import NotCommitted
 
         failed = [name for name, passed in self.checks.items() if not passed]
-        if failed and self.state.settled:
+        if failed and self.state.in_target:
             return f"{self.target} {self.range}: {', '.join(failed)} FAILED when last checked"
         return NotCommitted(self.target, self.range, self.state, self.error).summary()
 
@@ -104,7 +104,7 @@ def range_notes(views: Sequence[RangeView]) -> list[str]:
     """Describe the values in the targets that the transfer changed, or could not fill."""
     notes: list[str] = []
     for target in dict.fromkeys(view.target for view in views):
-        settled = [view for view in views if view.target == target and view.state.settled]
+        settled = [view for view in views if view.target == target and view.state.in_target]
         changed: Counter[str] = Counter()
         for view in settled:
             changed.update(view.changed)

@@ -41,7 +41,7 @@ from tableferry.resources.contract.target import (
     check_mode,
     is_rejected,
     keeps_rows,
-    nobody_else,
+    no_live_owner,
     rejected_of,
     row_identity,
     shadow_of,
@@ -151,7 +151,7 @@ class ClickHouseTarget(Target):
 
     @contextlib.contextmanager
     def attempt(
-        self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
+        self, publication: Publication, options: TargetOptions, alive: Alive = no_live_owner
     ) -> Iterator[ClickHouseLoad]:
         """Hold the range by a lock table, with a new staging table. See `Target.attempt`.
 
@@ -207,7 +207,7 @@ class ClickHouseTarget(Target):
 
     @contextlib.contextmanager
     def marking(
-        self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
+        self, publication: Publication, options: TargetOptions, alive: Alive = no_live_owner
     ) -> Iterator[None]:
         """Hold the range by its lock table. See `Target.marking`."""
         plan, key_range = publication.plan, publication.key_range
@@ -304,7 +304,7 @@ class ClickHouseTarget(Target):
             self.resource.execute(f"ALTER TABLE {qualified(table)} DROP {partition(key_range)}")
 
     def clean(
-        self, target: TableRef, alive: Alive = nobody_else, *, rejected: bool = True
+        self, target: TableRef, alive: Alive = no_live_owner, *, rejected: bool = True
     ) -> list[str]:
         """Drop locks, staging tables and outdated shadows of dead runs. See `Target.clean`."""
         shadow, prefix = shadow_of(target), staging_prefix(target)

@@ -48,8 +48,8 @@ class TargetMoved(TableferryError):
     transient = True
 
 
-def nobody_else(owner: str) -> bool:
-    """The `Alive` of a caller that knows that no other run is alive."""
+def no_live_owner(owner: str) -> bool:
+    """The `Alive` of a caller that is known to be alone: all leftovers are of dead runs."""
     return False
 
 
@@ -200,7 +200,7 @@ class Target(Protocol):
         """
 
     def attempt(
-        self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
+        self, publication: Publication, options: TargetOptions, alive: Alive = no_live_owner
     ) -> AbstractContextManager[RangeLoad]:
         """Hold the range and a fresh staging table for it; both are gone on exit.
 
@@ -224,7 +224,7 @@ class Target(Protocol):
         """
 
     def marking(
-        self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
+        self, publication: Publication, options: TargetOptions, alive: Alive = no_live_owner
     ) -> AbstractContextManager[None]:
         """Hold a range whose rows stay, and mark them with another data version.
 
@@ -272,7 +272,7 @@ class Target(Protocol):
         """
 
     def clean(
-        self, target: TableRef, alive: Alive = nobody_else, *, rejected: bool = True
+        self, target: TableRef, alive: Alive = no_live_owner, *, rejected: bool = True
     ) -> list[str]:
         """Drop tables that dead owners left of this target; return the names.
 

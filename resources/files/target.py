@@ -21,7 +21,7 @@ from tableferry.resources.contract.target import (
     Target,
     TargetOptions,
     is_rejected,
-    nobody_else,
+    no_live_owner,
 )
 from tableferry.resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
 from tableferry.resources.files import markers
@@ -131,7 +131,7 @@ class FilesTarget(Target):
 
     @contextlib.contextmanager
     def attempt(
-        self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
+        self, publication: Publication, options: TargetOptions, alive: Alive = no_live_owner
     ) -> Iterator[FileLoad]:
         """Lock the range, delete leftovers of others, and stage a file. See `Target.attempt`."""
         plan, key_range = publication.plan, publication.key_range
@@ -158,7 +158,7 @@ class FilesTarget(Target):
         return markers.read(self._folder(plan.target), plan)
 
     def marking(
-        self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
+        self, publication: Publication, options: TargetOptions, alive: Alive = no_live_owner
     ) -> NoReturn:
         """Raise `InputError`: a file is not written again for its marker alone."""
         target, name = publication.plan.target, publication.key_range.name
@@ -181,7 +181,7 @@ class FilesTarget(Target):
                 (folder.path / file_name(key_range)).unlink(missing_ok=True)
 
     def clean(
-        self, target: TableRef, alive: Alive = nobody_else, *, rejected: bool = True
+        self, target: TableRef, alive: Alive = no_live_owner, *, rejected: bool = True
     ) -> list[str]:
         """Delete the staged files of ranges that no process holds. See `Target.clean`."""
         folder, length = self._folder(target), len(staging_name(target, ""))

@@ -22,7 +22,7 @@ from tableferry.resources.contract.target import (
     TargetOptions,
     check_mode,
     is_rejected,
-    nobody_else,
+    no_live_owner,
     rejected_of,
     replaces,
     row_identity,
@@ -134,7 +134,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
 
     @contextlib.contextmanager
     def attempt(
-        self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
+        self, publication: Publication, options: TargetOptions, alive: Alive = no_live_owner
     ) -> Iterator[Any]:
         """See `Target.attempt`."""
         plan, key_range = publication.plan, publication.key_range
@@ -194,7 +194,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
 
     @contextlib.contextmanager
     def marking(
-        self, publication: Publication, options: TargetOptions, alive: Alive = nobody_else
+        self, publication: Publication, options: TargetOptions, alive: Alive = no_live_owner
     ) -> Iterator[None]:
         """See `Target.marking`."""
         target, key_range = publication.plan.target, publication.key_range
@@ -258,7 +258,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
                     markers.remove(session, [key_range.name])
 
     def clean(
-        self, target: TableRef, alive: Alive = nobody_else, *, rejected: bool = True
+        self, target: TableRef, alive: Alive = no_live_owner, *, rejected: bool = True
     ) -> list[str]:
         """See `Target.clean`. A range without a lock has no living owner."""
         lock_length = len(staging_name(target, ""))

@@ -30,7 +30,7 @@ def instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.Dag
 
 
 def settle(writer: Writer, name: str = "a") -> None:
-    writer.settled(record(name), [verdict(True)], [record(name, State.FINALISED)])
+    writer.record_commit(record(name), [verdict(True)], [record(name, State.FINALISED)])
 
 
 @contextmanager

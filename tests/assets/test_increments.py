@@ -42,7 +42,7 @@ def test_only_a_changed_range_of_an_intact_commit_is_moved_in_part(
     own = chain[-1]
     if found.since is not None:
         assert reason is Reason.SOURCE_CHANGED and found.reason is reason and not failed
-        assert own is not None and own.state.settled and own.proven is not None
+        assert own is not None and own.state.in_target and own.proven is not None
         assert own.proven.column == COLUMN and own.proven.watermark == found.since
         ages = [NOW - one.proven.at for one in chain if one is not None and one.proven is not None]
         assert len(ages) == len(chain), "each hop before is proven"

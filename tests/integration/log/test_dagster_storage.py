@@ -137,13 +137,13 @@ def test_what_a_range_leaves_is_one_transaction_and_read_as_in_sqlite(
     storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def settle(writer: Writer) -> None:
-        writer.settled(record("a"), [verdict(True)], [record("a", State.FINALISED)])
+        writer.record_commit(record("a"), [verdict(True)], [record("a", State.FINALISED)])
 
     def crash(writer: Writer) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(grouping, "reached", crashed)
             with pytest.raises(OSError, match="inside_event"):
-                writer.settled(record("b"), [verdict(True)])
+                writer.record_commit(record("b"), [verdict(True)])
 
     def crashed(point: str) -> None:
         raise OSError(point)
@@ -182,7 +182,7 @@ def test_the_plain_storage_records_the_same_event_by_event(
     (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(settings))
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert type(instance.event_log_storage) is PostgresEventLogStorage
-        write(instance, lambda writer: writer.settled(record("a"), [verdict(True)]))
+        write(instance, lambda writer: writer.record_commit(record("a"), [verdict(True)]))
         assert ledger.verdicts(instance, ASSET, [CHECK]) == {"a": {CHECK: True}}
         assert_read_as_dagster_reads_it(instance)
     with open_instance(tmp_path) as instance:
