@@ -1,22 +1,22 @@
-"""Which runs have failed without a later success that answers them; Dagster is not imported."""
+"""Which failed runs no later success answers; Dagster is not imported."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, Literal, TypeVar
 
 from tableferry.assets.asset_keys import stored_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import check_job_name, move_job_name
-from tableferry.assets.log.asking import Log, runs
+from tableferry.assets.log.queries import Log, select_runs
 from tableferry.resources.tables import TableRef
 
 SUCCEEDED = "SUCCESS"
 FAILED = ("FAILURE", "CANCELED")
-"""How Dagster calls the ends of runs."""
+"""Dagster's names for how runs end."""
 
-# the last is what Dagster's pages start for assets that somebody chose
+# Dagster's pages start the last for assets that a user selects
 _RUNS = """
 SELECT r.status, r.pipeline_name, r.run_body FROM runs r
 WHERE r.pipeline_name IN (:move, :check) OR substr(r.pipeline_name, 1, 11) = '__ASSET_JOB'
@@ -24,44 +24,54 @@ ORDER BY r.id DESC LIMIT 2000
 """
 
 Asset = TypeVar("Asset")
+Coverage = tuple[Literal["move", "check"], frozenset[Asset]]
+"""What a run does to a transfer, and the targets whose earlier failures its success answers."""
 
 
 def is_unanswered(log: Log, transfer: Transfer, tables: Iterable[TableRef]) -> bool:
-    """Whether the newest run for one of these targets failed, whatever became of its ranges."""
-    name = transfer.transfer
-    found = runs(log, _RUNS, move=move_job_name(name), check=check_job_name(name))
-    return unanswered(_covering(transfer, found), {stored_key(table) for table in tables})
+    """Whether a run that moves one of these tables failed and no later success answers it.
 
-
-def _covering(
-    transfer: Transfer, found: Iterable[Sequence[Any]]
-) -> Iterator[tuple[str, str, Set[str]]]:
-    """How each run of a transfer ended, what it does, and the targets that it covers."""
+    A run may fail although all of its ranges were committed. Runs are read from the newest one
+    back, only as far as needed.
+    """
+    name, wanted = transfer.transfer, {stored_key(table) for table in tables}
     targets = frozenset(stored_key(hop.to) for hop in transfer.hops)
-    for status, job, body in found:
-        run = json.loads(body)
-        ops = (run["run_config"] or {}).get("ops") or {}
-        about = covered(
-            transfer.transfer,
-            targets,
-            job,
-            {json.dumps(one["path"]) for one in _members(run["asset_selection"])},
-            {
-                json.dumps(one["asset_key"]["path"])
-                for one in _members(run["asset_check_selection"])
-            },
-            some_ranges=any((op.get("config") or {}).get("ranges") for op in ops.values()),
-        )
-        if about is not None:
-            yield status, *about
+    answered: set[str] = set()
+    rows = select_runs(log, _RUNS, move=move_job_name(name), check=check_job_name(name))
+    for status, job, body in rows:
+        coverage = _stored_coverage(name, targets, job, json.loads(body))
+        if coverage is None:
+            continue
+        action, covered = coverage
+        if status == SUCCEEDED:
+            answered |= covered
+        elif action == "move" and status in FAILED and (covered & wanted) - answered:
+            return True
+        if answered >= wanted:
+            return False
+    return False
 
 
-def _members(stored: dict[str, Any] | None) -> Iterable[dict[str, Any]]:
-    """A set of keys, as Dagster stores it."""
-    return stored["__frozenset__"] if stored else ()
+def _stored_coverage(
+    transfer: str, targets: frozenset[str], job: str, run: Mapping[str, Any]
+) -> Coverage[str] | None:
+    """`coverage` of a run as Dagster stores it."""
+
+    def members(keys: dict[str, Any] | None) -> list[dict[str, Any]]:
+        return keys["__frozenset__"] if keys else []
+
+    ops = (run["run_config"] or {}).get("ops") or {}
+    return coverage(
+        transfer,
+        targets,
+        job,
+        {json.dumps(key["path"]) for key in members(run["asset_selection"])},
+        {json.dumps(key["asset_key"]["path"]) for key in members(run["asset_check_selection"])},
+        some_ranges=any((op.get("config") or {}).get("ranges") for op in ops.values()),
+    )
 
 
-def covered(
+def coverage(
     transfer: str,
     targets: frozenset[Asset],
     job: str,
@@ -69,44 +79,22 @@ def covered(
     checked: Set[Asset],
     *,
     some_ranges: bool,
-) -> tuple[Literal["move", "check"], frozenset[Asset]] | None:
-    """What a run does to a transfer, and for which targets its success answers.
+) -> Coverage[Asset] | None:
+    """Return what a run does to a transfer; None for a run of another transfer.
 
     Args:
         transfer: the transfer's name.
-        targets: all of the transfer's.
-        job: the run's.
-        selected: the assets that it materializes; none where nobody chose.
-        checked: the assets whose checks it was started for.
-        some_ranges: it only looks at some ranges.
-
-    Returns:
-        None if the run is another transfer's.
+        targets: all targets of the transfer.
+        job: the run's job.
+        selected: the assets that the run materializes; empty if none were selected.
+        checked: the assets whose checks the run was started for.
+        some_ranges: the run only checks some of the ranges.
     """
     if job == check_job_name(transfer):
-        # a look at some of the ranges answers for nothing
+        # a check of some ranges answers nothing
         return "check", frozenset() if some_ranges else targets
     if job == move_job_name(transfer) or (selected | checked) & targets:
         if not selected & targets and (selected or checked):
             return "check", frozenset(checked & targets)
         return "move", frozenset(selected & targets) or targets
     return None
-
-
-def unanswered(runs: Iterable[tuple[str, str, Set[Asset]]], wanted: Collection[Asset]) -> bool:
-    """Whether the failure of a run that moves rows of one of these targets still stands.
-
-    Args:
-        runs: how each ended, what it does (`move` or `check`), and the targets that it covers, the
-            newest first; they are read as far as need be.
-        wanted: the targets.
-    """
-    answered: set[Asset] = set()
-    for status, kind, targets in runs:
-        if status == SUCCEEDED:
-            answered |= targets
-        elif kind == "move" and status in FAILED and (targets & set(wanted)) - answered:
-            return True
-        if answered >= set(wanted):
-            return False
-    return False

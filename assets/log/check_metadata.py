@@ -14,54 +14,56 @@ from tableferry.checks.verdict import Differences, Verdict, shown_value
 if TYPE_CHECKING:
     from tableferry.assets.log.ledger import Materialization, StoredCheck
 
-NAMED_BY = "key: "
-"""What the columns that name a row begin with, which may have any name."""
+KEY_PREFIX = "key: "
+"""Prefix of the columns that identify a row, whose own names are arbitrary."""
 
 
 def conclusion(verdict: Verdict) -> str:
-    """One line, with what the rows that differ have in common."""
-    found = verdict.differences
-    line = verdict.summary()
-    if found is None or not found.rows or found.summary() in line:
+    """Return one line that also says what the differing rows have in common."""
+    differences, line = verdict.differences, verdict.summary()
+    if differences is None or not differences.rows or differences.summary() in line:
         return line
-    return f"{line}; {found.summary()}"
+    return f"{line}; {differences.summary()}"
 
 
 def verdict_metadata(verdict: Verdict) -> dict[str, Any]:
-    """What a reviewer sees on the check: which rows differ, and both sides' figures.
+    """Return what a reviewer sees of the check: differing rows, and the figures of both sides.
 
-    Dagster shows a check's metadata by name, not in this order; so the names are such that the
-    rows that differ come first and the long table of sums last.
+    Dagster sorts a check's metadata by name, so the names put the differing rows first and the long
+    table of sums last.
     """
-    found: dict[str, Any] = {"seconds": round(verdict.seconds, 4)}
+    metadata: dict[str, Any] = {"seconds": round(verdict.seconds, 4)}
     if verdict.ranges > 1:
-        found = {"seconds_of_query": found["seconds"], "ranges_in_query": verdict.ranges}
-    found |= verdict.metadata
+        metadata = {"seconds_of_query": metadata["seconds"], "ranges_in_query": verdict.ranges}
+    metadata |= verdict.metadata
     if verdict.source_newer:
-        found[SOURCE_NEWER] = True
+        metadata[SOURCE_NEWER] = True
     if results := verdict.metadata.get("results"):
-        found["results"] = dg.MetadataValue.table(
-            [dg.TableRecord({name: _cell(value) for name, value in row.items()}) for row in results]
+        metadata["results"] = _table(
+            {name: _cell(value) for name, value in row.items()} for row in results
         )
-    sides = {"source": _figures(verdict.source), "target": _figures(verdict.target)}
-    for side, figures in sides.items():
+    source, target = _figures(verdict.source), _figures(verdict.target)
+    for side, figures in (("source", source), ("target", target)):
         if "rows" in figures:
-            found[f"rows_{side}"] = int(figures["rows"])
-    names = [name for name in sides["source"] | sides["target"] if name != "rows"]
-    if names:
-        found["sums"] = dg.MetadataValue.table(_sums(names, sides["source"], sides["target"]))
+            metadata[f"rows_{side}"] = int(figures["rows"])
+    if sums := _sums(source, target):
+        metadata["sums"] = _table(sums)
     if verdict.differences is not None and verdict.differences.rows:
-        found |= _differences(verdict.differences)
-    return found
+        metadata |= _differences(verdict.differences)
+    return metadata
+
+
+def _table(rows: Any) -> dg.TableMetadataValue:
+    return dg.MetadataValue.table([dg.TableRecord(row) for row in rows])
 
 
 def _cell(value: Any) -> str | int | float | bool | None:
-    """A value as a table of Dagster's may hold it."""
+    """Return a value as Dagster's tables can hold it."""
     return value if isinstance(value, str | int | float | bool | None) else shown(value)
 
 
 def _figures(side: dict[str, Any]) -> dict[str, Any]:
-    """The figures of one side by one name each, e.g. `distance sum`."""
+    """Flatten the figures of one side to names such as `distance sum`."""
     flat: dict[str, Any] = {}
     for name, value in side.items():
         if isinstance(value, dict):
@@ -71,36 +73,39 @@ def _figures(side: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _sums(names: list[str], source: dict[str, Any], target: dict[str, Any]) -> list[dg.TableRecord]:
-    """One row per figure, those that disagree first."""
-    records = [
+def _sums(source: dict[str, Any], target: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each figure but the row count, disagreeing figures first."""
+    rows = [
         {
             "figure": name,
-            # a side without the figure, e.g. a table without the column, has an empty one
+            # empty for a side without the figure, e.g. a table without the column
             "source": shown(source[name]) if name in source else "",
             "target": shown(target[name]) if name in target else "",
             "agree": source.get(name) == target.get(name),
         }
-        for name in names
+        for name in source | target
+        if name != "rows"
     ]
-    return [dg.TableRecord(one) for one in sorted(records, key=lambda one: bool(one["agree"]))]
+    return sorted(rows, key=lambda row: bool(row["agree"]))
 
 
 def _differences(differences: Differences) -> dict[str, Any]:
-    records = []
-    for one in differences.examples:
-        source, target = one.shown()
-        records.append(
+    rows = []
+    for example in differences.examples:
+        source, target = example.shown()
+        rows.append(
             {
-                **{f"{NAMED_BY}{name}": shown_value(value) for name, value in one.row.items()},
-                "column": one.column or "",
+                **{
+                    f"{KEY_PREFIX}{name}": shown_value(value) for name, value in example.row.items()
+                },
+                "column": example.column or "",
                 "source": source,
                 "target": target,
-                "what": one.kind.replace("_", " "),
+                "what": example.kind.replace("_", " "),
             }
         )
     return {
-        "differences": dg.MetadataValue.table([dg.TableRecord(one) for one in records]),
+        "differences": _table(rows),
         "differing_rows": differences.rows,
         "differing_rows_named_by": differences.naming(),
         "differing_rows_in_both": differences.different,
@@ -110,10 +115,10 @@ def _differences(differences: Differences) -> dict[str, Any]:
 
 
 def repeated(stored: StoredCheck, about: Materialization | None) -> dg.AssetCheckEvaluation:
-    """A verdict that still holds, to be recorded again: with who found it, and when, and why so.
+    """Return a verdict that still holds, to be recorded again with the run and time that found it.
 
     Args:
-        stored: the verdict as it was found, or as it was repeated the last time.
+        stored: the verdict as it was found, or last repeated.
         about: the range's new materialization.
     """
     evaluation, event = stored.evaluation, stored.event
@@ -127,9 +132,10 @@ def repeated(stored: StoredCheck, about: Materialization | None) -> dg.AssetChec
             "the source's fingerprint and the target's row count"
         ),
     }
+    # metadata of an earlier repetition names the first run
     metadata: dict[str, dg.MetadataValue[Any]] = {**first, **evaluation.metadata}
     found, run, at = (metadata[name].value for name in ("found", "found_in_run", "found_at"))
-    moment = dt.datetime.fromtimestamp(at, dt.UTC)
+    found_at = dt.datetime.fromtimestamp(at, dt.UTC)
     return dg.AssetCheckEvaluation(
         asset_key=evaluation.asset_key,
         check_name=evaluation.check_name,
@@ -138,7 +144,7 @@ def repeated(stored: StoredCheck, about: Materialization | None) -> dg.AssetChec
         blocking=evaluation.blocking,
         severity=evaluation.severity,
         target_materialization_data=about,
-        description=f"{found} (found {moment:%Y-%m-%d %H:%M} UTC in run "
+        description=f"{found} (found {found_at:%Y-%m-%d %H:%M} UTC in run "
         f"{run[:8]}; source fingerprint and target row count are unchanged since)",
         metadata=metadata,
     )

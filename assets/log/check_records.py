@@ -1,4 +1,4 @@
-"""Reads a check's verdict, with the evidence, out of what was recorded of it."""
+"""Check verdicts with their evidence, as read from the event log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.check_metadata import NAMED_BY
+from tableferry.assets.log.check_metadata import KEY_PREFIX
 from tableferry.checks.verdict import Difference, DifferenceKind
 
 if TYPE_CHECKING:
@@ -31,15 +31,14 @@ SHOWN_ELSEWHERE = (
     "found_in_run",
     "found_at",
 )
-"""Parts of a check's metadata that have a place of their own in a report."""
-
+"""Metadata of a check that a report shows elsewhere than among the details."""
 
 Outcome = Literal["passed", "warning", "failed"]
 
 
 @dataclass(frozen=True)
 class ExpectationRecord:
-    """One expectation on one range."""
+    """The result of an expectation on a range."""
 
     name: str
     type: str
@@ -47,20 +46,20 @@ class ExpectationRecord:
     passed: bool
     observed: str | None = None
     unexpected: int | None = None
-    """Values, or rows of a query, that should not be there; None where they are not counted."""
+    """Number of unexpected values, or rows of a query; None where they are not counted."""
     examples: tuple[str, ...] = ()
-    """The first of them."""
+    """The first unexpected values."""
 
 
 @dataclass(frozen=True)
 class CheckRecord:
-    """A check's verdict that counts, with the evidence."""
+    """The standing verdict of a check, with its evidence."""
 
     name: str
     passed: bool
     summary: str
     warning: bool = False
-    """A failure would be no more than a hint."""
+    """A failure is only a warning."""
     blocking: bool = True
     at: str | None = None
     """When it was recorded, ISO 8601 in UTC."""
@@ -70,18 +69,18 @@ class CheckRecord:
     """Name, source's figure, target's figure."""
     expectations: tuple[ExpectationRecord, ...] = ()
     sampled: int | None = None
-    """The expectations saw one row in so many; None where they saw all."""
+    """The expectations read one row in this many; None if they read all."""
     differences: tuple[Difference, ...] = ()
-    """The first values that differ, and rows that only one side has."""
+    """The first differing values, and rows that only one side has."""
     differing_rows: int = 0
     rows_named_by: str = ""
-    """What the rows in `differences` are named by, e.g. `primary key (id, line)`."""
+    """What identifies the rows in `differences`, e.g. `primary key (id, line)`."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What else the check recorded, by name."""
+    """The check's other metadata, by name."""
 
     @property
     def named_by(self) -> tuple[str, ...]:
-        """Names of the columns that name the rows in `differences`."""
+        """The columns that identify the rows in `differences`."""
         return tuple(self.differences[0].row) if self.differences else ()
 
     @property
@@ -92,16 +91,13 @@ class CheckRecord:
 
 
 def check_record(stored: StoredCheck, transfer: Transfer) -> CheckRecord:
-    """A stored evaluation as a record.
-
-    A verdict that still held when a later run looked is recorded again, with who found it first.
-    """
+    """Read a stored evaluation; a repeated verdict has the run and time that found it first."""
     evaluation = stored.evaluation
-    assert evaluation is not None, "only evaluated checks are asked for"
+    assert evaluation is not None, "only evaluated checks are stored with a verdict"
     metadata = {name: value.value for name, value in evaluation.metadata.items()}
     key = transfer.key_name
     one_in = cast("int | None", metadata.get("one_row_in"))
-    # a row for the verdict was made when its run was planned
+    # Dagster creates the row when it plans the run
     found_at = stored.event.timestamp if stored.event else stored.create_timestamp
     return CheckRecord(
         name=evaluation.check_name,
@@ -109,7 +105,7 @@ def check_record(stored: StoredCheck, transfer: Transfer) -> CheckRecord:
         summary=str(metadata.get("found") or evaluation.description or ""),
         warning=evaluation.severity is dg.AssetCheckSeverity.WARN,
         blocking=transfer.check_spec(evaluation.check_name).blocking,
-        at=moment_of(cast("float | None", metadata.get("found_at")) or found_at),
+        at=iso_time(cast("float | None", metadata.get("found_at")) or found_at),
         run_id=str(metadata.get("found_in_run") or stored.run_id),
         seconds=cast("float | None", metadata.get("seconds")),
         figures=tuple(_figures(metadata)),
@@ -146,28 +142,28 @@ def _expectation(row: Mapping[str, Any]) -> ExpectationRecord:
 
 
 def _difference(row: Mapping[str, Any], key: str) -> Difference:
-    named = {
-        name.removeprefix(NAMED_BY): value
+    keys = {
+        name.removeprefix(KEY_PREFIX): value
         for name, value in row.items()
-        if name.startswith(NAMED_BY)
+        if name.startswith(KEY_PREFIX)
     }
     return Difference(
-        key=named.get(key),
+        key=keys.get(key),
         kind=cast(DifferenceKind, str(row["what"]).replace(" ", "_")),
         column=row["column"] or None,
         source=row["source"],
         target=row["target"],
-        row=named,
+        row=keys,
     )
 
 
 def _rows(table: Any) -> list[Mapping[str, Any]]:
-    """Rows of a table in a check's metadata, however Dagster hands it out."""
+    """Return the rows of a table in metadata, which Dagster returns in one of two forms."""
     return [record.data for record in getattr(table, "records", table) or ()]
 
 
-def moment_of(timestamp: float | None) -> str | None:
-    """ISO 8601 in UTC."""
+def iso_time(timestamp: float | None) -> str | None:
+    """Format a timestamp as ISO 8601 in UTC."""
     if timestamp is None:
         return None
     return dt.datetime.fromtimestamp(timestamp, dt.UTC).isoformat(timespec="seconds")

@@ -1,4 +1,4 @@
-"""Runs that a command carries out in its own process, as Dagster's pages know them."""
+"""Dagster runs that a command executes in its own process."""
 
 from __future__ import annotations
 
@@ -27,22 +27,15 @@ def carry_out(
     assets: Collection[dg.AssetKey] | None = None,
     run_config: Mapping[str, Any],
 ) -> dg.JobExecutionResult:
-    """Create a run of a job and execute it here; what fails is in the result.
+    """Create a run of a job, or of some of its assets, and execute it; the result has its failures.
 
-    The run names the code location that holds the job. `JobDefinition.execute_in_process` names
-    none, and such runs are neither on the Timeline nor can they be executed again from there.
-
-    Args:
-        instance: where the run is recorded.
-        job: the job.
-        tags: of the run, besides those of the job.
-        assets: the assets of the job that the run materializes; None for all.
-        run_config: of the run.
+    The run names the code location of the job. `JobDefinition.execute_in_process` names none:
+    Dagster's Timeline would not show the run, nor could it be re-executed there.
     """
     location = RemoteRepositoryOrigin(
         RegisteredCodeLocationOrigin(CODE_LOCATION), SINGLETON_REPOSITORY_NAME
     )
-    # an event for each asset and each check says that the run plans it
+    # Dagster logs an event for each planned asset and check
     with together(instance.event_log_storage):
         run = instance.create_run_for_job(
             job,

@@ -1,9 +1,10 @@
-"""What the event log tells a reviewer: which run moved each range, and how the runs ended."""
+"""The history of a transfer's runs: what each did, and how it ended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 import dagster as dg
@@ -20,8 +21,8 @@ from tableferry.assets.log.run_tags import (
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 
 RECENT_RUNS = 20
-MOST_RUNS_READ = 2_000
-"""Newest runs of the whole instance among which those of a transfer are looked for."""
+MAX_RUNS_READ = 2_000
+"""How many of the instance's newest runs are searched for those of a transfer."""
 PAGE = 500
 
 PARTITION = "dagster/partition"
@@ -32,7 +33,7 @@ LAUNCHERS = {
     "dagster/backfill": "backfill",
     "dagster/from_ui": "web UI",
 }
-"""What Dagster tags a run with, and who launched it then."""
+"""Dagster's run tags, and who launched a run with the tag."""
 
 Outcome = Literal["succeeded", "failed", "canceled", "unfinished"]
 
@@ -46,111 +47,94 @@ class PastRun:
     outcome: Outcome
     launched_by: str
     ranges: str
-    """Partition key, or first and last of them; empty means all."""
+    """The partition key, or the first and the last one; empty for all ranges."""
     targets: frozenset[dg.AssetKey]
-    """The targets that it covers: a later success for them answers an earlier failure."""
+    """The targets for which a later success answers the failure of this run."""
     started_at: float | None = None
     ended_at: float | None = None
     error: str = ""
-    """Why it failed, one line per reason."""
+    """Why the run failed, one line per reason."""
+
+
+def run_records(instance: dg.DagsterInstance) -> Iterator[dg.RunRecord]:
+    """Yield all runs of an instance, newest first."""
+    cursor: str | None = None
+    while True:
+        page = instance.get_run_records(limit=PAGE, cursor=cursor)
+        yield from page
+        if len(page) < PAGE:
+            return
+        cursor = page[-1].dagster_run.run_id
 
 
 def past_runs(
     instance: dg.DagsterInstance, transfer: Transfer, also: Iterable[str] = ()
 ) -> list[PastRun]:
-    """The runs that moved or checked a transfer, the newest first.
+    """Return the runs that moved or checked a transfer, newest first.
 
-    The last `RECENT_RUNS`, more of them until the last success of every target is among them, and
-    those named.
-
-    Args:
-        instance: whose runs.
-        transfer: the transfer.
-        also: ids of runs that should be among them.
+    These are the last `RECENT_RUNS`, older ones until the last success of every target is included,
+    and those whose ids are in `also`.
     """
     targets = frozenset(asset_key(hop.to) for hop in transfer.hops)
-    found: dict[str, PastRun] = {}
-    cursor: str | None = None
-    for _ in range(MOST_RUNS_READ // PAGE):
-        records = instance.get_run_records(limit=PAGE, cursor=cursor)
-        for record in records:
-            if run := _past_run(instance, transfer, targets, record):
-                found[run.run_id] = run
-            answered = {
-                one for run in found.values() if run.outcome == "succeeded" for one in run.targets
-            }
-            if len(found) >= RECENT_RUNS and answered >= targets:
-                break
-        else:
-            if len(records) == PAGE:
-                cursor = records[-1].dagster_run.run_id
-                continue
-        break
-    missing = [run_id for run_id in dict.fromkeys(also) if run_id not in found]
-    if missing:
+    runs: dict[str, PastRun] = {}
+    answered: set[dg.AssetKey] = set()
+    for record in islice(run_records(instance), MAX_RUNS_READ):
+        if run := _past_run(instance, transfer, targets, record):
+            runs[run.run_id] = run
+            answered |= run.targets if run.outcome == "succeeded" else set()
+        if len(runs) >= RECENT_RUNS and answered >= targets:
+            break
+    if missing := [run_id for run_id in dict.fromkeys(also) if run_id not in runs]:
         for record in instance.get_run_records(dg.RunsFilter(run_ids=missing)):
             if run := _past_run(instance, transfer, targets, record):
-                found[run.run_id] = run
-    return list(found.values())
+                runs[run.run_id] = run
+    return list(runs.values())
 
 
-def unanswered(runs: Sequence[PastRun]) -> list[PastRun]:
-    """The runs that failed or were refused, and that no later success for their targets answers.
-
-    Args:
-        runs: the newest first.
-    """
+def unanswered(newest_first: Sequence[PastRun]) -> list[PastRun]:
+    """Return the failed or canceled runs that no later success for their targets answers."""
     answered: set[dg.AssetKey] = set()
-    found = []
-    for run in runs:
+    failures = []
+    for run in newest_first:
         if run.outcome == "succeeded":
             answered |= run.targets
         elif run.outcome in ("failed", "canceled") and not run.targets <= answered:
-            found.append(run)
-    return found
+            failures.append(run)
+    return failures
 
 
 def failed_checks(instance: dg.DagsterInstance, run_id: str) -> list[str]:
-    """The checks that failed in a run, one line each: target, range, check, what was found.
+    """Return the checks that failed in a run, one line each: target, range, check, conclusion.
 
-    Those of tables that lack ranges are left out: the ranges tell of themselves.
+    Checks of tables that lack ranges are left out: the ranges have failures of their own.
     """
-    found = {}
     evaluated = {dg.DagsterEventType.ASSET_CHECK_EVALUATION}
+    evaluations: dict[tuple[object, ...], dg.AssetCheckEvaluation] = {}
     for entry in instance.all_logs(run_id, of_type=evaluated):
-        event = entry.get_dagster_event().asset_check_evaluation_data
-        # of a check that was done again, the last verdict
-        found[event.asset_key, event.partition, event.check_name] = event
+        check = entry.get_dagster_event().asset_check_evaluation_data
+        # the last verdict counts if a check was repeated
+        evaluations[check.asset_key, check.partition, check.check_name] = check
     return [
-        f"{one.asset_key.to_user_string()} {one.partition or '(whole table)'}: "
-        f"{one.check_name} failed: {one.description or ''}".rstrip(": ")
-        for one in found.values()
-        if not one.passed
-        and (one.partition or one.check_name in WHOLE_TABLE_CHECKS)
-        and not _incomplete(one)
+        f"{check.asset_key.to_user_string()} {check.partition or '(whole table)'}: "
+        f"{check.check_name} failed: {check.description or ''}".rstrip(": ")
+        for check in evaluations.values()
+        if not check.passed
+        and (check.partition or check.check_name in WHOLE_TABLE_CHECKS)
+        and not _is_incomplete(check)
     ]
 
 
-def _incomplete(event: dg.AssetCheckEvaluation) -> bool:
-    """Whether it is about a table that lacks ranges, or what the source has gained since."""
-    missing = (event.metadata.get(name) for name in (NOT_COMMITTED, ROWS_SINCE))
-    return any(found is not None and bool(found.value) for found in missing)
+def _is_incomplete(check: dg.AssetCheckEvaluation) -> bool:
+    """Whether ranges of the table were not committed, or the source has gained rows since."""
+    counts = (check.metadata.get(name) for name in (NOT_COMMITTED, ROWS_SINCE))
+    return any(count is not None and bool(count.value) for count in counts)
 
 
-def covered(
+def coverage(
     run: dg.DagsterRun, transfer: Transfer, targets: frozenset[dg.AssetKey]
-) -> tuple[Literal["move", "check"], frozenset[dg.AssetKey]] | None:
-    """What a run of a transfer does, and for which targets its success answers.
-
-    Args:
-        run: any run.
-        transfer: whose it may be.
-        targets: all of the transfer's.
-
-    Returns:
-        None if it is another's.
-    """
-    return answers.covered(
+) -> answers.Coverage[dg.AssetKey] | None:
+    """Return what a run does to a transfer with these targets; None if it does nothing to it."""
+    return answers.coverage(
         transfer.transfer,
         targets,
         run.job_name,
@@ -166,12 +150,12 @@ def _past_run(
     targets: frozenset[dg.AssetKey],
     record: dg.RunRecord,
 ) -> PastRun | None:
-    """A run as one of the transfer's; None if it is another's."""
+    """Return a run of the transfer; None for a run of another one."""
     run = record.dagster_run
-    about = covered(run, transfer, targets)
-    if about is None:
+    covered = coverage(run, transfer, targets)
+    if covered is None:
         return None
-    kind, answered = about
+    kind, answered = covered
     bounds = [run.tags.get(tag, "") for tag in (RANGE_START, RANGE_END)]
     ranges = run.tags.get(PARTITION) or " to ".join(dict.fromkeys(filter(None, bounds)))
     if run.job_name == check_job_name(transfer.transfer):
@@ -192,7 +176,7 @@ def _past_run(
 
 
 def _checked_ranges(run: dg.DagsterRun) -> list[str]:
-    """The ranges that a run of the check job was restricted to; it has one op."""
+    """Return the ranges that a run of the check job was restricted to."""
     ops: Any = run.run_config.get("ops") or {}
     return [name for op in ops.values() for name in (op.get("config") or {}).get("ranges") or ()]
 
@@ -206,10 +190,9 @@ def _outcome(status: dg.DagsterRunStatus) -> Outcome:
 
 
 def _error(instance: dg.DagsterInstance, run_id: str) -> str:
-    """The lines that say why a run failed: those of its steps, else Dagster's own."""
-    failures = instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    """Return why a run failed, by its steps or else by Dagster, in lines."""
     lines: list[str] = []
-    for entry in failures:
+    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
         data = entry.get_dagster_event().step_failure_data
         if data.user_failure_data and data.user_failure_data.description:
             lines += data.user_failure_data.description.splitlines()

@@ -20,15 +20,15 @@ NO_OUTPUT = ConfigurableClassData(
 
 
 def open_instance(home: Path) -> dg.DagsterInstance:
-    """The instance of a home, for a process that does all of its work by itself.
+    """Open the instance of a home for a process that executes its runs itself.
 
-    Where its dagster.yaml names no storage, or Dagster's for PostgreSQL, it gets ours, which keeps
-    the same files and tables. What a command's runs print goes to its terminal, unless dagster.yaml
-    says where: Dagster would start two processes per run that copy it from a file.
+    Where dagster.yaml names no storage, or Dagster's for PostgreSQL, our storage replaces it, on
+    the same files or tables. The output of runs goes to the terminal unless dagster.yaml says
+    otherwise; Dagster would start two processes per run to copy it from a file.
 
     Raises:
-        DagsterInvalidConfigError: dagster.yaml is wrong.
-        InputError: it names PostgreSQL, and the extra for that is not installed.
+        DagsterInvalidConfigError: dagster.yaml is invalid.
+        InputError: dagster.yaml names PostgreSQL, and the extra for it is not installed.
     """
     ref = InstanceRef.from_dir(str(home))
     defaults = InstanceRef.config_defaults(str(home))

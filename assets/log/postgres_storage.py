@@ -1,6 +1,6 @@
-"""Dagster's PostgreSQL storage, with the events of a range stored at once.
+"""Dagster's PostgreSQL storage, extended to store the events of a range in one transaction.
 
-Commands use it where a home's dagster.yaml names Dagster's own, whose tables it writes.
+Commands use it where dagster.yaml names Dagster's PostgreSQL storage, on the same tables.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tableferry.assets.log.grouping import GroupedEvents
 
 
 class PostgresEventLog(GroupedEvents, PostgresEventLogStorage):
-    """Events, each group of them in one transaction and by one connection."""
+    """An event log that stores each group in one transaction of one connection."""
 
     def __init__(self, postgres_url: str, **options: Any) -> None:
-        """Find the tables of a database, or make them."""
+        """Open the tables of a database, creating them if need be."""
         GroupedEvents.__init__(self)
         PostgresEventLogStorage.__init__(self, postgres_url, **options)
 
     @contextmanager
     def begin(self, file: str) -> Iterator[Connection]:
-        """A transaction for a group; by itself, each statement commits, as Dagster has it."""
+        """Begin a transaction for a group; without one, each statement commits, as in Dagster."""
         with create_pg_connection(self._engine) as connection:
             if not self.is_storing:
                 yield connection
@@ -46,7 +46,7 @@ class PostgresEventLog(GroupedEvents, PostgresEventLogStorage):
 
 
 class Storage(DagsterPostgresStorage):
-    """All of an instance's storages."""
+    """All storages of an instance."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Storage(DagsterPostgresStorage):
         inst_data: ConfigurableClassData | None = None,
         token_provider: Any = None,
     ) -> None:
-        """Find the tables of a database, or make them."""
+        """Open the tables of a database, creating them if need be."""
         super().__init__(postgres_url, should_autocreate_tables, inst_data, token_provider)
         self._event_log_storage = PostgresEventLog(
             postgres_url,
@@ -67,7 +67,7 @@ class Storage(DagsterPostgresStorage):
     def from_config_value(
         cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
     ) -> Storage:
-        """Find the tables of the database that dagster.yaml names, or make them."""
+        """Open the tables of the database that dagster.yaml names."""
         settings = cast(PostgresStorageConfig, config_value)
         return cls(
             pg_url_from_config(settings),

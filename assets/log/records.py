@@ -1,13 +1,13 @@
-"""What is recorded of a key range, and how it is written in Dagster's events.
+"""The record of a key range, and its form in Dagster's events.
 
-`assets.log.ledger` reads and writes them. Nothing here imports Dagster: `ferry status` needs none.
+This module does not import Dagster: `ferry status` works without it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -23,30 +23,49 @@ DATA_VERSION = "dagster/data_version"
 USER_PROVIDED = "dagster/data_version_is_user_provided"
 STATE = "tableferry/state"
 VERSION = "tableferry/data_version"
-"""Tag of observations; Dagster's own would make them versions of the asset."""
+"""Tag of observations; Dagster's own tag would make them versions of the asset."""
 
 COLUMN_SCHEMA = "dagster/column_schema"
 COLUMN_LINEAGE = "dagster/column_lineage"
 NOT_COMMITTED = "ranges_not_committed"
-"""Metadata of the checks of a whole table: how many ranges it lacks."""
+"""Metadata of whole-table checks: how many ranges are not committed."""
 SOURCE_NEWER = "source_newer"
-"""Metadata of a check that failed for nothing but a source that has changed since the commit."""
+"""Metadata of a check that failed only because the source has changed since the commit."""
 ROWS_SINCE = "source_rows_since"
 """Metadata of `total_rows`: rows that the source gained since the committed ranges were read."""
 
-LEAST_ROWS_OF_A_RATE = 10_000
-"""Below, what a range costs whatever its size decides how long it takes, and not its rows."""
+MIN_ROWS_FOR_RATE = 10_000
+"""Below this, fixed costs dominate a range's time, so that its rate would say nothing."""
+MAX_ARTIFACTS_LISTED = 20
+"""Every event of a range repeats the list."""
+
+_METADATA_NAMES = {
+    "rows": "rows",
+    "bytes": "bytes",
+    "wire": "wire_format",
+    "fingerprint": "fingerprint",
+    "source_server": "source_server",
+    "target_server": "target_server",
+    "source_position": "source_position",
+    "error": "error",
+    "shadow": "shadow",
+    "rejected": "rejected_rows_in",
+    "since": "rows_with",
+    "rows_moved": "rows_moved",
+    "whole_because": "moved_whole_because",
+}
+"""The metadata of those fields of a record that are stored as they are."""
 
 
 class State(StrEnum):
-    """How far a range has come, in order."""
+    """The progress of a range."""
 
     MISSING = "missing"
     """No run has touched it."""
     LOADED = "loaded"
     FINALISED = "finalised"
     SHADOWED = "shadowed"
-    """Checked and waiting in the shadow table of a swap."""
+    """Audited, and gathered in the shadow table of a swap."""
     COMMITTED = "committed"
     FAILED = "failed"
     SKIPPED_UNCHANGED = "skipped_unchanged"
@@ -58,7 +77,7 @@ class State(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a range is run or skipped."""
+    """Why a range is moved or skipped."""
 
     MISSING = "missing"
     SOURCE_CHANGED = "source_changed"
@@ -66,37 +85,36 @@ class Reason(StrEnum):
     SETTINGS_CHANGED = "settings_changed"
     LAST_CHECK_FAILED = "last_check_failed"
     TARGET_MISSING = "target_missing"
-    """The target has no such table, or none of the range's rows."""
+    """The target table does not exist, or has none of the range's rows."""
     TARGET_CHANGED = "target_changed"
     """The target has lost a column."""
     ROW_COUNT_DIFFERS = "row_count_differs"
     FORCED = "forced"
     SWAP = "swap"
-    """Unchanged, but other ranges are not, and a swap replaces the whole table."""
+    """Unchanged, but other ranges changed, and a swap replaces the whole table."""
     SHADOWED = "shadowed"
-    """Already in the shadow table, by an earlier run."""
+    """Gathered in the shadow table by an earlier run."""
     PROMOTED = "promoted"
-    """In the target since a swap whose run died before it recorded the range."""
+    """Put in place by a swap whose run died before it recorded the range."""
     UNCHECKED = "unchecked"
-    """Unchanged, but a declared check has no verdict about it: the run that committed it died too
-    early, or the check was declared since."""
+    """Unchanged, but a declared check has no verdict: the run that committed the range died early,
+    or the check was declared later."""
     FULL_CHECK = "full_check"
-    """`incremental`: unchanged, but not compared as a whole for as long as declared. Compared, and
-    moved if it differs."""
+    """`incremental`: unchanged, but a comparison of the whole range is due. Moved if it differs."""
     TARGET_MOVED = "target_moved"
-    """The target's marker says that another data version was published last, or none: by another
-    home, or before this event log was restored. Compared, and moved if it differs."""
+    """The target's marker names another data version, or none: another home published the range,
+    or this event log was restored from a backup. Compared, and moved if it differs."""
     DIGEST_CHANGED = "digest_changed"
-    """Committed under another definition of the row digest: compared, and moved if it differs."""
+    """Committed under another definition of the row digest. Compared, and moved if it differs."""
     SOURCE_REPLACED = "source_replaced"
-    """The source's server has another history of writes: a standby took over, or a backup was
-    restored. What the fingerprint looks at may stand for other rows there: compared, and moved if
-    it differs."""
+    """The source's server has another history of writes: a standby was promoted, or a backup was
+    restored, so that an equal fingerprint may stand for other rows. Compared, and moved if it
+    differs."""
     UNCHANGED = "unchanged"
 
     @property
     def compared(self) -> bool:
-        """Both sides are compared, and the range moves only if they differ."""
+        """Whether both sides are compared, and the range is moved only if they differ."""
         return self in (
             Reason.DIGEST_CHANGED,
             Reason.SOURCE_REPLACED,
@@ -106,21 +124,17 @@ class Reason(StrEnum):
 
     @property
     def current(self) -> bool:
-        """The target has what was committed of the source as it is now: a later hop can read it."""
+        """Whether the target holds the source's current rows, so that a later hop can read it."""
         return self in (Reason.UNCHANGED, Reason.FULL_CHECK)
 
     @property
     def needs_no_move(self) -> bool:
-        """The range is in the target already; there is at most something to check and record."""
+        """Whether the rows are in the target already: there is only to check and to record."""
         return self in (Reason.UNCHANGED, Reason.UNCHECKED, Reason.PROMOTED)
 
 
 def says_source_is_newer(failure: str | None) -> bool:
-    """Whether a stored evaluation that failed found the target as it was committed.
-
-    Args:
-        failure: the evaluation's event, as Dagster stores it.
-    """
+    """Whether a failed evaluation, as Dagster stores its event, found the target as committed."""
     if failure is None:
         return False
     data = json.loads(failure)["dagster_event"]["event_specific_data"]
@@ -128,26 +142,23 @@ def says_source_is_newer(failure: str | None) -> bool:
 
 
 def digest(*parts: object) -> str:
-    """A short hash of values whose `repr` says all about them."""
+    """Return a short hash of values that their `repr` describes completely."""
     return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
 
 def rate(rows: int | None, moving_seconds: float | None) -> float | None:
-    """Rows per second of wall-clock time; None where it would say nothing of the throughput.
-
-    That is so of a range that was not moved, and of one of few rows.
-    """
-    if not moving_seconds or rows is None or rows < LEAST_ROWS_OF_A_RATE:
+    """Return rows per second of wall-clock time; None if nothing was moved, or too few rows."""
+    if not moving_seconds or rows is None or rows < MIN_ROWS_FOR_RATE:
         return None
     return rows / moving_seconds
 
 
 @dataclass(frozen=True)
 class DataVersion:
-    """What a committed range was made from; its text is the partition's Dagster data version."""
+    """What determines a range's rows; its text is the partition's Dagster data version."""
 
     source: str
-    """Hash of the source rows' fingerprint, or of the data version of the hop before; preceded by
+    """Hash of the source rows' fingerprint, or of the previous hop's data version; prefixed by
     `SourceFingerprint.definition` and `-`, e.g. `md5-2-`, if there is one."""
     schema: str
     settings: str
@@ -157,44 +168,43 @@ class DataVersion:
 
     @classmethod
     def parse(cls, text: str) -> DataVersion:
-        """The inverse of `str`; a foreign data version is one that nothing equals."""
+        """Parse the text of a data version; a foreign text becomes one that equals no other."""
         parts = text.rsplit(".", 2)
         return cls(*parts) if len(parts) == 3 else cls(text, "", "")
 
     def change_since(self, committed: DataVersion) -> Reason | None:
-        """The first reason for which a range committed as `committed` is out of date, if any."""
+        """Return the first reason why a range committed as `committed` is out of date, if any."""
         if self.schema != committed.schema:
             return Reason.SCHEMA_CHANGED
         if self.settings != committed.settings:
             return Reason.SETTINGS_CHANGED
         if self.source == committed.source:
             return None
-        own, before = (one.source.rpartition("-")[0] for one in (self, committed))
-        if own == before or not own:
+        definition, earlier = self.source.rpartition("-")[0], committed.source.rpartition("-")[0]
+        if definition == earlier or not definition:
             return Reason.SOURCE_CHANGED
-        (digest, mark, _), (digest_before, mark_before, _) = (
-            one.partition(HISTORY) for one in (own, before)
-        )
-        same = digest == digest_before and mark and mark_before
+        digest, history, _ = definition.partition(HISTORY)
+        earlier_digest, earlier_history, _ = earlier.partition(HISTORY)
+        same = digest == earlier_digest and history and earlier_history
         return Reason.SOURCE_REPLACED if same else Reason.DIGEST_CHANGED
 
 
 @dataclass(frozen=True)
 class Proven:
-    """Of a transfer that is `incremental`: what the next run of a range may go on from."""
+    """`incremental`: the proven state of a range, from which the next run may continue."""
 
     column: str
-    """The watermark column, as the source names it."""
+    """The source's watermark column."""
     watermark: str | None
-    """Its greatest value in the range as it was committed."""
+    """The column's greatest value among the committed rows."""
     at: float
     """When the whole range was last moved or compared, in seconds since 1970."""
     kept: str = "0:0"
-    """Rows that the target has beyond its source, and the sum of the digests of their keys and
-    watermarks."""
+    """How many rows the target has beyond its source, and the sum of the digests of their keys and
+    watermarks, separated by a colon."""
 
     def metadata(self) -> dict[str, Any]:
-        """In an event."""
+        """Return Dagster metadata."""
         import dagster as dg
 
         return {
@@ -206,7 +216,7 @@ class Proven:
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Proven | None:
-        """The inverse of `metadata`; None where there is nothing to go on from."""
+        """Read it from metadata; None if an event has none."""
         if "proven_whole_at" not in values:
             return None
         return cls(
@@ -219,7 +229,7 @@ class Proven:
 
 @dataclass(frozen=True)
 class RangeRecord:
-    """What one hop of one range did, for the event log and for those who read it."""
+    """What is recorded of one range in one hop."""
 
     range: str
     state: State
@@ -230,161 +240,119 @@ class RangeRecord:
     bytes: int | None = None
     wire: str | None = None
     fingerprint: str | None = None
-    """Of the source rows of the first hop."""
+    """Fingerprint of the source rows; only the first hop has one."""
     source_server: str | None = None
     target_server: str | None = None
-    """Which servers these were, and their versions: `assets.planning.resolve.Servers.identity`."""
+    """The servers and their versions, see `assets.planning.resolve.Servers.identity`."""
     source_position: str | None = None
-    """Where in its history the source was, if it tells."""
+    """The position in the source's history of writes, if its system has one."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """By phase. Phases overlap, and none of them counts waiting for the other side."""
+    """Seconds by phase. Phases overlap, and do not include waiting for the other side."""
     moving_seconds: float | None = None
-    """From the first row written until the rows are in their table, waiting included."""
+    """Seconds from the first row written until the rows are in their table, waiting included."""
     attempts: int = 1
     error: str | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Values changed by an `on_overflow` opt-in, per column."""
+    """Number of values that an `on_overflow` opt-in changed, by column."""
     not_filled: tuple[str, ...] = ()
-    """Columns of the target that earlier runs filled, and that its rows were moved without."""
+    """Columns of the target that earlier runs filled, and that this move left out."""
     schema: dg.TableSchema | None = None
     """The columns that were written."""
     lineage: dg.TableColumnLineage | None = None
-    """Where they come from."""
+    """The source columns of those columns."""
     shadow: str | None = None
-    """Identity of the table that a swap gathered the range in."""
+    """Identity of the shadow table in which a swap gathered the range."""
     rejected: str | None = None
-    """Name of the table in which the rows are kept that failed their audit."""
+    """Name of the table that keeps the rows that failed their audit."""
     artifacts: Sequence[Artifact] = ()
-    """What the rows went through as bcp's files, in their order."""
+    """bcp's files that the rows went through, in order."""
     since: str | None = None
-    """Where only these rows of the range were moved: the condition, e.g. `at >= 2024-01-01`."""
+    """The condition, e.g. `at >= 2024-01-01`, if only some rows of the range were moved."""
     rows_moved: int | None = None
-    """How many these were; `rows` are all rows of the range."""
+    """The number of rows with that condition; `rows` are all rows of the range."""
     whole_because: str | None = None
-    """Why the whole range was moved although it had been planned otherwise."""
+    """Why the whole range was moved although only newer rows were planned."""
     proven: Proven | None = None
     target_digest: str | None = None
-    """What the range's rows in the target were when they were audited: what the digests were
-    computed by, the row count and the sum of the row digests, separated by colons; None where the
-    checks took no digests, or the target keeps rows of its own."""
-
-    @property
-    def rows_of_move(self) -> int | None:
-        """The rows that went from source to target."""
-        return self.rows if self.rows_moved is None else self.rows_moved
+    """The audited rows in the target, as `digest definition:row count:sum of row digests`; None if
+    the checks computed no digests, or the target keeps rows of its own."""
 
     @property
     def rows_per_second(self) -> float | None:
-        """See `rate`."""
-        return rate(self.rows_of_move, self.moving_seconds)
+        """The `rate` of the rows that went from source to target."""
+        moved = self.rows if self.rows_moved is None else self.rows_moved
+        return rate(moved, self.moving_seconds)
 
     def metadata(self) -> dict[str, Any]:
-        """Dagster metadata: numbers stay numbers, so that the UI plots them."""
-        from tableferry.assets.log.range_artifacts import artifact_metadata
-
-        found: dict[str, Any] = {STATE: str(self.state), "attempts": self.attempts}
+        """Return Dagster metadata; numbers stay numbers, so that the UI plots them."""
+        values: dict[str, Any] = {STATE: str(self.state), "attempts": self.attempts}
+        for field_name, name in _METADATA_NAMES.items():
+            if (value := getattr(self, field_name)) not in (None, ""):
+                values[name] = value
         if self.rows is not None:
-            found |= {"rows": self.rows, "dagster/partition_row_count": self.rows}
-        if self.bytes is not None:
-            found["bytes"] = self.bytes
-        if self.wire:
-            found["wire_format"] = self.wire
-        if self.fingerprint:
-            found["fingerprint"] = self.fingerprint
-        for name in ("source_server", "target_server", "source_position"):
-            if known := getattr(self, name):
-                found[name] = known
+            values["dagster/partition_row_count"] = self.rows
         if self.seconds:
-            found |= {f"seconds_{phase}": round(value, 4) for phase, value in self.seconds.items()}
-            found["bottleneck"] = max(self.seconds, key=lambda phase: self.seconds[phase])
+            values |= {f"seconds_{phase}": round(value, 4) for phase, value in self.seconds.items()}
+            values["bottleneck"] = max(self.seconds, key=lambda phase: self.seconds[phase])
         if self.moving_seconds is not None:
-            found["moving_seconds"] = round(self.moving_seconds, 4)
+            values["moving_seconds"] = round(self.moving_seconds, 4)
         if self.rows_per_second is not None:
-            found["rows_per_second"] = round(self.rows_per_second, 1)
-        if self.error:
-            found["error"] = self.error
-        if self.schema and self.state.in_target:
-            found[COLUMN_SCHEMA] = self.schema
-        if self.lineage and self.state.in_target:
-            found[COLUMN_LINEAGE] = self.lineage
-        if self.shadow:
-            found["shadow"] = self.shadow
-        if self.rejected:
-            found["rejected_rows_in"] = self.rejected
-        if self.counts:
-            found |= {f"overflow_{column}": number for column, number in self.counts.items()}
+            values["rows_per_second"] = round(self.rows_per_second, 1)
+        values |= {f"overflow_{column}": number for column, number in self.counts.items()}
         if self.not_filled:
-            found["columns_not_filled"] = json.dumps(self.not_filled, ensure_ascii=False)
-        if self.since:
-            found["rows_with"] = self.since
-        if self.rows_moved is not None:
-            found["rows_moved"] = self.rows_moved
-        if self.whole_because:
-            found["moved_whole_because"] = self.whole_because
-        if self.target_digest and self.state.in_target:
-            found["target_digest"] = self.target_digest
-        if self.proven and self.state.in_target:
-            found |= self.proven.metadata()
-        return found | artifact_metadata(self.artifacts)
+            values["columns_not_filled"] = json.dumps(self.not_filled, ensure_ascii=False)
+        if self.state.in_target:
+            columns = {COLUMN_SCHEMA: self.schema, COLUMN_LINEAGE: self.lineage}
+            values |= {name: value for name, value in columns.items() if value}
+            values |= {"target_digest": self.target_digest} if self.target_digest else {}
+            values |= self.proven.metadata() if self.proven else {}
+        return values | _artifact_metadata(self.artifacts)
 
     @classmethod
     def stored(cls, text: str) -> RangeRecord:
-        """The record in a materialization or observation, as Dagster stores it.
+        """Read the record of a materialization or observation, as Dagster stores it.
 
-        Its own way to read one makes an object of every column of the table.
+        Dagster's own deserialisation creates an object for every column of the table.
         """
         entry = json.loads(text)
         data = entry["dagster_event"]["event_specific_data"]
         event = data.get("materialization") or data["asset_observation"]
-        entries = {one["label"]: one["entry_data"] for one in event["metadata_entries"]}
-        values = {name: one.get("value", one.get("text")) for name, one in entries.items()}
-        return cls.of(
-            event["partition"], values, event.get("tags") or {}, entry["run_id"], entry["timestamp"]
-        )
-
-    @classmethod
-    def of(
-        cls,
-        range_name: str | None,
-        values: Mapping[str, Any],
-        tags: Mapping[str, str],
-        run_id: str,
-        timestamp: float,
-    ) -> RangeRecord:
-        """The same of the event's metadata and tags."""
-        seconds = {
-            name.removeprefix("seconds_"): float(value)
-            for name, value in values.items()
-            if name.startswith("seconds_")
-        }
+        entries = {item["label"]: item["entry_data"] for item in event["metadata_entries"]}
+        values = {name: item.get("value", item.get("text")) for name, item in entries.items()}
+        tags = event.get("tags") or {}
         return cls(
-            range=range_name or "",
+            range=event["partition"] or "",
             state=State(str(values.get(STATE, State.COMMITTED))),
             data_version=tags.get(DATA_VERSION) or tags.get(VERSION),
-            run_id=run_id,
-            timestamp=timestamp,
-            rows=values.get("rows"),
-            bytes=values.get("bytes"),
-            wire=values.get("wire_format"),
-            fingerprint=values.get("fingerprint"),
-            source_server=values.get("source_server"),
-            target_server=values.get("target_server"),
-            source_position=values.get("source_position"),
-            seconds=seconds,
+            run_id=entry["run_id"],
+            timestamp=entry["timestamp"],
+            seconds={name: float(value) for name, value in _prefixed(values, "seconds_")},
             moving_seconds=values.get("moving_seconds"),
             attempts=int(values.get("attempts", 1)),
-            error=values.get("error"),
-            shadow=values.get("shadow"),
-            rejected=values.get("rejected_rows_in"),
-            counts={
-                name.removeprefix("overflow_"): int(value)
-                for name, value in values.items()
-                if name.startswith("overflow_")
-            },
+            counts={name: int(value) for name, value in _prefixed(values, "overflow_")},
             not_filled=tuple(json.loads(values.get("columns_not_filled", "[]"))),
-            since=values.get("rows_with"),
-            rows_moved=values.get("rows_moved"),
-            whole_because=values.get("moved_whole_because"),
             proven=Proven.read(values),
             target_digest=values.get("target_digest"),
+            **{field_name: values.get(name) for field_name, name in _METADATA_NAMES.items()},
         )
+
+
+def _prefixed(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if name.startswith(prefix):
+            yield name.removeprefix(prefix), value
+
+
+def _artifact_metadata(artifacts: Sequence[Artifact]) -> dict[str, Any]:
+    """Return the number of files, and the first of them with rows, bytes and SHA-256."""
+    if not artifacts:
+        return {}
+    import dagster as dg
+
+    listed = [
+        dg.TableRecord(
+            {"file": file.path.name, "rows": file.rows, "bytes": file.bytes, "sha256": file.sha256}
+        )
+        for file in artifacts[:MAX_ARTIFACTS_LISTED]
+    ]
+    return {"artifacts": dg.MetadataValue.table(listed), "artifact_count": len(artifacts)}

@@ -1,7 +1,7 @@
-"""SQLite files that a storage keeps open: Dagster opens and closes them for each question.
+"""SQLite files that a storage keeps open; Dagster opens and closes them for each query.
 
-With every question it makes a new SQLAlchemy engine, which compiles the statement anew. For a
-run of many ranges that is a third of the client's CPU time.
+Dagster also creates an SQLAlchemy engine per query, which compiles the statement anew: a third of
+the client's CPU time in a run of many ranges.
 """
 
 from __future__ import annotations
@@ -18,26 +18,22 @@ from sqlalchemy import create_engine, make_url
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import QueuePool
 
-MOST_FILES = 12
-"""Files that stay open: each Dagster run has one, and each home three."""
+MAX_OPEN_FILES = 12
+"""Maximum number of open files: each Dagster run has one, and each home three."""
 SECONDS_TO_WAIT = 60
-"""For another process to end its transaction."""
+"""Timeout for the lock that another process holds during its transaction."""
 
 FileId = tuple[int, int] | None
 
 _inherited: list[object] = []
-"""A forked child must neither use nor close its parent's connections."""
+"""Connections of a parent process, which a forked child must neither use nor close."""
 
 
 class SqliteFiles:
-    """The open files of one storage, for any thread."""
+    """The open files of one storage; safe for any thread."""
 
     def __init__(self, prepare: Callable[[Engine], None] = lambda engine: None) -> None:
-        """Make it.
-
-        Args:
-            prepare: makes the tables of a file that is opened, if they are missing.
-        """
+        """Open nothing yet; `prepare` creates missing tables when a file is opened."""
         self._prepare = prepare
         self._lock = threading.RLock()
         self._engines: OrderedDict[str, tuple[FileId, Engine]] = OrderedDict()
@@ -45,7 +41,7 @@ class SqliteFiles:
 
     @contextmanager
     def connect(self, url: str) -> Iterator[Connection]:
-        """A connection to a file, and a transaction in it."""
+        """Connect to a file, and begin a transaction."""
         with self._engine(url).connect() as connection, connection.begin():
             yield connection
 
@@ -77,37 +73,35 @@ class SqliteFiles:
                 self._prepare(engine)
                 self._engines[url] = _identity(file), engine
             self._engines.move_to_end(url)
-            self._close_the_oldest()
+            for old_url, (_, old) in [*self._engines.items()][:-MAX_OPEN_FILES]:
+                # disposing of an engine does not close connections in use
+                if not old.pool.checkedout():  # type: ignore[attr-defined]
+                    old.dispose()
+                    del self._engines[old_url]
             return engine
-
-    def _close_the_oldest(self) -> None:
-        for url, (_, engine) in [*self._engines.items()][:-MOST_FILES]:
-            # a pool of SQLAlchemy's closes only what nobody has borrowed
-            if not engine.pool.checkedout():  # type: ignore[attr-defined]
-                engine.dispose()
-                del self._engines[url]
 
 
 def _identity(file: str) -> FileId:
-    """Which file it is, whatever its name."""
+    """Return the file's device and inode; None if it does not exist."""
     try:
-        found = os.stat(file)
+        status = os.stat(file)
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def revision(file: Path, *tables: str) -> str | None:
-    """The revision of a file's tables; None if there is none, or if one of these is missing."""
+    """Return the schema revision of a file; None if the file or one of the tables is missing."""
     if not file.exists():
         return None
-    wanted = ("alembic_version", *tables)
-    marks = ", ".join("?" * len(wanted))
+    required = ("alembic_version", *tables)
+    placeholders = ", ".join("?" * len(required))
     with closing(sqlite3.connect(file, timeout=SECONDS_TO_WAIT)) as connection:
-        (found,) = connection.execute(
-            f"SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ({marks})", wanted
+        (present,) = connection.execute(
+            f"SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ({placeholders})",
+            required,
         ).fetchone()
-        if found < len(wanted):
+        if present < len(required):
             return None
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     return row[0] if row else None

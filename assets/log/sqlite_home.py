@@ -1,6 +1,6 @@
-"""A home whose event log is in SQLite files, opened to be read without importing Dagster.
+"""Opens the SQLite files of a home for reading without importing Dagster.
 
-Importing Dagster takes longer than all that a command with nothing to do does besides.
+The import takes longer than all other work of a command that has nothing to do.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import yaml
 
 INDEX = Path("history", "runs", "index.db")
 RUNS = Path("history", "runs.db")
-"""Where Dagster's SQLite storage, and ours, keeps them in a home."""
+"""Paths within a home, the same in Dagster's SQLite storage and ours."""
 
 STORAGE_MODULE = "tableferry.assets.log.storage"
 STORAGE_CLASS = "Storage"
 
-ELSEWHERE = {
+OTHER_STORAGE = {
     *("event_log_storage", "run_storage", "local_artifact_storage"),
     *("instance_class", "custom_instance_class"),
 }
-"""Settings of dagster.yaml that keep them elsewhere."""
+"""Settings of dagster.yaml that place the event log or the runs elsewhere."""
 
 _UNFINISHED = "SELECT 1 FROM runs WHERE status NOT IN ('SUCCESS', 'FAILURE', 'CANCELED') LIMIT 1"
-_HELD = "SELECT 1 FROM concurrency_slots WHERE run_id IS NOT NULL"
+_HELD_SLOTS = "SELECT 1 FROM concurrency_slots WHERE run_id IS NOT NULL"
 
 
 def quiet(home: Path) -> closing[sqlite3.Connection] | None:
-    """The event log of a home, to be read; None if Dagster has to be asked.
+    """Open the event log of a home for reading; None if it has to be read through Dagster.
 
-    That is so where the home keeps it elsewhere, and where a run has not ended or holds a slot of
-    a pool: it may be dead, and is marked as failed then.
+    That is so where the home keeps its log elsewhere, and while a run has not ended or holds a pool
+    slot: its process may be dead, and Dagster is needed to mark it failed.
     """
     try:
         if not _keeps_files(home):
@@ -41,7 +41,7 @@ def quiet(home: Path) -> closing[sqlite3.Connection] | None:
     except (OSError, ValueError, yaml.YAMLError, sqlite3.Error):
         return None
     try:
-        busy = any(connection.execute(query).fetchone() for query in (_UNFINISHED, _HELD))
+        busy = any(connection.execute(query).fetchone() for query in (_UNFINISHED, _HELD_SLOTS))
     except sqlite3.Error:
         busy = True
     if busy:
@@ -50,24 +50,24 @@ def quiet(home: Path) -> closing[sqlite3.Connection] | None:
 
 
 def _keeps_files(home: Path) -> bool:
-    """Whether the home's dagster.yaml leaves the event log and the runs in its files."""
+    """Whether dagster.yaml keeps the event log and the runs in the files of the home."""
     settings = yaml.safe_load((home / "dagster.yaml").read_text(encoding="utf-8")) or {}
     storage = settings.get("storage") or {}
-    own = storage.get("custom", {}).get("module") == STORAGE_MODULE
-    return (own or not storage) and not settings.keys() & ELSEWHERE
+    ours = storage.get("custom", {}).get("module") == STORAGE_MODULE
+    return (ours or not storage) and not settings.keys() & OTHER_STORAGE
 
 
 def opened(home: Path) -> closing[sqlite3.Connection]:
-    """The event log of a home with its runs, to be read; whoever opens it closes it.
+    """Open the event log and the runs of a home for reading; the caller closes them.
 
     Raises:
-        sqlite3.Error: they are not there.
+        sqlite3.Error: the files do not exist.
     """
     return closing(_open(home))
 
 
 def _open(home: Path) -> sqlite3.Connection:
-    # one that is there: `mode=rw` makes none, and may read what a writer has left in the log
+    # mode=rw creates no file, and may replay what a writer has left in the write-ahead log
     connection = sqlite3.connect(_uri(home / INDEX), uri=True, timeout=30)
     try:
         connection.execute("ATTACH DATABASE ? AS runs_file", [_uri(home / RUNS)])

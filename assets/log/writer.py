@@ -1,4 +1,4 @@
-"""Writes what becomes of key ranges, and what checks find, into Dagster's event log."""
+"""Records key ranges and check verdicts in Dagster's event log."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class EventLogger(Protocol):
 
 
 class Writer:
-    """Records what becomes of the ranges of one hop, from any thread of one run."""
+    """Records the ranges of one hop, from any thread of a run."""
 
     def __init__(self, context: EventLogger, asset: dg.AssetKey, transfer: Transfer) -> None:
         self._context, self._asset, self._transfer = context, asset, transfer
         self._lock = threading.Lock()
 
     def progress(self, record: RangeRecord) -> None:
-        """Tell how far an attempt came, or that it failed."""
+        """Record how far an attempt came, or that it failed."""
         self._log(
             dg.AssetObservation(
                 self._asset,
@@ -61,7 +61,7 @@ class Writer:
         )
 
     def commit(self, record: RangeRecord) -> None:
-        """Record that a range is committed, or was found unchanged."""
+        """Record that a range is committed, or unchanged."""
         assert record.data_version is not None, "a commit needs its data version"
         self._log(
             dg.AssetMaterialization(
@@ -82,21 +82,16 @@ class Writer:
         verdicts: Iterable[Verdict],
         before: Iterable[RangeRecord] = (),
     ) -> None:
-        """Record that a range is committed and what its checks found, in this order.
+        """Record earlier progress of an attempt, its commit and its verdicts, in this order.
 
-        A crash leaves a beginning of it: of a range without its verdicts, the next run checks the
-        rows before it goes by them. A storage that stores groups has all of it or nothing.
-
-        Args:
-            record: of the commit.
-            verdicts: about it, in the order in which they are recorded.
-            before: how far the attempt came before, if that is not recorded yet.
+        A storage that stores groups stores all or nothing. With another one, a crash may leave the
+        commit without verdicts: the next run checks such a range.
         """
-        with together(self._context.instance.event_log_storage) as at_once:
-            for one in before:
-                self.progress(one)
+        with together(self._context.instance.event_log_storage) as grouped:
+            for earlier in before:
+                self.progress(earlier)
             self.commit(record)
-            self.all_checked(record.range, verdicts, PENDING if at_once else None)
+            self.all_checked(record.range, verdicts, PENDING if grouped else None)
 
     def all_checked(
         self,
@@ -104,7 +99,7 @@ class Writer:
         verdicts: Iterable[Verdict],
         about: Materialization | None = None,
     ) -> None:
-        """Record the verdicts about a range's latest materialization, if it has one, in order."""
+        """Record verdicts about a range's latest materialization, if it has one, in order."""
         about = about or latest_materialization(self._context.instance, self._asset, range_name)
         for verdict in verdicts:
             self.checked(range_name, verdict, about)
@@ -112,46 +107,38 @@ class Writer:
     def checked(
         self, range_name: str, verdict: Verdict, about: Materialization | None = None
     ) -> None:
-        """Record a check's verdict.
-
-        Args:
-            range_name: of the range that was checked.
-            verdict: what was found.
-            about: the materialization that it is about; the range's latest one, if it has one, when
-                not given.
-        """
-        meaning = self._transfer.check_spec(verdict.check)
-        about = about or latest_materialization(self._context.instance, self._asset, range_name)
-        self._log(
-            dg.AssetCheckEvaluation(
-                asset_key=self._asset,
-                check_name=verdict.check,
-                passed=verdict.passed,
-                partition=range_name,
-                blocking=meaning.blocking,
-                severity=_severity(meaning.severity == "warn" or verdict.source_newer),
-                target_materialization_data=about,
-                description=conclusion(verdict),
-                metadata={**verdict_metadata(verdict), **self._scope},
-            )
+        """Record a verdict about a materialization of a range, by default the latest."""
+        spec = self._transfer.check_spec(verdict.check)
+        self._evaluated(
+            verdict,
+            spec.severity == "warn" or verdict.source_newer,
+            about or latest_materialization(self._context.instance, self._asset, range_name),
+            partition=range_name,
+            blocking=spec.blocking,
         )
 
     def checked_table(
-        self,
-        verdict: Verdict,
-        *,
-        warning: bool,
-        missing: int,
-        about: Materialization | None,
+        self, verdict: Verdict, *, warning: bool, missing: int, about: Materialization | None
     ) -> None:
-        """Record a check's verdict about the whole table.
+        """Record a verdict about the whole table.
 
         Args:
-            verdict: what was found.
-            warning: a failure is no more than a hint.
-            missing: how many ranges are not committed.
+            verdict: the verdict.
+            warning: a failure is only a warning.
+            missing: the number of ranges that are not committed.
             about: the newest materialization when the tables were read.
         """
+        self._evaluated(verdict, warning, about, {NOT_COMMITTED: missing})
+
+    def _evaluated(
+        self,
+        verdict: Verdict,
+        warning: bool,
+        about: Materialization | None,
+        metadata: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> None:
+        scope = {"row_security": ONLY_SHOWN} if self._transfer.row_security == "apply" else {}
         self._log(
             dg.AssetCheckEvaluation(
                 asset_key=self._asset,
@@ -160,11 +147,8 @@ class Writer:
                 severity=_severity(warning),
                 target_materialization_data=about,
                 description=conclusion(verdict),
-                metadata={
-                    **verdict_metadata(verdict),
-                    **self._scope,
-                    NOT_COMMITTED: missing,
-                },
+                metadata={**verdict_metadata(verdict), **scope, **(metadata or {})},
+                **more,
             )
         )
 
@@ -178,18 +162,18 @@ class Writer:
         unseen: int = 0,
         problem: str = "",
     ) -> None:
-        """Record of a check how its ranges did in it.
+        """Record a summary of a check over all ranges of a run.
 
-        A run that is started without a range plans each check without one. Dagster would show that
-        as skipped, beside the verdicts of the ranges; and as failed where the run fails.
+        A run that is started without a range plans each check without one. Dagster would show the
+        planned check as skipped, or as failed if the run fails, beside the verdicts of the ranges.
 
         Args:
-            check: its name.
-            ranges: how many ranges the run was about.
-            failed: how many of them failed in the check.
-            warning: their failure is no more than a hint.
-            unseen: how many the run has not compared.
-            problem: why not.
+            check: name of the check.
+            ranges: number of ranges of the run.
+            failed: number of ranges that failed in the check.
+            warning: their failure is only a warning.
+            unseen: number of ranges that were not compared.
+            problem: why they were not compared.
         """
         parts = [f"{failed} of {counted(ranges, 'range')} failed"] if failed else []
         if unseen > 0:
@@ -206,12 +190,9 @@ class Writer:
         )
 
     def checked_no_table(self, check: str, verdict: StoredCheck | None, problem: str) -> None:
-        """Record that a run did not come to a check of the whole table.
+        """Record that a run did not reach a check of the whole table, and why.
 
-        Args:
-            check: its name.
-            verdict: its verdict that still counts, which is repeated.
-            problem: why the run did not come to it.
+        The check's standing verdict is repeated if it has one.
         """
         if verdict is not None:
             about = latest_materialization(self._context.instance, self._asset)
@@ -228,18 +209,14 @@ class Writer:
         )
 
     def commit_again(self, record: RangeRecord, checks: Sequence[str]) -> list[str]:
-        """Record that a range was found unchanged, and that what its checks found still holds.
+        """Record that a range is unchanged, and repeat the standing verdicts of these checks.
 
-        A skipped range has a new materialization, which no verdict is about yet; and a check that a
-        run was to do and did not is shown as skipped. So each verdict that counted until now is
-        recorded again, with the run and the time that found it.
-
-        Args:
-            record: of the skip.
-            checks: whose verdicts to record again.
+        The range gets a new materialization, which no verdict is about yet, and Dagster shows a
+        planned check without a verdict as skipped. So each standing verdict is recorded again, with
+        the run and time that found it.
 
         Returns:
-            The blocking ones that failed: a check that ran beside this run found the range damaged.
+            The blocking checks that failed: a check beside this run found the range damaged.
         """
         instance, name = self._context.instance, record.range
         before = latest_materialization(instance, self._asset, name)
@@ -250,21 +227,16 @@ class Writer:
         self.commit(record)
         if before is None:
             return []
-        # after the commit: a verdict that comes later is about the new materialization
-        found = standing(instance, self._asset, checks, {name: before.storage_id}, only=name)
+        # after the commit: a verdict recorded later is about the new materialization
+        verdicts = standing(instance, self._asset, checks, {name: before.storage_id}, only=name)
         now = latest_materialization(instance, self._asset, name)
         failed = []
-        for check, stored in stored_checks(instance, self._asset, found).get(name, {}).items():
+        for check, stored in stored_checks(instance, self._asset, verdicts).get(name, {}).items():
             evaluation = repeated(stored, now)
             self._log(evaluation)
             if evaluation.blocking and not evaluation.passed:
                 failed.append(check)
         return failed
-
-    @property
-    def _scope(self) -> dict[str, str]:
-        """What its declaration leaves out of a transfer's verdicts."""
-        return {"row_security": ONLY_SHOWN} if self._transfer.row_security == "apply" else {}
 
     def _log(self, event: Any) -> None:
         with self._lock:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tableferry.assets.log.asking import Log
 from tableferry.assets.log.ledger import Committed, committed, committed_schema, records
+from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, Proven, Reason, State
 from tableferry.assets.planning.drift import new_columns, schema_changes, target_columns
 from tableferry.assets.planning.increments import increment, intact, now

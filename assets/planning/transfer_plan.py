@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.asking import Log
 from tableferry.assets.log.ledger import partitions
+from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, digest
 from tableferry.assets.planning.boundaries import limit
 from tableferry.assets.planning.cuts import in_use, relative_to, require_agreement

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.asking import Log
 from tableferry.assets.log.ledger import newest_ids
+from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import Reason
 from tableferry.assets.planning.decisions import Decision, decisions
 from tableferry.assets.planning.resolve import Hop, Servers

@@ -166,7 +166,7 @@ def _loadable(
 
 
 def _moves(reasons: Mapping[str, Reason]) -> bool:
-    return any(not reason.settled for reason in reasons.values())
+    return any(not reason.needs_no_move for reason in reasons.values())
 
 
 def _work(

@@ -11,7 +11,7 @@ from tableferry.assets.log.records import RangeRecord, State
 
 if TYPE_CHECKING:
     from tableferry.assets.declaring.manifest import Transfer
-    from tableferry.assets.log.asking import Log
+    from tableferry.assets.log.queries import Log
 
 JSON_FIELDS = (
     *("hop", "target", "range", "rows", "bytes", "seconds", "moving_seconds", "rows_per_second"),

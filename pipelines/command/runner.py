@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import check_job_name, compare_op_name
-from tableferry.assets.log.asking import Log
 from tableferry.assets.log.command_runs import carry_out
 from tableferry.assets.log.ledger import committed_schema
+from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.decisions import decisions
 from tableferry.assets.planning.drift import misfits, notes_of_dropped, refusal
 from tableferry.assets.planning.hazards import hazard_notes

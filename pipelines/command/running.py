@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from tableferry.assets.declaring.manifest import ONLY_SHOWN, Transfer
 from tableferry.assets.log.answers import is_unanswered
-from tableferry.assets.log.asking import Log
 from tableferry.assets.log.ledger import committed, newest_ids, partitions
+from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import Reason, State
 from tableferry.assets.planning.decisions import decisions
 from tableferry.assets.planning.hazards import require_harmless

@@ -15,7 +15,7 @@ import click
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
 from tableferry.assets.log import sqlite_home
-from tableferry.assets.log.asking import Log
+from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.resolve import Servers
 from tableferry.pipelines import event_log
 from tableferry.pipelines.command.plugins import start_local_stack

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tableferry.assets.log.asking import Log
 from tableferry.assets.log.ledger import partitions
+from tableferry.assets.log.queries import Log
 from tableferry.pipelines.command.range_views import (
     RangeView,
     TransferView,

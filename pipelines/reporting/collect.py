@@ -16,7 +16,7 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.log import ledger
-from tableferry.assets.log.check_records import CheckRecord, check_record, moment_of
+from tableferry.assets.log.check_records import CheckRecord, check_record, iso_time
 from tableferry.assets.log.history import PastRun, past_runs, unanswered
 from tableferry.assets.log.records import RangeRecord, State
 from tableferry.assets.planning.drift import new_columns, schema_changes
@@ -89,7 +89,7 @@ def report(session: Session, name: str, *, dagster_url: str | None = None) -> Re
     return Report(
         transfer=name,
         description=transfer.description or "",
-        created_at=moment_of(dt.datetime.now(dt.UTC).timestamp()) or "",
+        created_at=iso_time(dt.datetime.now(dt.UTC).timestamp()) or "",
         hops=hops,
         runs=tuple(_run(run, run.run_id in failed) for run in runs),
         not_seen=state.not_seen,
@@ -225,9 +225,9 @@ def _range(
         wire=move.wire,
         seconds=dict(move.seconds),
         fingerprint=move.fingerprint or move.data_version,
-        moved_at=moment_of(move.timestamp),
+        moved_at=iso_time(move.timestamp),
         moved_by=move.run_id,
-        confirmed_at=moment_of(record.timestamp) if confirmed else None,
+        confirmed_at=iso_time(record.timestamp) if confirmed else None,
         confirmed_by=record.run_id if confirmed else None,
         source_server=move.source_server,
         target_server=move.target_server,
@@ -265,8 +265,8 @@ def _run(run: PastRun, failed: bool) -> RunEntry:
         outcome=run.outcome,
         launched_by=run.launched_by,
         ranges=run.ranges,
-        started_at=moment_of(run.started_at),
-        ended_at=moment_of(run.ended_at),
+        started_at=iso_time(run.started_at),
+        ended_at=iso_time(run.ended_at),
         error=run.error,
         unanswered=failed,
     )

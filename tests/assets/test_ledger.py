@@ -16,8 +16,8 @@ from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializa
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log import ledger, sqlite_home
 from tableferry.assets.log.answers import is_unanswered
-from tableferry.assets.log.asking import Log
 from tableferry.assets.log.ledger import Committed
+from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DATA_VERSION, DataVersion, RangeRecord, Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.decisions import Decision, decide

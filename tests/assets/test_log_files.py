@@ -17,7 +17,7 @@ from dagster._core.storage.event_log import SqlEventLogStorage
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from tableferry.assets.log.sqlite_files import MOST_FILES
+from tableferry.assets.log.sqlite_files import MAX_OPEN_FILES
 from tableferry.pipelines import event_log
 from tests.integration.support import homes
 
@@ -61,20 +61,19 @@ def test_the_file_of_each_run_is_as_dagster_makes_it(instance: dg.DagsterInstanc
     ]
 
 
-def test_a_table_that_is_there_is_not_looked_for_again(instance: dg.DagsterInstance) -> None:
-    asked: list[str] = []
-    assert log_of(instance).has_asset_key_index_cols() and log_of(instance).supports_asset_checks
+def test_the_presence_of_a_table_is_remembered(instance: dg.DagsterInstance) -> None:
+    statements: list[str] = []
+    assert log_of(instance).supports_asset_checks
 
     @event.listens_for(Engine, "before_cursor_execute")
     def listen(connection: object, cursor: object, sql: str, *_: object) -> None:
-        asked.append(sql)
+        statements.append(sql)
 
     try:
-        assert log_of(instance).has_asset_key_index_cols()
         assert log_of(instance).supports_asset_checks
     finally:
         event.remove(Engine, "before_cursor_execute", listen)
-    assert asked == []
+    assert statements == []
 
 
 def test_a_table_is_looked_for_in_its_own_file(
@@ -101,7 +100,7 @@ def test_few_files_stay_open_and_none_of_a_home_that_is_closed(
     mine = Path(instance.root_directory, "history", "runs")
     with event_log.open_to_record() as other:
         with log_of(instance).index_connection() as connection:
-            runs = [str(uuid4()) for _ in range(2 * MOST_FILES)]
+            runs = [str(uuid4()) for _ in range(2 * MAX_OPEN_FILES)]
             for run in runs:
                 with log_of(other).run_connection(run) as used:
                     used.exec_driver_sql("SELECT count(*) FROM event_logs")
@@ -109,7 +108,7 @@ def test_few_files_stay_open_and_none_of_a_home_that_is_closed(
             assert found.one() == (0,), "what is in use stays, however many are used meanwhile"
         assert open_files(mine), "another home's files are its own"
         databases = {one for one in open_files(another) if one.endswith(".db")}
-        assert 0 < len(databases) <= MOST_FILES
+        assert 0 < len(databases) <= MAX_OPEN_FILES
         with log_of(other).run_connection(runs[0]) as used:
             assert used.exec_driver_sql("SELECT count(*) FROM event_logs").one() == (0,)
     assert not open_files(another)

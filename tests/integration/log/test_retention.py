@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner, Result
 
-from tableferry.assets.log.history import covered
+from tableferry.assets.log.history import coverage
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.session import open_session
 from tests.integration.conftest import Ferry
@@ -93,7 +93,7 @@ def test_a_check_of_some_ranges_answers_for_no_target(ferry: Make) -> None:
     transfer = one.session.transfers[one.table]
     targets = frozenset({dg.AssetKey(["clickhouse", "warehouse", one.table])})
     runs = reversed(one.session.instance.get_runs())
-    assert [covered(run, transfer, targets) for run in runs] == [
+    assert [coverage(run, transfer, targets) for run in runs] == [
         ("move", targets),
         ("check", targets),
         ("check", frozenset()),

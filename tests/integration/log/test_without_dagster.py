@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from tableferry.assets.log import sqlite_home
 from tableferry.assets.log.answers import is_unanswered
-from tableferry.assets.log.asking import Log
+from tableferry.assets.log.queries import Log
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command import runner, running
 from tableferry.pipelines.command.session import Session

@@ -1,7 +1,7 @@
-"""Asks Dagster's event log by SQL, whoever has opened it.
+"""SQL queries of Dagster's event log, through Dagster's storage or on a home's SQLite files.
 
-The statements are such that SQLite, PostgreSQL and MySQL take them: parameters are `:name`, and a
-column whose name may be a keyword is written with its table.
+The statements run on SQLite, PostgreSQL and MySQL: parameters are written `:name`, and a column
+whose name may be a keyword is qualified by its table.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from dagster._core.storage.event_log import SqlEventLogStorage
 
 Log: TypeAlias = "sqlite3.Connection | dg.DagsterInstance"
-"""The event log of an instance, or the files of a home."""
+"""The event log of an instance, or a connection to the files of a home."""
 Asset: TypeAlias = "TableRef | dg.AssetKey"
 """A hop's target."""
 PAGE = 500
-"""Storage ids that one statement names, and events that are read at once."""
+"""Maximum storage ids in a statement, and events read at once."""
 
 
-def events(log: Log, statement: str, **values: object) -> Sequence[Sequence[Any]]:
-    """What a statement finds among the events.
+def select_events(log: Log, statement: str, **values: object) -> Sequence[Sequence[Any]]:
+    """Run a query on the events.
 
     Raises:
         InputError: the event log is not in an SQL database.
@@ -36,15 +36,15 @@ def events(log: Log, statement: str, **values: object) -> Sequence[Sequence[Any]
         return log.execute(statement, values).fetchall()
     import sqlalchemy as sql
 
-    with sql_log(log).index_connection() as connection:
+    with event_storage(log).index_connection() as connection:
         return connection.execute(sql.text(statement), values).all()
 
 
-def runs(log: Log, statement: str, **values: object) -> Sequence[Sequence[Any]]:
-    """What a statement finds among the runs, which have a storage of their own.
+def select_runs(log: Log, statement: str, **values: object) -> Sequence[Sequence[Any]]:
+    """Run a query on the runs, which have a storage of their own.
 
     Raises:
-        InputError: they are not in an SQL database.
+        InputError: the runs are not in an SQL database.
     """
     if isinstance(log, sqlite3.Connection):
         return log.execute(statement, values).fetchall()
@@ -58,18 +58,18 @@ def runs(log: Log, statement: str, **values: object) -> Sequence[Sequence[Any]]:
         return connection.execute(sql.text(statement), values).all()
 
 
-def sql_log(instance: dg.DagsterInstance) -> SqlEventLogStorage:
-    """The event log of an instance.
+def event_storage(instance: dg.DagsterInstance) -> SqlEventLogStorage:
+    """Return the event log storage of an instance.
 
     Raises:
-        InputError: it is not in an SQL database.
+        InputError: the event log is not in an SQL database.
     """
     from dagster._core.storage.event_log import SqlEventLogStorage
 
-    log = instance.event_log_storage
-    if not isinstance(log, SqlEventLogStorage):
-        raise _unreadable("event log", log)
-    return log
+    storage = instance.event_log_storage
+    if not isinstance(storage, SqlEventLogStorage):
+        raise _unreadable("event log", storage)
+    return storage
 
 
 def _unreadable(what: str, storage: object) -> InputError:
@@ -80,18 +80,18 @@ def _unreadable(what: str, storage: object) -> InputError:
 
 
 def key_of(asset: Asset) -> str:
-    """An asset as Dagster's storage names it."""
+    """Return an asset's key as Dagster stores it."""
     return stored_key(asset) if isinstance(asset, TableRef) else asset.to_string()
 
 
 def parameters(name: str, values: Iterable[object]) -> tuple[str, dict[str, object]]:
-    """A list of parameters as a statement has it, and their values."""
+    """Return the placeholders of a list, for use in a statement, and their values by name."""
     named = {f"{name}_{number}": value for number, value in enumerate(values)}
-    return ", ".join(f":{one}" for one in named), named
+    return ", ".join(f":{placeholder}" for placeholder in named), named
 
 
 def pages(ids: Iterable[int]) -> Iterator[Sequence[int]]:
-    """Storage ids in their order, as many at a time as one statement names."""
-    every = sorted(ids)
-    for start in range(0, len(every), PAGE):
-        yield every[start : start + PAGE]
+    """Yield storage ids in ascending order, at most `PAGE` at a time."""
+    ordered = sorted(ids)
+    for start in range(0, len(ordered), PAGE):
+        yield ordered[start : start + PAGE]
