@@ -278,17 +278,21 @@ class RangeRecord:
     the checks computed no digests, or the target keeps rows of its own."""
 
     @property
+    def rows_of_move(self) -> int | None:
+        """The number of rows that went from source to target."""
+        return self.rows if self.rows_moved is None else self.rows_moved
+
+    @property
     def rows_per_second(self) -> float | None:
-        """The `rate` of the rows that went from source to target."""
-        moved = self.rows if self.rows_moved is None else self.rows_moved
-        return rate(moved, self.moving_seconds)
+        """The `rate` of the move."""
+        return rate(self.rows_of_move, self.moving_seconds)
 
     def metadata(self) -> dict[str, Any]:
         """Return Dagster metadata; numbers stay numbers, so that the UI plots them."""
         values: dict[str, Any] = {STATE: str(self.state), "attempts": self.attempts}
-        for field_name, name in _METADATA_NAMES.items():
-            if (value := getattr(self, field_name)) not in (None, ""):
-                values[name] = value
+        for name, key in _METADATA_NAMES.items():
+            if (value := getattr(self, name)) not in (None, ""):
+                values[key] = value
         if self.rows is not None:
             values["dagster/partition_row_count"] = self.rows
         if self.seconds:
@@ -320,6 +324,7 @@ class RangeRecord:
         entries = {item["label"]: item["entry_data"] for item in event["metadata_entries"]}
         values = {name: item.get("value", item.get("text")) for name, item in entries.items()}
         tags = event.get("tags") or {}
+        plain: dict[str, Any] = {name: values.get(key) for name, key in _METADATA_NAMES.items()}
         return cls(
             range=event["partition"] or "",
             state=State(str(values.get(STATE, State.COMMITTED))),
@@ -333,7 +338,7 @@ class RangeRecord:
             not_filled=tuple(json.loads(values.get("columns_not_filled", "[]"))),
             proven=Proven.read(values),
             target_digest=values.get("target_digest"),
-            **{field_name: values.get(name) for field_name, name in _METADATA_NAMES.items()},
+            **plain,
         )
 
 
