@@ -1,4 +1,4 @@
-"""Who runs a transfer in the same process: what a run is handed by it, and hands back."""
+"""What a command passes to a run in its own process, and gets back from it."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan, the snapshot that it was made under, and what was decided by it so far."""
+    """A plan, the snapshot that it was made under, and the decisions made so far."""
 
     plan: TransferPlan
     shared: SharedSnapshot | None
-    """Hands out the snapshot; None where the source has none."""
+    """None if the source has no snapshots."""
     snapshot: Snapshot | None
-    """The one that the fingerprints were taken under."""
+    """The snapshot of the fingerprints."""
     decided: Mapping[int, Mapping[str, Decision]] = field(default_factory=dict)
-    """By number of the hop, of the ranges whose fingerprints were needed to decide."""
+    """Decisions by hop number and range, as far as they needed fingerprints."""
     newest: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
-    """What was recorded of each range when it was decided, by number of the hop."""
+    """Each range's newest storage id at the time of the decision, by hop number."""
 
     def holds(self, log: Log, names: list[str]) -> bool:
-        """Whether it still says what to do with these ranges.
+        """Whether the plan of these ranges is still valid.
 
-        It does not if another run has recorded one of them meanwhile, if the ranges were cut anew,
-        or if the snapshot was lost with its server.
+        It is not if another run has recorded one of them since, if the ranges were cut anew, or if
+        the snapshot was lost with its server.
         """
         if not set(names) <= set(self.plan.ranges):
             return False
@@ -59,62 +59,58 @@ class Prepared:
         return True
 
     def only(self, servers: Servers, names: list[str]) -> Prepared:
-        """The same of some ranges, fingerprinted."""
+        """Restrict the plan to some ranges, with their fingerprints."""
         plan = self.plan.only(names).fingerprinted(servers, names, snapshot=self.snapshot)
-        # a swap decides about all ranges of a run together
-        apart = plan.transfer.write.whole_table and len(plan.ranges) < len(self.plan.ranges)
+        # a swap decides for all ranges of a run together
+        if plan.transfer.write.whole_table and len(plan.ranges) < len(self.plan.ranges):
+            return Prepared(plan, self.shared, self.snapshot)
         decided = {
-            number: {name: found[name] for name in names if name in found}
-            for number, found in self.decided.items()
-            if not apart
+            number: {name: by_range[name] for name in names if name in by_range}
+            for number, by_range in self.decided.items()
         }
         return Prepared(plan, self.shared, self.snapshot, decided)
 
     def decisions(
         self, hop: Hop, servers: Servers, log: Log, *, force: bool
     ) -> dict[str, Decision]:
-        """Why each range of the plan is run, or that it is unchanged; asks only what is open."""
+        """Return why each range of the plan is moved or skipped; decides only what is open."""
         plan, decided = self.plan, {} if force else self.decided.get(hop.number, {})
         rest = plan.only(set(plan.ranges) - set(decided))
-        found = decisions(rest, hop, servers, log, force=force) if rest.ranges else {}
-        return {name: decided.get(name) or found[name] for name in plan.ranges}
+        new = decisions(rest, hop, servers, log, force=force) if rest.ranges else {}
+        return {name: decided.get(name) or new[name] for name in plan.ranges}
 
 
 @dataclass
 class Caller:
-    """Whoever started a run in this very process; of other runs, nobody."""
+    """The command that started a run in its own process; other runs have a default one."""
 
     on_progress: OnProgress = unwatched
     prepared: Prepared | None = None
-    """What it has planned already."""
+    """The plan, if the command has made one."""
     snapshot: str | None = None
-    """The one to read under, which another process holds."""
+    """Name of the snapshot to read under, which another process holds."""
     checked: list[Checked] = field(default_factory=list)
-    """Gets the verdicts about whole tables, and those of a check without a move."""
+    """Receives the verdicts about whole tables, and those of a check without a move."""
     last: bool = True
-    """No other run of the same command follows, so that the run sees the tables complete."""
+    """No other run of the command follows, so that this run leaves the tables complete."""
     hops: tuple[Hop, ...] | None = None
-    """The hops of a check without a move, if it has resolved them already."""
+    """The hops of a check without a move, if they are resolved already."""
     error: TableferryError | None = None
-    """Gets what a check without a move failed with, before anything was compared."""
+    """Receives the error of a check without a move that could not compare anything."""
     notes: list[str] = field(default_factory=list)
-    """Gets what the user should know of the source and the targets, a line each."""
+    """Receives notes for the user about the source and the targets, a line each."""
     ready: dict[TableRef, Target] = field(default_factory=dict)
-    """The targets that one of its runs has created or verified, and what did."""
+    """The targets that a run of the command has created or verified."""
 
 
 @contextmanager
 def prepared(
-    transfer: Transfer,
-    servers: Servers,
-    log: Log,
-    names: list[str],
-    caller: Caller,
+    transfer: Transfer, servers: Servers, log: Log, names: list[str], caller: Caller
 ) -> Iterator[Prepared]:
-    """The fingerprinted plan of some ranges: what was handed over if it holds, else a new one."""
-    handed = caller.prepared
-    if handed is not None and handed.holds(log, names):
-        yield handed.only(servers, names)
+    """Return the fingerprinted plan of some ranges: the command's if it holds, else a new one."""
+    plan_of_command = caller.prepared
+    if plan_of_command is not None and plan_of_command.holds(log, names):
+        yield plan_of_command.only(servers, names)
         return
     with shared_snapshot(transfer, servers, caller.snapshot) as shared:
 
@@ -126,30 +122,20 @@ def prepared(
 
 
 def moved_along(
-    ready: Prepared,
-    servers: Servers,
-    log: Log,
-    hops: Sequence[Hop],
-    names: Collection[str],
+    ready: Prepared, servers: Servers, log: Log, hops: Sequence[Hop], names: Collection[str]
 ) -> set[str]:
-    """The ranges that have to move with others, where they are cut by the places of rows.
+    """Return the ranges that have to move with the named ones, if ranges are cut by storage blocks.
 
-    A row that was updated may be stored in another range. So what else changed moves along, under
-    the same snapshot: else rows would be lost, or there twice. Ranges that were never committed
-    have none to lose.
-
-    Args:
-        ready: a plan of all ranges.
-        servers: where the tables are.
-        log: whose event log says what is committed.
-        hops: those that run.
-        names: the ranges that are asked for.
+    An updated row may be stored in another range. So all changed ranges move under one snapshot:
+    otherwise rows would be lost or duplicated. Ranges that were never committed have none to lose.
     """
     if ready.plan.transfer.write.whole_table:
         return set(ready.plan.ranges) - set(names)
     return {
         name
         for hop in hops
-        for name, one in ready.decisions(hop, servers, log, force=False).items()
-        if not one.reason.needs_no_move and one.reason is not Reason.MISSING and name not in names
+        for name, decision in ready.decisions(hop, servers, log, force=False).items()
+        if not decision.reason.needs_no_move
+        and decision.reason is not Reason.MISSING
+        and name not in names
     }

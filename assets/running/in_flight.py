@@ -1,4 +1,4 @@
-"""Decides which rows are digested while they stream, so that no table is read for it."""
+"""Decides which rows are digested while they stream, which saves reading a table."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tableferry.resources.digest.placement import client_computes
 
 
 def stream_digest_of(attempt: RangeAttempt, framing: Framing | None) -> StreamDigest | None:
-    """Make what digests the rows of an attempt as they stream; None where that would save nothing.
+    """Return the digest of an attempt's rows as they stream; None where that would save nothing.
 
-    The level `in_flight` digests all rows so. The level `checksum` digests only those that leave
-    the table between two hops, if the client would otherwise read them again for their digest, and
-    if the hop before has not just proven the same digest of that table.
+    The level `in_flight` digests all rows so. The level `checksum` does so with rows that leave the
+    table between two hops, if the client would otherwise read them again, and if the previous hop
+    has not just proven the same digest of that table.
     """
     *_, level = attempt.work.levels
     hop, reading = attempt.hop, attempt.reading
@@ -23,8 +23,7 @@ def stream_digest_of(attempt: RangeAttempt, framing: Framing | None) -> StreamDi
         return None
     plan = attempt.work.observed(hop, hop.written_plan.target)
     if in_the_middle and relaxed_fields(plan):
-        # what the export makes of values is to be compared with what the source's server does
-        return None
+        return None  # the check compares the export's conversion of values with the server's
     stream_digest = StreamDigest(plan, attempt.source, attempt.target, hop.wire, framing)
     if reading.source_figures and reading.source_figures.digest == str(stream_digest.digest):
         return None

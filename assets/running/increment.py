@@ -1,4 +1,4 @@
-"""Moves only the newer rows of a range, and proves of the others that none of them is newer."""
+"""Moves only the newer rows of a range, and proves that the other rows are unchanged."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tableferry.resources.words import counted
 
 
 class RangeDiffers(TableferryError):
-    """With its newer rows a range is not yet as its source has it."""
+    """The range still differs from its source after its newer rows were moved."""
 
 
 def newer_rows(attempt: RangeAttempt, since: str) -> RangeAttempt:
-    """The attempt on the rows from a watermark on."""
+    """Restrict an attempt to the rows from a watermark on."""
     transfer, hop = attempt.work.plan.transfer, attempt.hop
     plan = from_watermark(hop.plan, transfer, since)
     reading = replace(
@@ -34,14 +34,14 @@ def newer_rows(attempt: RangeAttempt, since: str) -> RangeAttempt:
 def with_whole_range(
     attempt: RangeAttempt, record: RangeRecord, verdicts: Sequence[Verdict]
 ) -> tuple[RangeRecord, tuple[Verdict, ...]]:
-    """What to record of a range whose newer rows have become visible.
+    """Return the record and verdicts of a range whose newer rows have become visible.
 
-    The keys and watermarks of all its rows are compared. So a row is noticed that was deleted, or
-    that came or changed with an older watermark than the newest one that was known.
+    The keys and watermarks of all its rows are compared, which shows rows that were deleted, or
+    written with a watermark older than the newest known one.
 
     Raises:
-        RangeDiffers: they are not what they should be: the source's, and what was kept before.
-        SourceMoved: because the source is no longer what was read.
+        RangeDiffers: the target has other rows than the source's and those kept before.
+        SourceMoved: the source has changed since it was read.
     """
     before, since, moved = attempt.proven, attempt.reading.since, record.rows
     assert before is not None and since is not None
@@ -56,40 +56,36 @@ def with_whole_range(
     attempt.require_standing()
     extra = int(kept.partition(":")[0])
     count = replace(row_count_of(whole), passed=True, disagreeing=(), metadata={"rows_with": since})
-    found = []
-    for one in verdicts:
-        if one.check == CHECK_NAMES["count"]:
-            found.append(with_extra_rows(count, extra) if extra else count)
-        else:
-            note = f"{counted(moved or 0, 'row')} with {since}; of all, keys and watermarks agree"
-            metadata = {**one.metadata, "rows_with": since}
-            found.append(replace(one, note=note if one.passed else one.note, metadata=metadata))
-    rows = int(whole.source[ROWS])
-    record = replace(record, rows=rows, rows_moved=moved, proven=proven(attempt, before))
-    return record, tuple(found)
+    results = []
+    for verdict in verdicts:
+        if verdict.check == CHECK_NAMES["count"]:
+            results.append(with_extra_rows(count, extra) if extra else count)
+            continue
+        metadata = {**verdict.metadata, "rows_with": since}
+        note = f"{counted(moved or 0, 'row')} with {since}; of all, keys and watermarks agree"
+        note = note if verdict.passed else verdict.note
+        results.append(replace(verdict, note=note, metadata=metadata))
+    proven = replace(before, watermark=attempt.reading.fingerprint.greatest)
+    record = replace(record, rows=int(whole.source[ROWS]), rows_moved=moved, proven=proven)
+    return record, tuple(results)
 
 
 def proven_whole(attempt: RangeAttempt, *, extra: bool) -> Proven | None:
-    """What the next run may go on from, after the whole range was moved or compared.
+    """Return the proven state of a range that was moved or compared as a whole.
 
     Args:
-        attempt: the range's.
+        attempt: the attempt on the range.
         extra: the target has rows beyond the source's.
     """
-    column = attempt.work.plan.transfer.watermark
-    if attempt.work.plan.transfer.incremental is None or column is None:
+    transfer = attempt.work.plan.transfer
+    if transfer.incremental is None or transfer.watermark is None:
         return None
     kept = _kept(_compared(attempt)) if extra else "0:0"
-    return proven(attempt, Proven(column, None, now(), kept))
-
-
-def proven(attempt: RangeAttempt, before: Proven) -> Proven:
-    """The same as before, with the watermark of what was read now."""
-    return replace(before, watermark=attempt.reading.fingerprint.greatest)
+    return Proven(transfer.watermark, attempt.reading.fingerprint.greatest, now(), kept)
 
 
 def _compared(attempt: RangeAttempt) -> Verdict:
-    """The keys and watermarks of all rows of the range, on both sides."""
+    """Compare the keys and watermarks of all rows of the range."""
     hop = attempt.work.plan.hops[attempt.hop.number - 1]
     return reconcile(
         keys_and_watermarks(
@@ -104,6 +100,6 @@ def _compared(attempt: RangeAttempt) -> Verdict:
 
 
 def _kept(whole: Verdict) -> str:
-    """What the target has beyond the source; sums of digests are exact."""
-    rows, digests = (int(whole.target[one]) - int(whole.source[one]) for one in (ROWS, DIGEST))
+    """Return the figures of the rows that only the target has; sums of digests are exact."""
+    rows, digests = (int(whole.target[name]) - int(whole.source[name]) for name in (ROWS, DIGEST))
     return f"{rows}:{digests}"

@@ -1,4 +1,4 @@
-"""Runs a source one step ahead of its sink, in bounded memory, and times both."""
+"""Reads a source ahead of its sink, in bounded memory, and times both."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 Item = TypeVar("Item")
 
 DEPTH = 2
-"""Items held between source and sink: one being handed over and one ready. More would only cost
-memory, as either side is always the slower one."""
+"""Maximum number of items between source and sink. As one side is always the slower one, more
+would only cost memory."""
 
 
 class Prefetch(AbstractContextManager["Prefetch[Item]"], Generic[Item]):
-    """Reads `source` in a thread of its own, at most `DEPTH` items ahead of who iterates over it.
+    """Reads `source` in its own thread, at most `DEPTH` items ahead of the iteration.
 
-    An error of the source is raised where its item would have come. Leaving the context stops the
-    thread also when not all was read, and waits for it, so that the source's connection is closed.
+    An error of the source is raised in place of its item. Leaving the context stops the thread,
+    even before the end of the source, and waits until the source's connection is closed.
 
     Args:
         source: opens the stream; it is entered, read and left in the reading thread.
@@ -39,20 +38,15 @@ class Prefetch(AbstractContextManager["Prefetch[Item]"], Generic[Item]):
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._read, name="export", daemon=True)
         self.source_seconds = 0.0
-        """Time spent in the source, without the waits for the sink."""
+        """Time spent in the source, not counting waits for the sink."""
         self.waited_seconds = 0.0
-        """Time that the sink waited for the source."""
+        """Time that the sink has waited for the source."""
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._stop.set()
         self._thread.join()
 

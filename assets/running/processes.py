@@ -20,38 +20,38 @@ import dagster as dg
 import psutil
 
 PROCESS = "tableferry/process"
-"""Run tag: the process that works on the run, as `Process` is written."""
+"""Run tag: the process that works on the run, as the text of a `Process`."""
 POD = "TABLEFERRY_POD_UID"
-"""The pod's uid, where Kubernetes' downward API tells it."""
+"""Environment variable with the pod's uid, set by Kubernetes' downward API."""
 IN_PROCESS = ("in_process", "execute_in_process_executor")
 MULTIPROCESS = ("multiprocess", "multi_or_in_process_executor")
-"""Dagster's executors by name: those of this machine."""
+"""Names of Dagster's executors on this machine."""
 KEPT = 7 * 86400
-"""How many seconds the file of a process stays at least; its runs are marked failed long before."""
+"""Minimum age in seconds of a lock file that is removed; its runs are marked failed long before."""
 
-_held: dict[str, int] = {}
-"""By path, the descriptors of the files that this process holds locked until it ends."""
-_holding = threading.Lock()
+_locks: dict[str, int] = {}
+"""Descriptors of the files that this process holds locked until it ends, by path."""
+_locks_guard = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process, told from all others, also from those of another container or after a reboot."""
+    """The identity of a process, unique also across containers and reboots."""
 
     host: str
     pid: int
     started: float
     space: str
-    """Digest of what its pid is unique in: a boot of a kernel, a container, a pod."""
+    """Digest of the scope in which the pid is unique: a kernel's boot, a container, a pod."""
     file: str
-    """Name of the file in Dagster's home that it holds locked while it lives; may be empty."""
+    """Name of the file in Dagster's home that the process holds locked; may be empty."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}:{self.started:.2f}:{self.space}:{self.file}"
 
     @classmethod
     def parse(cls, text: str) -> Process | None:
-        """The process that a text stands for; None if it stands for none."""
+        """Parse the text of a process; None if it is not valid."""
         try:
             host, pid, started, space, file = text.rsplit(":", 4)
             return cls(host, int(pid), float(started), space, file)
@@ -59,27 +59,22 @@ class Process:
             return None
 
     def differs_from(self, other: Process) -> bool:
-        """Whether the other is not the same; start times may be adjusted meanwhile."""
+        """Whether the other is another process; start times may be adjusted, and do not count."""
         return replace(self, started=0.0) != replace(other, started=0.0)
 
 
 def this_process(instance: dg.DagsterInstance) -> str:
-    """The value of the `PROCESS` tag for this process."""
+    """Return the value of the `PROCESS` tag for this process."""
     pid = os.getpid()
     started = psutil.Process(pid).create_time()
-    return str(Process(socket.gethostname(), pid, started, _space(), _file(instance)))
+    return str(Process(socket.gethostname(), pid, started, _space(), _lock_file(instance)))
 
 
 def run_process(instance: dg.DagsterInstance, executor: str) -> str:
-    """The value of the `PROCESS` tag of a run, one step of which is in this process.
+    """Return the value of the `PROCESS` tag of a run that executes a step in this process.
 
-    Args:
-        instance: whose run it is.
-        executor: Dagster's name of the run's. Where each step has a process of its own, that ends
-            before the run does; so the run's is the one that started it.
-
-    Returns:
-        '' if nobody here can know.
+    With an executor that starts a process per step, which ends before the run, it is the parent
+    process. Empty if the run's process cannot be determined.
     """
     if executor not in (*IN_PROCESS, *MULTIPROCESS):
         return ""
@@ -94,10 +89,10 @@ def run_process(instance: dg.DagsterInstance, executor: str) -> str:
 
 
 def process_is_gone(instance: dg.DagsterInstance, tag: str) -> bool:
-    """Whether the process of a `PROCESS` tag is surely dead; if nobody here can know, it is not.
+    """Whether the process of a `PROCESS` tag is certainly dead; False if that cannot be determined.
 
-    Its pid tells within its own container or host. From outside, the lock on its file tells,
-    which the kernel gives back when the process ends: that takes the same Dagster home, on a file
+    Its pid decides within its own container or host. From outside, the lock on its file decides,
+    which the kernel releases when the process ends: that requires the same Dagster home, on a file
     system with locks.
     """
     process = Process.parse(tag)
@@ -109,26 +104,20 @@ def process_is_gone(instance: dg.DagsterInstance, tag: str) -> bool:
 
 
 def owner_name(instance: dg.DagsterInstance, run_id: str, process: str = "") -> str:
-    """What a run writes into its locks: who it is, also for other instances.
-
-    Args:
-        instance: whose run it is.
-        run_id: of the run.
-        process: of the run; this one, if that is not known.
-    """
+    """Return the name that a run writes into its locks, unique across instances."""
     return f"{run_id} {process or this_process(instance)}"
 
 
 def home_name(instance: dg.DagsterInstance) -> str:
-    """What a run writes into the markers of its targets: where its event log is."""
+    """Return the name of the event log, which a run writes into the markers of its targets."""
     return f"{socket.gethostname()}:{instance.root_directory}"
 
 
 def run_is_alive(instance: dg.DagsterInstance) -> Callable[[str], bool]:
-    """Tells of an owner's name whether that run may still be working.
+    """Return a predicate: whether the run of an owner name may still be working.
 
-    A run of another Dagster instance is known by its process alone, and so in this container or
-    host only.
+    A run of another Dagster instance is recognised only by its process, and only in this container
+    or host.
     """
 
     def alive(owner: str) -> bool:
@@ -143,19 +132,19 @@ def run_is_alive(instance: dg.DagsterInstance) -> Callable[[str], bool]:
         now = run.tags.get(PROCESS, "")
         current = Process.parse(now)
         if process is not None and current is not None and process.differs_from(current):
-            return False  # it was resumed by another process
+            return False  # another process has resumed the run
         return not process_is_gone(instance, now)
 
     return alive
 
 
 def _is_running(process: Process) -> bool:
-    """Whether a process of this container or host runs."""
+    """Whether a process of this container or host is running."""
     try:
-        found = psutil.Process(process.pid)
-        # a second of tolerance: the boot time that start times count from may be adjusted
-        same = abs(found.create_time() - process.started) <= 1
-        return same and found.status() != psutil.STATUS_ZOMBIE
+        candidate = psutil.Process(process.pid)
+        # a second of tolerance: start times count from the boot time, which may be adjusted
+        same = abs(candidate.create_time() - process.started) <= 1
+        return same and candidate.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
     except psutil.Error:
@@ -164,10 +153,7 @@ def _is_running(process: Process) -> bool:
 
 @cache
 def _space() -> str:
-    """What pids are unique in: one boot of one kernel, one of its process namespaces, one pod.
-
-    Where none of it can be read, it is the host's name.
-    """
+    """Return a digest of the scope of this process's pid: kernel boot, pid namespace, pod, host."""
     parts = [socket.gethostname(), os.environ.get(POD, "")]
     with suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
@@ -180,25 +166,25 @@ def _folder(instance: dg.DagsterInstance) -> Path:
     return Path(instance.root_directory) / "processes"
 
 
-def _file(instance: dg.DagsterInstance) -> str:
-    """Name of the file that this process holds locked; empty where there can be none."""
+def _lock_file(instance: dg.DagsterInstance) -> str:
+    """Return the name of the file that this process holds locked; empty if it cannot have one."""
     folder = _folder(instance)
-    with _holding:
-        for held in _held:
-            if os.path.dirname(held) == str(folder):
-                return os.path.basename(held)
+    with _locks_guard:
+        for locked in _locks:
+            if os.path.dirname(locked) == str(folder):
+                return os.path.basename(locked)
         path = folder / uuid.uuid4().hex[:12]
         try:
             folder.mkdir(exist_ok=True)
-            _held[str(path)] = _locked(path)
+            _locks[str(path)] = _create_locked(path)
         except OSError:
             return ""
         _sweep(folder)
         return path.name
 
 
-def _locked(path: Path) -> int:
-    """Descriptor of a new file, locked before it has the name by which others ask for it."""
+def _create_locked(path: Path) -> int:
+    """Create a file, locked before it gets its final name, and return its descriptor."""
     hidden = path.with_name(f".{path.name}")
     descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -212,7 +198,7 @@ def _locked(path: Path) -> int:
 
 
 def _is_released(path: Path) -> bool:
-    """Whether the file is there, and its process has ended."""
+    """Whether the file exists and no process holds it locked."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError:
@@ -227,7 +213,7 @@ def _is_released(path: Path) -> bool:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove the files of processes that ended long ago."""
+    """Remove the lock files of processes that ended long ago."""
     before = time.time() - KEPT
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -235,15 +221,17 @@ def _sweep(folder: Path) -> None:
                 os.unlink(entry.path)
 
 
-def _forget_held() -> None:
-    """In a forked process: the files are its parent's, whose end its copies must not hide."""
-    for descriptor in _held.values():
+def _close_inherited() -> None:
+    """Close a forked process's copies of the files, which would keep the parent's locks."""
+    for descriptor in _locks.values():
         with suppress(OSError):
             os.close(descriptor)
-    _held.clear()
-    _holding.release()
+    _locks.clear()
+    _locks_guard.release()
 
 
 os.register_at_fork(
-    before=_holding.acquire, after_in_parent=_holding.release, after_in_child=_forget_held
+    before=_locks_guard.acquire,
+    after_in_parent=_locks_guard.release,
+    after_in_child=_close_inherited,
 )

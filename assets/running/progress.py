@@ -1,4 +1,4 @@
-"""How far the ranges are, for whoever watches a run, e.g. the progress bar of the command line."""
+"""Progress events of a run, e.g. for the progress bar of the command line."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Progress:
-    """`rows` more rows, or a new phase, of one range on its way to `target`.
+    """More rows, or a new phase, of one range on its way to `target`.
 
-    The phase `planned` comes first, with the `total` of ranges times hops.
+    The phase `planned` comes first; its `total` is the number of ranges times hops.
     """
 
     transfer: str
@@ -22,8 +22,8 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
-"""Is called from any thread."""
+"""Called from any thread."""
 
 
 def unwatched(event: Progress) -> None:
-    """Nobody watches."""
+    """Ignore the event."""

@@ -1,4 +1,4 @@
-"""Which Dagster runs cover a set of key ranges."""
+"""The Dagster runs that move a set of key ranges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNFINISHED = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
-"""Of runs that may have a process."""
+"""Statuses of runs that may have a process."""
 
 
 def run_requests(
@@ -29,39 +29,39 @@ def run_requests(
     key: str,
     rows: Mapping[str, int] | None = None,
 ) -> list[dg.RunRequest]:
-    """Requests for the runs that move the wanted ranges.
+    """Return requests for the runs that move the wanted ranges.
 
     Args:
-        transfer: whose ranges.
+        transfer: the transfer.
         order: all partition keys, in Dagster's order.
-        wanted: those to move.
-        key: what makes the request new; Dagster launches each run key once.
-        rows: of each range, where they are known, to share them evenly among several runs.
+        wanted: the ranges to move.
+        key: prefix of the run keys; Dagster launches each run key once.
+        rows: row counts of the ranges, as far as known, to balance several runs.
     """
     todo = [name for name in order if name in wanted]
     shares = stretches(todo, transfer.parallel.runs, rows or {})
     most = max(1, MOST_RUNS // len(shares)) if shares else 0
-    found = [span for share in shares for span in segments(order, share, most)]
-    tags = {LAUNCH: f"{len(found)}:{key}"} if len(shares) > 1 else {}
+    spans = [span for share in shares for span in segments(order, share, most)]
+    tags = {LAUNCH: f"{len(spans)}:{key}"} if len(shares) > 1 else {}
     return [
         dg.RunRequest(
             run_key=f"{key}:{first}:{last}",
             job_name=move_job_name(transfer.transfer),
             tags={RANGE_START: first, RANGE_END: last, **tags},
         )
-        for first, last in found
+        for first, last in spans
     ]
 
 
 def run_under_way(instance: dg.DagsterInstance, transfer: Transfer) -> str | None:
-    """The id of a run that moves ranges of the transfer now, or is about to; None if there is none.
+    """Return the id of an unfinished or queued run that moves ranges of the transfer, if any.
 
-    Both the transfer's own job and what the user interface starts for its assets count.
+    Runs of the transfer's job count, and those that the user interface starts for its assets.
     """
-    ours = {asset_key(hop.to) for hop in transfer.hops}
+    targets = {asset_key(hop.to) for hop in transfer.hops}
     statuses = [dg.DagsterRunStatus.QUEUED, *UNFINISHED]
     for run in instance.get_runs(dg.RunsFilter(statuses=statuses)):
         moves = run.job_name == move_job_name(transfer.transfer)
-        if moves or ours & (run.asset_selection or set()):
+        if moves or targets & (run.asset_selection or set()):
             return run.run_id
     return None

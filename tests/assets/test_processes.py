@@ -164,7 +164,7 @@ def test_a_forked_process_does_not_keep_its_parent_alive(instance: dg.DagsterIns
     inside, outside = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(outside, str(len(processes._held)).encode())
+        os.write(outside, str(len(processes._locks)).encode())
         os._exit(0)
     os.waitpid(child, 0)
     assert os.read(inside, 9) == b"0"
