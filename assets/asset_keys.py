@@ -1,9 +1,9 @@
-"""Asset keys of tables: Dagster takes only ASCII letters, digits and `_`, servers take any name.
+"""Asset keys of tables: Dagster allows only ASCII letters, digits and `_`, servers any name.
 
-Such plain names stay as they are. Any other character is written as .NET's `XmlConvert.EncodeName`
-and SQL Server's `FOR XML` write it, `_x0020_` for a blank: its UTF-16 code units in hexadecimal,
-neighbours within one pair of underscores. An underscore that would seem to begin such an escape is
-escaped itself. So no two names share an asset key, and a key says which table it is.
+Such plain names stay as they are. Other characters are escaped as .NET's `XmlConvert.EncodeName`
+and SQL Server's `FOR XML` do it, a blank as `_x0020_`: their UTF-16 code units in hexadecimal, with
+neighbours in one pair of underscores. An underscore that would seem to begin an escape is escaped
+too. So no two names share an asset key, and a key identifies its table.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     import dagster as dg
 
 LONGEST = 240
-"""Characters of a part of a key: Dagster's storage has room for 512 in all."""
+"""Most characters of a part of a key: Dagster's storage allows 512 for all of it."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_]+")
 _ESCAPE = re.compile(r"_x([0-9A-F]{4,})_")
 _TO_ESCAPE = re.compile(
-    # an underscore that would begin an escape together with what follows it; other characters
+    # an underscore that would begin an escape with what follows it; characters that are not plain
     r"_(?=x[0-9A-F]{4,}(?:_|[^A-Za-z0-9_]))|[^A-Za-z0-9_]+"
 )
 _DIGEST_BYTES = 15
-"""Its digits are no multiple of four, so that it is no escape of characters."""
+"""Not a multiple of two, so that its digits cannot be an escape of UTF-16 code units."""
 
 
 def asset_key(table: TableRef) -> dg.AssetKey:
     """The asset of a table: connection, schema, table, e.g. `sqlserver/dbo/Order_x0020_Details`.
 
-    Where a project calls it otherwise, `TableRef.asset` says so.
+    `TableRef.asset` replaces it where a project uses another name.
     """
     import dagster as dg
 
@@ -44,7 +44,7 @@ def asset_key(table: TableRef) -> dg.AssetKey:
 
 
 def stored_key(table: TableRef) -> str:
-    """The same as Dagster's storage has it, found without Dagster."""
+    """The asset key as Dagster's storage writes it, made without importing Dagster."""
     return json.dumps(_path(table))
 
 
@@ -55,7 +55,7 @@ def _path(table: TableRef) -> list[str]:
 
 
 def table_of(asset: dg.AssetKey) -> TableRef | None:
-    """The table of an asset; None if it is none of ours, or its name was too long to be kept."""
+    """The table of an asset; None if it is no table's, or the table's name was too long to keep."""
     if len(asset.path) != 3:
         return None
     connection, *parts = asset.path
@@ -70,11 +70,11 @@ def table_of(asset: dg.AssetKey) -> TableRef | None:
 
 
 def key_part(name: str) -> str:
-    """A name of a schema or table as a part of an asset key.
+    """Encode the name of a schema or table as a part of an asset key.
 
-    One that would be longer than `LONGEST` keeps what is plain of its beginning, and a digest.
+    One that would be longer than `LONGEST` becomes its first plain characters and a digest.
     """
-    part = _TO_ESCAPE.sub(lambda found: f"_x{_units(found[0]).hex().upper()}_", name)
+    part = _TO_ESCAPE.sub(lambda match: f"_x{_units(match[0]).hex().upper()}_", name)
     if len(part) <= LONGEST or part == name:
         return part
     digest = hashlib.blake2b(_units(name), digest_size=_DIGEST_BYTES).hexdigest().upper()
@@ -82,16 +82,14 @@ def key_part(name: str) -> str:
 
 
 def name_of(part: str) -> str | None:
-    """The inverse of `key_part`; None where only a digest of the name is left."""
+    """Decode what `key_part` has encoded; None if only a digest of the name is left."""
     if any(len(digits) % 4 for digits in _ESCAPE.findall(part)):
         return None
-    return _ESCAPE.sub(lambda found: _text(bytes.fromhex(found[1])), part)
+    return _ESCAPE.sub(
+        lambda match: bytes.fromhex(match[1]).decode("utf-16-be", "surrogatepass"), part
+    )
 
 
 def _units(text: str) -> bytes:
-    # a server may hold halves of surrogate pairs
+    # names on a server may contain halves of surrogate pairs
     return text.encode("utf-16-be", "surrogatepass")
-
-
-def _text(units: bytes) -> str:
-    return units.decode("utf-16-be", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Links from assets in Dagster's user interface to the lines of YAML that declare them."""
+"""Links from assets in Dagster's UI to the lines of YAML that declare them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ CODE_REFERENCES = "dagster/code_references"
 
 
 def code_reference(path: Path, line: int, link: str | None = None) -> dict[str, Any]:
-    """Metadata of an asset that is declared in a file.
+    """Return the metadata that links an asset to the file that declares it.
 
     Args:
-        path: of the file.
-        line: 1-based.
-        link: the address at which people read the file's folder, where that is not the one of this
-            machine, e.g. `https://github.com/acme/moves/blob/main/transfers`.
+        path: the file.
+        line: 1-based line.
+        link: address of the file's folder, if people read it elsewhere than on this machine, e.g.
+            `https://github.com/acme/moves/blob/main/transfers`.
     """
     with warnings.catch_warnings():
-        # a beta in this version of Dagster; the version is pinned
+        # beta in this version of Dagster, which is pinned
         warnings.simplefilter("ignore", dg.BetaWarning)
         reference: dg.LocalFileCodeReference | dg.UrlCodeReference
         if link:

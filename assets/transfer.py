@@ -1,4 +1,4 @@
-"""Turns a declared transfer into Dagster assets: one multi-asset with an asset per hop."""
+"""Turns a declared transfer into a Dagster multi-asset, with one asset per hop."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ from tableferry.assets.code_references import code_reference
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import move_op_name
 from tableferry.assets.declaring.sections import HopSpec
-from tableferry.assets.declaring.yaml_lines import Location, YamlFile
+from tableferry.assets.declaring.yaml_lines import YamlFile
 from tableferry.assets.planning.resolve import Servers, checks_of, resolve_hops, resources_of
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.execute import check_tables, execute
@@ -29,7 +29,7 @@ from tableferry.resources.tables import TableRef
 CHECK_DESCRIPTIONS = {
     "row_count": "The range has as many rows in the target as in the source.",
     "checksum": "Row counts agree, and the exact sums of the row digests, of every copied value.",
-    "in_flight": "The same of the target and of the rows as they streamed out of the source.",
+    "in_flight": "As checksum, between the target and the rows as they streamed from the source.",
     "sample_hash": "About 1000 rows, chosen by key over the whole range, agree value by value.",
     "full_hash": "All rows of the range agree, copied value by copied value.",
     EXPECTATIONS: "The range's rows in the target meet every declared expectation.",
@@ -37,16 +37,17 @@ CHECK_DESCRIPTIONS = {
 
 
 def check_description(transfer: Transfer, name: str) -> str | None:
-    """What a check of a transfer's ranges means, and which columns it takes as something else."""
-    found = CHECK_DESCRIPTIONS.get(name)
+    """What a check of a transfer's ranges means, and which columns it compares as changed."""
+    text = CHECK_DESCRIPTIONS.get(name)
     changed = [
         f"{transfer.target_name(column)} ({spec.on_overflow})"
         for column, spec in transfer.columns.items()
         if spec.on_overflow in ("null", "clamp")
     ]
-    if not found or not changed or name not in VALUES_COMPARED:
-        return found
-    return f"{found} As on_overflow makes the values that do not fit: {', '.join(changed)}."
+    if not text or not changed or name not in VALUES_COMPARED:
+        return text
+    columns = ", ".join(changed)
+    return f"{text} Values that do not fit are compared as on_overflow makes them: {columns}."
 
 
 def partitions_of(transfer: Transfer) -> dg.DynamicPartitionsDefinition:
@@ -60,16 +61,15 @@ class Origin:
 
     file: YamlFile
     link: str | None = None
-    """Where people read the files of its folder, see `code_reference`."""
+    """Address of the folder for readers, see `code_reference`."""
 
     def metadata(self, *location: int | str) -> dict[str, Any]:
-        """Of the asset that a part of the file declares."""
-        place: Location = location
-        return code_reference(self.file.path, self.file.line(place), self.link)
+        """Metadata of the asset that a part of the file declares."""
+        return code_reference(self.file.path, self.file.line(location), self.link)
 
 
 def source_asset(transfer: Transfer, origin: Origin | None = None) -> dg.AssetSpec:
-    """The source table as an external asset, so that the lineage shows where the rows come from."""
+    """Return the source table as an external asset, which completes the lineage."""
     return dg.AssetSpec(
         asset_key(transfer.source),
         description=f"`{transfer.source}`: read by Tableferry, never written.",
@@ -83,14 +83,14 @@ def source_asset(transfer: Transfer, origin: Origin | None = None) -> dg.AssetSp
 
 
 def target_asset(transfer: Transfer, hop: HopSpec, origin: Origin | None = None) -> dg.AssetSpec:
-    """The asset of a hop's target, which depends on the table that the hop reads."""
+    """Return the asset of a hop's target, which depends on the table that the hop reads."""
     number = transfer.hops.index(hop)
-    before = transfer.hops[number - 1].to if number else transfer.source
+    source = transfer.tables[number]
     window = transfer.fresh_for
     return dg.AssetSpec(
         asset_key(hop.to),
-        deps=[asset_key(before)],
-        description=_description(transfer, before, hop.to),
+        deps=[asset_key(source)],
+        description=_description(transfer, source, hop.to),
         partitions_def=partitions_of(transfer),
         group_name=transfer.transfer,
         kinds={hop.to.system_name},
@@ -105,7 +105,7 @@ def target_asset(transfer: Transfer, hop: HopSpec, origin: Origin | None = None)
 
 
 Body = Callable[[dg.AssetExecutionContext, Servers], Iterable[Any]]
-"""What runs as the op of a transfer's assets."""
+"""The body of the op that computes a transfer's assets."""
 
 
 def transfer_assets(
@@ -117,24 +117,23 @@ def transfer_assets(
     specs: Sequence[dg.AssetSpec] = (),
     body: Body | None = None,
 ) -> dg.AssetsDefinition:
-    """The assets of all hops of one transfer, computed by one op.
+    """Return the assets of all hops of a transfer, computed by one op.
 
-    The op handles any set of the transfer's ranges in one run, takes each through all selected
-    hops, and records each as it commits. It needs the connections of its tables as resources, by
-    their names.
+    The op moves any set of the transfer's ranges in one run, takes each through all selected hops,
+    and records each as it commits. It requires the connections of its tables as resources, by name.
 
     Args:
         transfer: the declaration.
-        caller: who runs them in this process, if it has something to hand over or to be told.
-        origin: where it is declared, if it is in a file.
-        bound: the servers of its connections, in place of resources.
-        specs: the assets of the hops' targets, in order; as `target_asset` has them by default.
-        body: what its op runs; `move_ranges` by default.
+        caller: exchanges plans and results with the op, if it runs in the same process.
+        origin: where the transfer is declared, if in a file.
+        bound: the servers to use instead of resources.
+        specs: the assets of the hops' targets, in order; by default those of `target_asset`.
+        body: what the op runs, by default `move_ranges`.
     """
     partitions = partitions_of(transfer)
     specs = specs or [target_asset(transfer, hop, origin) for hop in transfer.hops]
     with warnings.catch_warnings():
-        # partitioned checks are a preview in this version of Dagster; the version is pinned
+        # partitioned checks are a preview in this version of Dagster, which is pinned
         warnings.simplefilter("ignore", dg.PreviewWarning)
         check_specs = [
             dg.AssetCheckSpec(
@@ -164,7 +163,7 @@ def transfer_assets(
             move_ranges(context, transfer, servers, caller)
         else:
             yield from body(context, servers)
-        # the verdicts are recorded already; but Dagster's log would say that outputs are missing
+        # the verdicts are recorded, but without outputs Dagster logs that they are missing
         for name, spec in move.node_check_specs_by_output_name.items():
             if spec.key in context.selected_asset_check_keys:
                 yield dg.Output(None, name)
@@ -180,10 +179,10 @@ def move_ranges(
 ) -> None:
     """Take a run's ranges through its selected hops, and record each as it commits.
 
-    Where a run selects checks alone, compare what is committed instead.
+    A run that selects only checks compares what is committed instead.
 
     Raises:
-        Failure: a range or a check has failed, or the run could not begin.
+        Failure: a range or a check failed, or the run could not begin.
     """
     outcomes: list[Outcome] = []
     try:
@@ -209,16 +208,16 @@ def _compare(context: dg.AssetExecutionContext, transfer: Transfer, servers: Ser
     """Compare all committed ranges, and move nothing.
 
     Raises:
-        Failure: a check has failed.
+        Failure: a check failed.
     """
     hops, caller = resolve_hops(transfer, servers), Caller()
-    found = verify(transfer, hops, servers, context)
-    summarise(transfer, context, found, context.selected_asset_check_keys)
+    checked = verify(transfer, hops, servers, context)
+    summarise(transfer, context, checked, context.selected_asset_check_keys)
     check_tables(context, transfer, hops, servers, caller)
-    found += caller.checked
-    if failed := [one.summary() for one in found if one.failed]:
+    checked += caller.checked
+    if failed := [each.summary() for each in checked if each.failed]:
         problems = "\n".join(failed)
-        raise dg.Failure(f"{closing_line(found, ())}\n{problems}", allow_retries=False)
+        raise dg.Failure(f"{closing_line(checked, ())}\n{problems}", allow_retries=False)
 
 
 def _explain(
@@ -227,7 +226,7 @@ def _explain(
     outcomes: Sequence[Outcome],
     problem: str,
 ) -> None:
-    """Have the pages of the run's checks say what became of them; see `explain_unproven`."""
+    """Tell the pages of the run's checks what became of them; see `explain_unproven`."""
     if context.has_partition_key or context.has_partition_key_range:
         ranges = context.partition_keys
     else:
@@ -241,7 +240,7 @@ def _explain(
 
 
 def _description(transfer: Transfer, source: TableRef, target: TableRef) -> str:
-    """Markdown for the asset's page."""
+    """Return Markdown for the asset's page."""
     how = (
         f"`{source}` -> `{target}`, range by range of `{transfer.key}`; "
         f"write `{transfer.write}`, reconcile `{transfer.reconcile}`."

@@ -1,7 +1,7 @@
-"""What Dagster accepts as a name, owner, tag or schedule: asked of Dagster itself.
+"""Names, owners, tags and schedules that Dagster accepts, as Dagster itself decides.
 
-It would refuse them, too, but for all transfers at once, and without a file or line. To import it
-takes longer than many a command, so it is only asked of values that are not plainly right.
+It would refuse them later, but for all transfers at once and without file or line. Importing it
+takes longer than many commands, so only values that are not plainly valid are tried with it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ RESERVED = {
     *("context", "conf", "config", "meta", "arg_dict", "dict", "input_arg_dict", "output_arg_dict"),
     *("int", "str", "float", "bool", "input", "output", "type"),
 }
-"""Words that Dagster does not take as a name."""
+"""Words that Dagster does not accept as names."""
 
 Rule = Callable[[str], str]
-"""Returns a value as it is, or raises `ValueError` where Dagster would not have it."""
+"""Returns a value as it is, or raises `ValueError` if Dagster refuses it."""
 
 
 def _cron_field(value: str) -> str:
     return rf"(?:\*|\*/(?!0\b)(?:{value})|(?:{value})(?:,(?:{value}))*)"
 
 
-# a day after the 28th may be in no month, which Dagster finds out
+# no month may have a day after the 28th: Dagster decides
 _FIELDS = (r"[1-5]?\d", r"1?\d|2[0-3]", r"[1-9]|1\d|2[0-8]", r"[1-9]|1[0-2]", r"[0-6]")
 PLAIN_CRON = re.compile(" ".join(map(_cron_field, _FIELDS)))
 PLAIN_OWNER = re.compile(
@@ -40,11 +40,11 @@ PLAIN_TAG_VALUE = re.compile(r"[A-Za-z0-9_.-]{0,63}")
 
 
 def _accepted(plain: re.Pattern[str], define: Callable[[Any, str], object], problem: str) -> Rule:
-    """The rule that a definition can be made with a value.
+    """Return the rule that Dagster accepts a definition with a value.
 
     Args:
-        plain: values that Dagster has always taken.
-        define: makes it, given Dagster and the value.
+        plain: values that are known to be accepted.
+        define: makes the definition, given the Dagster module and the value.
         problem: what is wrong with the value if that fails.
     """
 
@@ -63,15 +63,15 @@ def _accepted(plain: re.Pattern[str], define: Callable[[Any, str], object], prob
 
 
 def op_name(value: str) -> str:
-    """A name of a transfer, which becomes that of an op.
+    """Check the name of a transfer, which becomes that of an op.
 
     Raises:
-        ValueError: Dagster would not have it.
+        ValueError: Dagster would refuse it.
     """
     if not NAME.fullmatch(value):
         raise ValueError("should be letters, digits and underscores")
     if value in RESERVED:
-        raise ValueError("is a word that Dagster keeps for itself")
+        raise ValueError("is a word that Dagster reserves")
     return value
 
 

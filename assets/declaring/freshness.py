@@ -1,4 +1,4 @@
-"""How old what a transfer has recorded last may be, by its schedule or as it is declared."""
+"""How old a transfer's newest materialization may be: by its schedule, or as declared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import pairwise
 BY_SCHEDULE, NEVER_STALE = "schedule", "none"
 AGE = r"(\d+)\s*([hdw])"
 GRACE = timedelta(hours=1)
-"""What a tick may be late, and its run may take until it has recorded the first range."""
+"""Allowance for a late tick, and for its run to record the first range."""
 
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _START = datetime(2024, 1, 1)  # UTC, of a leap year
@@ -29,19 +29,19 @@ _FORMAT = "%Y-%m-%d %H:%M"
 
 
 def age(text: str) -> timedelta:
-    """An age such as `36h`, `90d` or `12w`.
+    """Parse an age such as `36h`, `90d` or `12w`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no age.
     """
-    found = re.fullmatch(AGE, text.strip().lower())
-    if found is None:
-        raise ValueError(f"should be an age, as 36h, 90d or 12w; found {text!r}")
-    return int(found[1]) * _UNITS[found[2]]
+    match = re.fullmatch(AGE, text.strip().lower())
+    if match is None:
+        raise ValueError(f"should be an age such as 36h, 90d or 12w; found {text!r}")
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def fresh_for(declared: str, schedule: str | None) -> timedelta | None:
-    """How long a target counts as fresh after its newest materialization; None: nobody asks.
+    """How long a target is fresh after its newest materialization; None: freshness is not checked.
 
     Args:
         declared: `schedule`, `none` or an age.
@@ -56,7 +56,7 @@ def fresh_for(declared: str, schedule: str | None) -> timedelta | None:
 def longest_pause(cron: str) -> timedelta:
     """The longest time between two ticks of a valid cron line, in UTC.
 
-    Days, hours and minutes are looked at apart: a year may have too many ticks to look at each.
+    Computed from days, hours and minutes apart, because a year may have too many ticks to list.
     """
     fields = cron.split()
     if len(fields) != 5:
@@ -68,14 +68,14 @@ def longest_pause(cron: str) -> timedelta:
     pause = timedelta(days=1)
     if days != ["*"] * 3:
         dates = f"0 0 {' '.join(days)}"
-        found = _ticks(dates, _YEAR)
-        pause = _longest(found if len(found) > 1 else _ticks(dates, _TWO_LEAP_YEARS))
+        ticks = _ticks(dates, _YEAR)
+        pause = _longest(ticks if len(ticks) > 1 else _ticks(dates, _TWO_LEAP_YEARS))
     overnight = pause - (times[-1] - times[0])
     return max(overnight, _longest(times))
 
 
 def _ticks(cron: str, period: timedelta) -> list[datetime]:
-    """All that are followed by another within the period."""
+    """All ticks that are followed by another one within the period."""
     import dagster as dg
 
     windows = dg.TimeWindowPartitionsDefinition(_START, _FORMAT, cron_schedule=cron)

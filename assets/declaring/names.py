@@ -1,18 +1,18 @@
-"""What a transfer's jobs, ops and schedules are called in Dagster."""
+"""Names of a transfer's jobs, ops and schedules in Dagster."""
 
 from __future__ import annotations
 
 CODE_LOCATION = "tableferry"
-"""Dagster's name of the code location, in workspace.yaml, `ferry dev` and the runs of commands."""
+"""Name of the code location in workspace.yaml, `ferry dev` and the runs of commands."""
 
 
 def about(transfer: str, text: str) -> str:
-    """What is said of a transfer, with its name in front, once."""
+    """Prefix a message with its transfer's name, unless it has that prefix."""
     return text if text.startswith(f"{transfer}: ") else f"{transfer}: {text}"
 
 
 def move_op_name(transfer: str) -> str:
-    """Name of the op that moves a transfer; an asset of the project may have the transfer's own."""
+    """Name of the op that moves a transfer; an asset may have the transfer's own name."""
     return f"transfer_{transfer}"
 
 
@@ -27,7 +27,7 @@ def check_job_name(transfer: str) -> str:
 
 
 def compare_op_name(transfer: str) -> str:
-    """Name of the op of that job."""
+    """Name of the op that only reconciles a transfer."""
     return f"compare_{transfer}"
 
 

@@ -1,4 +1,4 @@
-"""Named bundles of knobs. None of them changes the data, only how fast it moves."""
+"""Named sets of settings that change how fast data moves, never the data."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Profile:
     batch_rows: int
     """Rows per Arrow batch from the source, and per batch of a SQL Server bulk copy."""
     export: int
-    """Ranges that are read at the same time."""
+    """Ranges read at the same time."""
     load: int
-    """Ranges that are written at the same time."""
+    """Ranges written at the same time."""
 
 
 PROFILES = {
@@ -28,7 +28,7 @@ DEFAULT = "balanced"
 
 
 def profile(name: str) -> Profile:
-    """The profile of that name.
+    """Return the profile with this name.
 
     Raises:
         InputError: there is none.

@@ -1,4 +1,4 @@
-"""What is wrong with parts of a transfer that are each well-formed."""
+"""Rules about parts of a transfer that are each valid by themselves."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from tableferry.resources.contract.system import System
 from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
 
-if TYPE_CHECKING:  # the models ask for these rules
+if TYPE_CHECKING:  # the models use these rules
     from tableferry.assets.declaring.sections import ColumnSpec, HopSpec
 
 
 def hop_problems(source: TableRef | None, hops: list[HopSpec]) -> Iterator[tuple[Location, str]]:
-    """What is wrong with the way of the hops."""
-    before, seen = source, {str(source)}
-    by_path = source if source is not None and source.system.by_path else None
+    """What is wrong with the route that the hops make."""
+    previous, tables = source, {str(source)}
+    folder = source if source is not None and source.system.by_path else None
     for number, hop in enumerate(hops):
-        if str(hop.to) in seen:
-            yield (number,), f"{hop.to} stands twice in source and hops"
-        elif hop.to.system.loader and (why := loader_of(hop.to.system).table_problem(hop.to)):
+        target = hop.to.system
+        if str(hop.to) in tables:
+            yield (number,), f"{hop.to} appears twice in source and hops"
+        elif target.loader and (why := loader_of(target).table_problem(hop.to)):
             yield (number,), f"{hop.to} {why}"
-        elif by_path is not None and hop.to.system.by_path:
-            yield (number,), f"a transfer has to do with one folder of files, and has {by_path}"
-        elif hop.to.system.loader is None or (before is not None and before.system.source is None):
-            yield (number,), f"{before} -> {hop.to} is not a hop that Tableferry can make"
-        seen.add(str(hop.to))
-        by_path = hop.to if hop.to.system.by_path else by_path
-        before = hop.to
+        elif folder is not None and target.by_path:
+            yield (number,), f"a transfer can use only one folder of files, and has {folder}"
+        elif target.loader is None or (previous is not None and previous.system.source is None):
+            yield (number,), f"Tableferry cannot move rows from {previous} to {hop.to}"
+        tables.add(str(hop.to))
+        folder = hop.to if target.by_path else folder
+        previous = hop.to
 
 
 def column_problems(
@@ -41,8 +42,8 @@ def column_problems(
 
     Args:
         columns: by name.
-        hops: the systems of the hops; none if they are not known.
-        source: the source's system, whose own type may be named, too.
+        hops: the systems of the hops; empty if they are unknown.
+        source: the source's system, whose type may be declared too.
     """
     names: dict[str, str] = {}
     for name, column in columns.items():
@@ -52,18 +53,17 @@ def column_problems(
         names[renamed] = name
         if not hops:
             continue
-        if column.low_cardinality and not any(one.types.low_cardinality for one in hops):
-            having = [one.title for one in systems() if one.types.low_cardinality]
-            why = f"is for {' and '.join(having)} targets, and no hop goes there"
-            yield (name, "low_cardinality"), why
-        named = {one.name: one for one in hops}
+        if column.low_cardinality and not any(hop.types.low_cardinality for hop in hops):
+            titles = " and ".join(each.title for each in systems() if each.types.low_cardinality)
+            yield (name, "low_cardinality"), f"is for {titles} targets, and no hop goes there"
+        targets = {hop.name: hop for hop in hops}
         types = {hops[0].name: column.type} if isinstance(column.type, str) else column.type or {}
         for target, type_ in types.items():
-            if source is not None and target == source.name and target not in named:
-                continue  # the source itself says whether there is such a type
-            if target not in named:
+            if source is not None and target == source.name and target not in targets:
+                continue  # the source itself knows its types
+            if target not in targets:
                 yield (name, "type", target), f"no hop goes to {target}"
-            elif not is_target_type(named[target], type_):
+            elif not is_target_type(targets[target], type_):
                 where: Location = () if isinstance(column.type, str) else (target,)
                 yield (name, "type", *where), f"{type_!r} is not a {target} type that can be filled"
 
@@ -72,7 +72,7 @@ def incremental_problems(fields: Mapping[str, Any]) -> Iterator[str]:
     """What keeps a transfer from moving only the newer rows of a range.
 
     Args:
-        fields: of the transfer, by name; those that are wrong by themselves are missing.
+        fields: the transfer's valid fields, by name.
     """
     mode = fields.get("write")
     if mode is not None and not mode.updates_known:

@@ -1,31 +1,31 @@
-"""The JSON Schema of transfer files and their defaults, out of the models, for editors."""
+"""The JSON Schema of transfer files and their defaults, for editors, made from the models."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tableferry.assets.declaring.manifest import CHECKS, Transfer
-from tableferry.assets.declaring.transfer_files import NEVER_USUAL
+from tableferry.assets.declaring.transfer_files import IDENTIFYING
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.registry import systems
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-.*)?\}"}
-"""A value of the environment in the place of another."""
+"""An environment variable in place of a value."""
 
 COLUMN = {"$ref": "#/$defs/ColumnSpec"}
 
 
 def transfer_schema(*, defaults: bool = False) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of a transfer file.
+    """Return the JSON Schema (2020-12) of a transfer file.
 
     Args:
-        defaults: that of `defaults.yaml` instead, in which nothing is required.
+        defaults: return that of `defaults.yaml` instead, in which nothing is required.
     """
     schema = Transfer.model_json_schema()
     fields = schema["properties"]
-    del fields["only"]  # what `columns` as a list amounts to
+    del fields["only"]  # the result of `columns` as a list
     listed = {"anyOf": [{"type": "string"}, {"type": "object", "additionalProperties": COLUMN}]}
     columns = fields["columns"]
     columns["anyOf"] = [
@@ -33,10 +33,11 @@ def transfer_schema(*, defaults: bool = False) -> dict[str, Any]:
         {"type": "array", "items": listed},
     ]
     fields["checks"]["propertyNames"] = {"enum": sorted(CHECKS)}
-    # what comes in files of its own needs no key, nor what is cut by where its rows are stored
+    # neither files nor tables that are cut by where their rows are stored need a key
+    keyed = sorted(each.name for each in systems() if each.source and not source_of(each).own_key)
     schema["if"] = {
         "properties": {
-            "source": {"pattern": f"^({_keyed()})://"},
+            "source": {"pattern": f"^({'|'.join(keyed)})://"},
             "ranges": {"not": {"required": ["by"]}},
         }
     }
@@ -46,30 +47,24 @@ def transfer_schema(*, defaults: bool = False) -> dict[str, Any]:
         title = "What the transfers of a folder have in common"
         for name in ("required", "if", "then"):
             del schema[name]
-        for name in NEVER_USUAL:
+        for name in IDENTIFYING:
             del fields[name]
     parts = {"title": title, "description": "See docs/reference.md for each key."}
     return {"$schema": DIALECT, **_with_variables({**schema, **parts})}
 
 
-def _keyed() -> str:
-    found = [one.name for one in systems() if one.source is not None and not source_of(one).own_key]
-    return "|".join(sorted(found))
-
-
 def _with_variables(schema: Any) -> Any:
-    """A schema whose numbers, booleans and choices may be variables of the environment, too."""
+    """Let variables of the environment stand for the schema's numbers, booleans and choices."""
     if isinstance(schema, list):
-        return [_with_variables(one) for one in schema]
+        return [_with_variables(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {
+    result = {
         name: value if name in ("default", "propertyNames") else _with_variables(value)
         for name, value in schema.items()
     }
-    if "enum" in found or "const" in found or found.get("type") in ("integer", "boolean"):
-        about = {
-            name: found.pop(name) for name in ("title", "description", "default") if name in found
-        }
-        return {"anyOf": [found, VARIABLE], **about}
-    return found
+    if "enum" in result or "const" in result or result.get("type") in ("integer", "boolean"):
+        names = [name for name in ("title", "description", "default") if name in result]
+        annotations = {name: result.pop(name) for name in names}
+        return {"anyOf": [result, VARIABLE], **annotations}
+    return result

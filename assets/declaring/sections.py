@@ -14,37 +14,28 @@ from pydantic import (
     model_validator,
 )
 
-from tableferry.assets.declaring.bounds import (
-    MAX_RANGES,
-    bounds_problems,
-)
-from tableferry.assets.declaring.freshness import AGE, age
-from tableferry.assets.declaring.yaml_lines import (
-    Several,
-)
+from tableferry.assets.declaring.bounds import MAX_RANGES, bounds_problems
+from tableferry.assets.declaring.freshness import AGE, BY_SCHEDULE, NEVER_STALE, age
+from tableferry.assets.declaring.problems import InvalidParts, as_value_error
 from tableferry.checks.expectations import ExpectationSpec, kind_problem
 from tableferry.resources.connecting.names import ENV_ONLY, table_of
 from tableferry.resources.contract.copy_plan import WireChoice
 from tableferry.resources.contract.loader import loader_of
-from tableferry.resources.errors import InputError
 from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.steps import OverflowPolicy
 
-Count = Annotated[int, Field(gt=0)]
-
-
 CONNECTIONS = "connections"
-"""In the context of a validation: systems by the names of connections that are the project's."""
+"""Validation context: the systems of the project's own connections, by the connections' names."""
+
+FINGERPRINTS = ("content", "row_version", "count_minmax", "none")
 
 
 def _table(value: object, info: ValidationInfo) -> object:
     if isinstance(value, TableRef):
         return value
-    try:
+    with as_value_error():
         return table_of(str(value), (info.context or {}).get(CONNECTIONS) or ENV_ONLY)
-    except InputError as error:
-        raise ValueError(str(error)) from None
 
 
 def _width(value: object) -> object:
@@ -62,74 +53,117 @@ def _type(value: object) -> object:
     return value
 
 
+def _fingerprint(value: object) -> object:
+    if isinstance(value, dict) and list(value) == ["watermark"]:
+        value = f"watermark:{value['watermark'] or ''}"
+    method, _, column = str(value).partition(":")
+    if value not in FINGERPRINTS and not (method == "watermark" and column):
+        raise ValueError(
+            f"{value!r} should be one of {', '.join(FINGERPRINTS)}, {{watermark: column}}"
+        )
+    return value
+
+
+def _freshness(value: object) -> object:
+    if value in (BY_SCHEDULE, NEVER_STALE):
+        return value
+    try:
+        window = age(str(value))
+    except ValueError as error:
+        raise ValueError(f"{error}".replace("an age", "schedule, none or an age", 1)) from None
+    if not window:
+        raise ValueError("should be longer than zero")
+    return value
+
+
+Count = Annotated[int, Field(gt=0)]
 Table = Annotated[TableRef, BeforeValidator(_table, json_schema_input_type=str)]
+Watermark = Annotated[dict[Literal["watermark"], str], Field(min_length=1)]
+Fingerprint = Annotated[
+    str,
+    BeforeValidator(
+        _fingerprint,
+        json_schema_input_type=Literal["content", "row_version", "count_minmax", "none"]
+        | Watermark,
+    ),
+]
+Freshness = Annotated[
+    str,
+    BeforeValidator(
+        _freshness,
+        json_schema_input_type=Literal["schedule", "none"] | Annotated[str, Field(pattern=AGE)],
+    ),
+]
 
 
 class Section(BaseModel):
     """Base of all parts of the file: unknown keys are errors, values do not change."""
 
-    # what stands below a field describes it in the JSON Schema, too
+    # a docstring below a field describes it in the JSON Schema as well
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class RangesSpec(Section):
     """How the key space is cut: by `rows`, `count` or `width`, or at given `bounds`.
 
-    With `width` or `count`, two bounds give the span that is divided; alone, the bounds are the
-    cuts themselves. `by: ctid` with a `count` cuts a table without a key into stretches of blocks.
+    With `width` or `count`, two bounds are the ends of the span to divide; alone, the bounds are
+    the cuts. `by: ctid` with a `count` cuts a table without a key into spans of blocks.
     """
 
     by: Literal["ctid"] | None = None
-    """PostgreSQL: by where rows are stored, of a table without a usable key."""
+    """PostgreSQL: by where rows are stored, for a table without a usable key."""
     rows: Count | None = None
-    """Rows of a range."""
+    """Rows per range."""
     count: Annotated[int, Field(gt=0, le=MAX_RANGES)] | None = None
-    """Number of ranges, of even row counts."""
+    """Number of ranges, with about as many rows each."""
     width: Annotated[int | Literal["day", "month", "year"], BeforeValidator(_width)] | None = None
-    """Keys, days (of a date) or seconds (of a timestamp) of a range; or day, month, year."""
+    """Keys per range, days of a date key, or seconds of a timestamp key; or day, month, year."""
     bounds: Annotated[list[Any] | None, Field(validate_default=True)] = None
-    """The cuts; with `width` or `count` the two ends of the span that is divided."""
+    """The cuts; with `width` or `count` the two ends of the span to divide."""
 
     @field_validator("bounds")
     @classmethod
     def check_all(cls, value: list[Any] | None, info: ValidationInfo) -> list[Any] | None:
-        """The last of the fields, so that it sees the others, but for those that are wrong."""
-        names = ("rows", "count", "width")
-        if info.data.get("by") is not None:
-            given = {**info.data, "bounds": value}
-            others = [name for name in ("rows", "width", "bounds") if given.get(name) is not None]
-            if "count" in info.data and (others or info.data["count"] is None):
-                beside = f", not {' and '.join(others)}" if others else ""
-                raise ValueError(f"by: {info.data['by']} goes with count{beside}")
+        """Check the fields together: the last one sees all others that are valid."""
+        fields = {**info.data, "bounds": value}
+        measures = {
+            name: fields[name]
+            for name in ("rows", "count", "width")
+            if fields.get(name) is not None
+        }
+        if fields.get("by") is not None:
+            extra = [name for name in ("rows", "width", "bounds") if fields.get(name) is not None]
+            if "count" in fields and (extra or "count" not in measures):
+                beside = f", not {' and '.join(extra)}" if extra else ""
+                raise ValueError(f"by: {fields['by']} goes with count{beside}")
             return value
-        measures = {name: info.data[name] for name in names if info.data.get(name) is not None}
-        found: list[str] = []
+        problems: list[str] = []
         if len(measures) > 1:
-            found.append(f"give one of rows, count and width, not {' and '.join(measures)}")
-        if value is None and not measures and set(names) <= set(info.data):
-            found.append("give one of rows, count, width and bounds")
+            problems.append(f"give one of rows, count and width, not {' and '.join(measures)}")
         if value is not None:
-            found += bounds_problems(value, measures)
-        Several.check(((), message) for message in found)
+            problems += bounds_problems(value, measures)
+        elif not measures and {"rows", "count", "width"} <= set(fields):
+            problems.append("give one of rows, count, width and bounds")
+        InvalidParts.raise_any(((), message) for message in problems)
         return value
 
 
 class ColumnSpec(Section):
-    """What is special about one column."""
+    """Settings of one column."""
 
     rename: Annotated[str, Field(min_length=1)] | None = None
     """Its name in the targets."""
     type: Annotated[str | dict[str, str], BeforeValidator(_type)] | None = None
-    """Target type of the first hop, or one per system."""
+    """Target type in the first hop, or one type per system."""
     on_overflow: OverflowPolicy = "refuse"
-    """What becomes of a value that does not fit: refused by name, or null, clamp, text."""
+    """What becomes of a value that does not fit: refuse (an error), null, clamp or text."""
     low_cardinality: bool = False
     """ClickHouse stores repeated values once."""
 
     @field_validator("on_overflow", mode="before", json_schema_input_type=OverflowPolicy | None)
     @classmethod
     def read_null(cls, value: object) -> object:
-        """YAML's own null, which is what `on_overflow: null` says without quotes."""
+        """Take YAML's null, which `on_overflow: null` is without quotes, as the policy."""
         return "null" if value is None else value
 
     @field_validator("on_overflow")
@@ -144,16 +178,16 @@ class HopSpec(Section):
     """One hop: its target, and how it is reached."""
 
     to: Table
-    """The target: system://schema.table, or files://folder/. A hop that is nothing but its target
-    is a text."""
+    """The target: system://schema.table, or files://folder/. A hop with no other setting may be
+    written as its target alone."""
     wire: WireChoice = "auto"
-    """How the rows travel: `auto` takes the first way that is believed."""
+    """How the rows travel: `auto` takes the first format whose probe was exact."""
     engine: str | None = None
-    """ClickHouse: engine of a table that is created, of the MergeTree family."""
+    """ClickHouse: engine of a table to create, of the MergeTree family."""
     order_by: list[str] | None = None
-    """ClickHouse: sorting key of a table that is created."""
+    """ClickHouse: sorting key of a table to create."""
     partition_by: str | None = None
-    """ClickHouse: partitioning of a table that is created; its ranges are not published at once."""
+    """ClickHouse: partitioning of a table to create; ranges are then not published atomically."""
 
     @field_validator("engine", "order_by", "partition_by")
     @classmethod
@@ -163,19 +197,30 @@ class HopSpec(Section):
             return value
         options = loader_of(to.system).options
         if option not in options:
-            having = [
-                one.title for one in systems() if one.loader and option in loader_of(one).options
+            titles = [
+                each.title
+                for each in systems()
+                if each.loader and option in loader_of(each).options
             ]
-            raise ValueError(f"is for {' and '.join(having)} targets, not for {to}")
+            raise ValueError(f"is for {' and '.join(titles)} targets, not for {to}")
         if why := options[option](value):
             raise ValueError(why)
         return value
 
 
+DeclaredHop = Annotated[
+    HopSpec,
+    BeforeValidator(
+        lambda value: {"to": value} if isinstance(value, str) else value,
+        json_schema_input_type=str | HopSpec,
+    ),
+]
+
+
 class ParallelSpec(Section):
     """How many ranges a run exports and loads at the same time, and how many runs share the work.
 
-    What is not given of `export` and `load` is the profile's.
+    `export` and `load` default to the profile's.
     """
 
     export: Annotated[int, Field(ge=1, le=64)] | None = None
@@ -183,28 +228,37 @@ class ParallelSpec(Section):
     load: Annotated[int, Field(ge=1, le=64)] | None = None
     """Ranges written at the same time."""
     runs: Annotated[int, Field(ge=1, le=64)] = 1
-    """Runs that take a stretch of the ranges each, in processes of their own; at most so many go
-    at a time. Each has `export` and `load` workers of its own."""
+    """Runs that share the ranges, at most so many at a time; each is a process with `export` and
+    `load` workers of its own."""
 
 
 class IncrementalSpec(Section):
-    """How a changed range is moved by its newer rows alone, and how often it is proven whole."""
+    """How a changed range moves by its newer rows alone, and how often it is proven as a whole."""
 
     full_check: Annotated[str, Field(pattern=AGE)] = "7d"
-    """Age, as 24h, 7d or 4w: a range that was neither moved nor compared as a whole for so long is
-    compared by the next run, and moved as a whole if it differs."""
+    """Age such as 24h, 7d or 4w: the next run compares a range that was neither moved nor compared
+    as a whole for so long, and moves it as a whole if it differs."""
 
     @field_validator("full_check", mode="before")
     @classmethod
     def check_full_check(cls, value: object) -> object:
         if not age(str(value)):
-            raise ValueError("should be longer than nothing")
+            raise ValueError("should be longer than zero")
         return value
 
     @property
     def full_check_seconds(self) -> float:
-        """The same in seconds."""
+        """`full_check` in seconds."""
         return age(self.full_check).total_seconds()
+
+
+Incremental = Annotated[
+    IncrementalSpec | None,
+    BeforeValidator(
+        lambda value: ({} if value else None) if isinstance(value, bool) else value,
+        json_schema_input_type=bool | IncrementalSpec,
+    ),
+]
 
 
 class ExpectationDeclared(Section):
@@ -213,7 +267,7 @@ class ExpectationDeclared(Section):
     name: Annotated[str, Field(min_length=1)] | None = None
     """Shown in reports."""
     type: str
-    """Kind of Great Expectations, e.g. expect_column_values_to_not_be_null; or sql."""
+    """Type of Great Expectations, e.g. expect_column_values_to_not_be_null; or sql."""
     kwargs: dict[str, Any] = {}
     """Its arguments."""
 
@@ -225,14 +279,14 @@ class ExpectationDeclared(Section):
 
     @property
     def spec(self) -> ExpectationSpec:
-        """For the checks."""
+        """The expectation as the checks take it."""
         return ExpectationSpec(self.type, self.kwargs, self.name)
 
 
 class CheckSpec(Section):
-    """What a failed check means."""
+    """What the failure of a check means."""
 
     severity: Literal["error", "warn"] = "error"
-    """What a failure is recorded as."""
+    """How a failure is recorded."""
     blocking: bool = True
-    """Whether a range with this check failed stays uncommitted, and out of the later hops."""
+    """Whether a failure keeps the range from being committed, and out of later hops."""

@@ -1,6 +1,6 @@
-"""Reads the transfer files of a folder: the good ones, and all that is wrong with the others.
+"""Reads the transfer files of a folder: the valid transfers, and every problem of the others.
 
-What many of them have in common stands in `defaults.yaml` beside them.
+`defaults.yaml` beside them holds what many of them have in common.
 """
 
 from __future__ import annotations
@@ -18,34 +18,29 @@ from pydantic import BaseModel, ValidationError
 
 from tableferry.assets.declaring.manifest import LENIENT, Transfer
 from tableferry.assets.declaring.names import check_schedule_name, schedule_name
+from tableferry.assets.declaring.problems import InvalidParts
 from tableferry.assets.declaring.sections import CONNECTIONS
-from tableferry.assets.declaring.yaml_lines import (
-    Location,
-    Problem,
-    Several,
-    Unreadable,
-    YamlFile,
-)
+from tableferry.assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
 from tableferry.resources.connecting.names import ENV_ONLY
 from tableferry.resources.errors import InputError
 
 DEFAULTS = "defaults.yaml"
 
-NEVER_USUAL = ("transfer", "source", "hops")
-"""What says which transfer it is, and so cannot be a default."""
+IDENTIFYING = ("transfer", "source", "hops")
+"""Keys that tell transfers apart, and so have no defaults."""
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """What `defaults.yaml` of a folder says, if there is one."""
+    """The content of a folder's `defaults.yaml`, if there is one."""
 
     file: YamlFile | None = None
     problems: tuple[Problem, ...] = ()
-    """Why nobody can go by it."""
+    """Why no transfer can use it."""
 
     @classmethod
-    def of(cls, folder: Path) -> Defaults:
-        """The defaults of a folder."""
+    def read(cls, folder: Path) -> Defaults:
+        """Read the defaults of a folder."""
         path = folder / DEFAULTS
         if not path.is_file():
             return cls()
@@ -53,23 +48,22 @@ class Defaults:
             file = YamlFile.read(path, DEFAULTS, may_be_empty=True)
         except Unreadable as error:
             return cls(problems=error.problems)
-        found = [*file.valueless, *file.repeated_keys()]
-        found += [
-            file.problem((name,), f"{name} belongs in each file, not into {DEFAULTS}")
-            for name in NEVER_USUAL
+        misplaced = [
+            file.problem((name,), f"{name} belongs in each file, not in {DEFAULTS}")
+            for name in IDENTIFYING
             if name in file.data
         ]
-        return cls(file, tuple(found))
+        return cls(file, (*file.valueless, *file.repeated_keys(), *misplaced))
 
 
 @dataclass(frozen=True)
 class InvalidFile:
-    """A file that is no transfer, and all that is wrong with it."""
+    """A file that is no valid transfer, and every problem of it."""
 
     path: Path
     problems: tuple[Problem, ...]
     transfer: str | None = None
-    """The name that it gives, where that can be read."""
+    """The name that it declares, if that can be read."""
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.problems))
@@ -77,7 +71,7 @@ class InvalidFile:
 
 @dataclass(frozen=True)
 class TransferFolder:
-    """What the files of a folder declare, or Python code in their place."""
+    """The transfers that the files of a folder, or Python code, declare."""
 
     path: Path
     transfers: dict[str, Transfer]
@@ -88,34 +82,34 @@ class TransferFolder:
 
     @classmethod
     def of(cls, transfers: Iterable[Transfer]) -> TransferFolder:
-        """Transfers that Python code has made; there is no folder.
+        """Collect transfers that Python code has made, without a folder.
 
         Raises:
             InputError: two of them have the same name or target.
         """
-        found = sorted(transfers, key=lambda one: one.transfer)
+        ordered = sorted(transfers, key=lambda transfer: transfer.transfer)
         taken: set[str] = set()
-        for transfer in found:
-            for what, _ in _claims(transfer):
-                if what in taken:
-                    raise InputError(f"{what} of transfer {transfer.transfer!r} is taken")
-                taken.add(what)
-        return cls(Path(), {one.transfer: one for one in found})
+        for transfer in ordered:
+            for claim, _ in _claims(transfer):
+                if claim in taken:
+                    raise InputError(f"{claim} of transfer {transfer.transfer!r} is taken")
+                taken.add(claim)
+        return cls(Path(), {transfer.transfer: transfer for transfer in ordered})
 
     def only(self, name: str) -> TransferFolder:
-        """The folder as if it held this one valid transfer."""
+        """The folder as if it held this valid transfer alone."""
         return TransferFolder(self.path, {name: self.transfers[name]}, (), self.files)
 
     def transfer(self, name: str) -> Transfer:
-        """The transfer of that name.
+        """Return the transfer with this name.
 
         Raises:
-            InputError: there is none, or what is wrong with its file.
+            InputError: there is none, or its file is invalid.
         """
         if name in self.transfers:
             return self.transfers[name]
-        if wrong := [one for one in self.invalid if one.transfer == name or one.path.stem == name]:
-            raise InputError("\n".join(map(str, wrong)))
+        if broken := [file for file in self.invalid if name in (file.transfer, file.path.stem)]:
+            raise InputError("\n".join(map(str, broken)))
         raise InputError(
             f"there is no transfer {name!r} in {self.path}; "
             f"there are {', '.join(self.transfers) or 'none'}"
@@ -125,113 +119,84 @@ class TransferFolder:
 def load_transfers(folder: Path, connections: Mapping[str, str] = ENV_ONLY) -> TransferFolder:
     """Read every `*.yaml` and `*.yml` of a folder.
 
-    A file with an error in it is left out, as are files that claim the same transfer or target:
-    none of them is more right than the other. What is wrong with the defaults is wrong with every
-    file that goes by them.
+    A file with a problem is left out. So are all files that claim the same transfer or target,
+    because none of them has a better claim. A problem of the defaults is one of every file.
 
     Args:
-        folder: of the files.
-        connections: systems by the names of connections that the environment need not know.
+        folder: the folder of the files.
+        connections: systems by name of connection, for those that the environment does not name.
 
     Raises:
         InputError: there is no such folder.
     """
     if not folder.is_dir():
         raise InputError(f"{folder} should be a folder of transfer files (TABLEFERRY_TRANSFERS)")
-    found: list[tuple[YamlFile, Transfer]] = []
-    invalid: list[InvalidFile] = []
-    defaults = Defaults.of(folder)
-    for path in sorted(folder.glob("*.y*ml")):
-        # an editor's lock or swap file begins with a dot
-        if path.name.startswith(".") or path.name == DEFAULTS:
-            continue
-        outcome = _read(path, defaults, connections)
-        if isinstance(outcome, InvalidFile):
-            invalid.append(outcome)
-        else:
-            found.append(outcome)
-    return _without_conflicts(folder, found, invalid)
+    defaults = Defaults.read(folder)
+    # the names of editors' lock and swap files begin with a dot
+    paths = [
+        path
+        for path in sorted(folder.glob("*.y*ml"))
+        if not path.name.startswith(".") and path.name != DEFAULTS
+    ]
+    return _collected(folder, [_read(path, defaults, connections) for path in paths])
 
 
 def transfers_in(
     path: Path, parts: Iterable[YamlFile], connections: Mapping[str, str]
 ) -> TransferFolder:
-    """The same of transfers that are parts of one file; `path` is its.
+    """Read transfers that are parts of one file, as `load_transfers` reads files.
 
     Several `InvalidFile` may then have its path.
     """
-    found: list[tuple[YamlFile, Transfer]] = []
-    invalid: list[InvalidFile] = []
-    for part in parts:
-        outcome = _checked(part, Defaults(), connections)
-        if isinstance(outcome, InvalidFile):
-            invalid.append(outcome)
-        else:
-            found.append(outcome)
-    return _without_conflicts(path, found, invalid)
+    return _collected(path, [_validated(part, Defaults(), connections) for part in parts])
 
 
-def _without_conflicts(
-    folder: Path, found: Sequence[tuple[YamlFile, Transfer]], invalid: list[InvalidFile]
-) -> TransferFolder:
-    conflicts = _conflicts(found)
-    for file, transfer in found:
+_Outcome = tuple[YamlFile, Transfer] | InvalidFile
+
+
+def _collected(folder: Path, outcomes: Sequence[_Outcome]) -> TransferFolder:
+    declared = [outcome for outcome in outcomes if not isinstance(outcome, InvalidFile)]
+    invalid = [outcome for outcome in outcomes if isinstance(outcome, InvalidFile)]
+    conflicts = _conflicts(declared)
+    valid: dict[str, tuple[YamlFile, Transfer]] = {}
+    for file, transfer in declared:
         if problems := conflicts.get(file.start):
             invalid.append(InvalidFile(file.path, tuple(problems), transfer.transfer))
-    good = {
-        transfer.transfer: (file, transfer)
-        for file, transfer in found
-        if file.start not in conflicts
-    }
+        else:
+            valid[transfer.transfer] = file, transfer
     return TransferFolder(
         folder,
-        {name: good[name][1] for name in sorted(good)},
-        tuple(sorted(invalid, key=lambda one: one.path)),
-        {name: file for name, (file, _) in good.items()},
+        {name: valid[name][1] for name in sorted(valid)},
+        tuple(sorted(invalid, key=lambda file: file.path)),
+        {name: file for name, (file, _) in valid.items()},
     )
 
 
 def invalid_file(path: Path) -> InvalidFile | None:
-    """What is wrong with a file now, also with regard to its neighbours; None if it is valid."""
-    declared = load_transfers(path.parent)
-    return next((one for one in declared.invalid if one.path == path), None)
+    """What is wrong with a file now, together with its neighbours; None if it is valid."""
+    return next((file for file in load_transfers(path.parent).invalid if file.path == path), None)
 
 
-def load_transfer(path: Path) -> Transfer:
-    """Read one file.
-
-    Raises:
-        InputError: it is not a valid transfer; all that is wrong, one line each, by file and line.
-    """
-    outcome = _read(path, Defaults.of(path.parent), ENV_ONLY)
-    if isinstance(outcome, InvalidFile):
-        raise InputError(str(outcome))
-    return outcome[1]
-
-
-def _read(
-    path: Path, defaults: Defaults, connections: Mapping[str, str]
-) -> tuple[YamlFile, Transfer] | InvalidFile:
+def _read(path: Path, defaults: Defaults, connections: Mapping[str, str]) -> _Outcome:
     try:
         file = YamlFile.read(path).over(defaults.file)
     except Unreadable as error:
         return InvalidFile(path, error.problems)
-    return _checked(file, defaults, connections)
+    return _validated(file, defaults, connections)
 
 
-def _checked(
-    file: YamlFile, defaults: Defaults, connections: Mapping[str, str]
-) -> tuple[YamlFile, Transfer] | InvalidFile:
+def _validated(file: YamlFile, defaults: Defaults, connections: Mapping[str, str]) -> _Outcome:
     path, context = file.path, {CONNECTIONS: connections}
     problems = [*file.repeated_keys(), *defaults.problems, *file.valueless]
-    unclear = {(one.path, one.line) for one in (*defaults.problems, *file.valueless)}
+    # what is wrong there is that there is no value
+    unclear = {(problem.path, problem.line) for problem in (*defaults.problems, *file.valueless)}
     try:
         transfer = Transfer.model_validate(file.data, context=context)
     except ValidationError as error:
-        further = _further(file.data, error, context)
-        found = [_explained(detail) for detail in (*error.errors(), *further)]
-        wrong = [file.problem(*one) for one in dict.fromkeys(chain.from_iterable(found))]
-        problems += [one for one in wrong if (one.path, one.line) not in unclear]
+        details = [*error.errors(), *_further_errors(file.data, error, context)]
+        explained = dict.fromkeys(chain.from_iterable(map(_explained, details)))
+        invalid = [file.problem(location, message) for location, message in explained]
+        problems += [problem for problem in invalid if (problem.path, problem.line) not in unclear]
     else:
         if not problems:
             return file, transfer
@@ -240,26 +205,31 @@ def _checked(
     return InvalidFile(path, tuple(problems), name if isinstance(name, str) else None)
 
 
-def _further(data: dict[Any, Any], error: ValidationError, context: Mapping[str, Any]) -> list[Any]:
-    """What else is wrong: rules about all hops or columns are not asked while one is malformed."""
+def _further_errors(
+    data: dict[Any, Any], error: ValidationError, context: Mapping[str, Any]
+) -> list[Any]:
+    """Errors of rules that pydantic skips while a field is malformed.
+
+    Validates again without the malformed parts.
+    """
     rest = copy.deepcopy(data)
-    gone: set[Location] = set()
+    removed: set[Location] = set()
     for detail in error.errors():
         location = detail["loc"]
-        # the other parts have told all about themselves
+        # of hops and columns only the malformed one, the others are valid by themselves
         depth = len(location) if location[:1] in (("hops",), ("columns",)) else 1
-        gone.add(_without(rest, location[:depth]))
-    found: list[Any] = []
+        removed.add(_remove(rest, location[:depth]))
+    details: list[Any] = []
     for lenient in (False, True):
         try:
             Transfer.model_validate(rest, context={**context, LENIENT: lenient})
         except ValidationError as second:
-            found += [detail for detail in second.errors() if detail["loc"] not in gone]
-    return found
+            details += [detail for detail in second.errors() if detail["loc"] not in removed]
+    return details
 
 
-def _without(data: Any, location: Location) -> Location:
-    """Delete the innermost key on the way to a place; returns where that was."""
+def _remove(data: Any, location: Location) -> Location:
+    """Delete the innermost key on the way to a location, and return that key's location."""
     holder, key = data, location[0]
     deepest: Location = location[:1]
     for number, part in enumerate(location[:-1], start=1):
@@ -274,23 +244,22 @@ def _without(data: Any, location: Location) -> Location:
 
 
 def _explained(detail: Any) -> Iterator[tuple[Location, str]]:
-    """Where and what, for people; pydantic's marks of keys and alternatives are left out."""
+    """Location and message of a pydantic error, without its marks of keys and alternatives."""
     location = tuple(part for part in detail["loc"] if part != "[key]")
     if location[:1] == ("only",):
         location = ("columns",)
     reason = detail.get("ctx", {}).get("error")
-    if isinstance(reason, Several):
-        for inside, message in reason.found:
+    if isinstance(reason, InvalidParts):
+        for inside, message in reason.problems:
             yield (*location, *inside), _named((*location, *inside), message)
     elif detail["type"] == "extra_forbidden":
-        like = get_close_matches(str(location[0]), Transfer.model_fields, n=1)
-        hint = f": did you mean {like[0]}?" if like and len(location) == 1 else ""
+        similar = get_close_matches(str(location[0]), Transfer.model_fields, n=1)
+        hint = f": did you mean {similar[0]}?" if similar and len(location) == 1 else ""
         yield location, f"unknown key {_dotted(location)}{hint}"
     else:
-        message = detail["msg"].removeprefix("Value error, ")
-        given = detail["input"]
-        plain = not isinstance(given, dict | list | BaseModel) and given is not None
-        shown = f" (got {given!r})" if plain and repr(given) not in message else ""
+        message, value = detail["msg"].removeprefix("Value error, "), detail["input"]
+        plain = not isinstance(value, dict | list | BaseModel) and value is not None
+        shown = f" (got {value!r})" if plain and repr(value) not in message else ""
         yield location, _named(location, f"{message}{shown}")
 
 
@@ -299,34 +268,34 @@ def _named(location: Location, message: str) -> str:
 
 
 def _dotted(location: Location) -> str:
-    return ".".join(str(part) for part in location)
+    return ".".join(map(str, location))
 
 
 def _conflicts(
-    found: Iterable[tuple[YamlFile, Transfer]],
+    declared: Iterable[tuple[YamlFile, Transfer]],
 ) -> dict[tuple[Path, int], list[Problem]]:
-    """What several files claim, by the start of each: a name, a target, a name in Dagster."""
+    """Claims that several files make, by the start of each file."""
     claims: dict[str, list[tuple[YamlFile, Location]]] = defaultdict(list)
-    for file, transfer in found:
-        for what, location in _claims(transfer):
-            claims[what].append((file, location))
+    for file, transfer in declared:
+        for claim, location in _claims(transfer):
+            claims[claim].append((file, location))
     conflicts: dict[tuple[Path, int], list[Problem]] = defaultdict(list)
-    known: set[tuple[tuple[Path, int], Location, str]] = set()
-    for what, claimants in claims.items():
+    reported: set[tuple[tuple[Path, int], Location, str]] = set()
+    for claim, claimants in claims.items():
         for file, location in claimants:
             others = ", ".join(
                 other.place(place) for other, place in claimants if other.start != file.start
             )
-            # two transfers of one name have all names in Dagster in common
-            if others and (file.start, location, others) not in known:
-                known.add((file.start, location, others))
-                message = f"{what} is also in {others}"
+            # transfers with one name have all their names in Dagster in common as well
+            if others and (file.start, location, others) not in reported:
+                reported.add((file.start, location, others))
+                message = f"{claim} is also in {others}"
                 conflicts[file.start].append(file.problem(location, message))
     return conflicts
 
 
 def _claims(transfer: Transfer) -> Iterator[tuple[str, Location]]:
-    """What no other transfer may have, and where it is declared."""
+    """Names and targets that no other transfer may have, and where they are declared."""
     name = transfer.transfer
     yield f"transfer {name!r}", ("transfer",)
     for number, hop in enumerate(transfer.hops):

@@ -1,7 +1,6 @@
-"""`${NAME}` in the values of a YAML file stands for a variable of the environment.
+"""Environment variables in the values of a YAML file, as `${NAME}`.
 
-The files say what moves, and Dagster shows what they say: a variable that holds a secret is
-refused.
+Dagster shows what the files say, so a variable that holds a secret is refused.
 """
 
 from __future__ import annotations
@@ -22,58 +21,59 @@ _LOGIN = re.compile(r"://[^/@\s]*:[^/@\s]*@")
 
 
 def escaped(text: str) -> str:
-    """A text as it has to be written for no part of it to be taken for a variable."""
+    """Escape a text so that no part of it is taken for a variable."""
     return text.replace("${", "$${")
 
 
 def expand(node: yaml.Node, loader: yaml.SafeLoader) -> Iterator[tuple[int, str]]:
-    """Put the values of variables into a document's values; keys stay as they are.
+    """Substitute the variables in a document's values; keys stay as they are.
 
-    A value never changes the document's structure, whatever it holds. Without quotes around it, it
-    means what it would mean if it stood there: a number, a date, a text.
+    No value changes the document's structure. An unquoted one is read as if it were written there:
+    as a number, a date, a text.
 
     Args:
         node: the document, which is changed.
-        loader: tells what a plain value means.
+        loader: resolves the types of plain values.
 
     Yields:
-        Line, counted from 1, and reason of each that has no value.
+        1-based line and reason for each variable without a value.
     """
     seen: set[int] = set()
     rest = [node]
     while rest:
-        one = rest.pop()
-        if id(one) in seen:  # an alias
+        part = rest.pop()
+        if id(part) in seen:  # an alias
             continue
-        seen.add(id(one))
-        if isinstance(one, yaml.MappingNode):
-            rest += [value for _, value in one.value]
-        elif isinstance(one, yaml.SequenceNode):
-            rest += one.value
-        elif isinstance(one, yaml.ScalarNode) and "${" in one.value:
+        seen.add(id(part))
+        if isinstance(part, yaml.MappingNode):
+            rest += [value for _, value in part.value]
+        elif isinstance(part, yaml.SequenceNode):
+            rest += part.value
+        elif isinstance(part, yaml.ScalarNode) and "${" in part.value:
             try:
-                one.value = _REFERENCE.sub(_value, one.value)
+                part.value = _REFERENCE.sub(_value, part.value)
             except ValueError as error:
-                yield one.start_mark.line + 1, str(error)
-            if not one.style:
-                one.tag = loader.resolve(yaml.ScalarNode, one.value, (True, False))
+                yield part.start_mark.line + 1, str(error)
+            if not part.style:
+                part.tag = loader.resolve(yaml.ScalarNode, part.value, (True, False))
 
 
-def _value(found: re.Match[str]) -> str:
-    if found["inside"] is None:
+def _value(reference: re.Match[str]) -> str:
+    if reference["inside"] is None:
         return "${"
-    parts = _INSIDE.fullmatch(found["inside"])
-    if parts is None:
+    inside = _INSIDE.fullmatch(reference["inside"])
+    if inside is None:
         raise ValueError(
-            f"{found[0]} should be ${{NAME}} or ${{NAME:-default}}; for the text itself, write $${{"
+            f"{reference[0]} should be ${{NAME}} or ${{NAME:-default}}; for the text itself, write "
+            "$${"
         )
-    name = parts["name"]
-    value = os.environ.get(name) or parts["default"]
+    name = inside["name"]
+    value = os.environ.get(name) or inside["default"]
     if value is None:
         raise ValueError(f"{name} is not set; ${{{name}}} takes it from the environment")
     if _SECRET_NAME.search(name) or _LOGIN.search(value):
         raise ValueError(
-            f"{name} is or may hold a secret, and what this file says is shown in Dagster; servers "
-            "are named by TABLEFERRY_<SYSTEM>_URL and TABLEFERRY_CONNECTION_<NAME>"
+            f"{name} is or may hold a secret, and Dagster shows what this file says; servers are "
+            "named by TABLEFERRY_<SYSTEM>_URL and TABLEFERRY_CONNECTION_<NAME>"
         )
     return value

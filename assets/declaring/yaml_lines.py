@@ -1,4 +1,4 @@
-"""A YAML file whose parts know their lines."""
+"""YAML files that know the line of each of their parts."""
 
 from __future__ import annotations
 
@@ -13,26 +13,12 @@ import yaml
 from tableferry.assets.declaring.variables import expand
 
 Location = tuple[int | str, ...]
-"""The way to a part of the file: keys of mappings, and positions or items of lists."""
-
-
-class Several(ValueError):
-    """More than one thing is wrong with a value: where in it, and what."""
-
-    def __init__(self, found: list[tuple[Location, str]]) -> None:
-        self.found = found
-        super().__init__("; ".join(message for _, message in found))
-
-    @classmethod
-    def check(cls, found: Iterator[tuple[Location, str]]) -> None:
-        """Raise if there is anything."""
-        if problems := list(found):
-            raise cls(problems)
+"""The path to a part of a file: keys of mappings, and positions or items of lists."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong at one place of a file."""
+    """A problem at one line of a file."""
 
     path: Path
     line: int
@@ -44,7 +30,7 @@ class Problem:
 
 
 class Unreadable(Exception):
-    """The file is no YAML that could be looked into; has the `problems`."""
+    """The file is no YAML that could be read; `problems` says why."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
@@ -53,7 +39,7 @@ class Unreadable(Exception):
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Say of whatever keeps a file from being read where in it that is."""
+    """Report whatever keeps a file from being read as a `Problem`, with its line."""
     try:
         yield
     except (yaml.YAMLError, UnicodeDecodeError, OSError, ValueError, RecursionError) as error:
@@ -64,32 +50,32 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 MERGED = ("tags", "checks", "parallel")
-"""Mappings of which a file and its defaults may each give a part."""
+"""Mappings that are merged with those of the defaults, key by key."""
 
 
 @dataclass(frozen=True)
 class YamlFile:
-    """One mapping, and where its parts stand."""
+    """One mapping, with the lines of its parts."""
 
     path: Path
     data: dict[Any, Any]
-    """With the values of variables, and what the defaults add."""
+    """With the values of variables, and with what the defaults add."""
     node: yaml.MappingNode
     valueless: tuple[Problem, ...] = ()
-    """Variables that have no value; they stand in `data` as they are written."""
+    """Variables without a value; `data` has them as they are written."""
     defaults: YamlFile | None = None
 
     @classmethod
     def read(cls, path: Path, what: str = "a transfer", *, may_be_empty: bool = False) -> YamlFile:
-        """Read a file.
+        """Read a file that should hold one mapping.
 
         Args:
-            path: of the file.
-            what: it is, for messages.
-            may_be_empty: nothing but comments counts as an empty mapping.
+            path: the file.
+            what: what it should be, for messages.
+            may_be_empty: take a file of nothing but comments for an empty mapping.
 
         Raises:
-            Unreadable: it cannot be read, is not YAML, or holds something else than one mapping.
+            Unreadable: it cannot be read, is not YAML, or does not hold one mapping.
         """
         with _readable(path):
             loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
@@ -102,15 +88,15 @@ class YamlFile:
 
     @classmethod
     def listed(cls, path: Path, start: int, location: Location) -> list[YamlFile]:
-        """Read the mappings of a list inside of a file, each as if it were a file.
+        """Read the mappings of a list inside a file, each as if it were a file.
 
         Args:
-            path: of the file.
+            path: the file.
             start: 1-based line at which the list's document begins.
-            location: the way to the list.
+            location: the path to the list.
 
         Raises:
-            Unreadable: the file is not YAML any more, or something in the list is no mapping.
+            Unreadable: the file is no longer YAML, or an item of the list is no mapping.
         """
         with _readable(path):
             loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
@@ -123,79 +109,78 @@ class YamlFile:
                 inside = _inside(node, part)
                 node = inside[1] if inside else None
             items = node.value if isinstance(node, yaml.SequenceNode) else []
-            if wrong := [one for one in items if not isinstance(one, yaml.MappingNode)]:
-                message = "a transfer should be a mapping"
-                raise Unreadable([Problem(path, one.start_mark.line + 1, message) for one in wrong])
-            return [cls._of(path, one, loader) for one in items]
+            if problems := [
+                Problem(path, item.start_mark.line + 1, "a transfer should be a mapping")
+                for item in items
+                if not isinstance(item, yaml.MappingNode)
+            ]:
+                raise Unreadable(problems)
+            return [cls._of(path, item, loader) for item in items]
 
     @classmethod
     def _of(cls, path: Path, node: yaml.MappingNode, loader: yaml.SafeLoader) -> YamlFile:
-        valueless = tuple(Problem(path, *found) for found in expand(node, loader))
+        valueless = tuple(Problem(path, line, why) for line, why in expand(node, loader))
         return cls(path, loader.construct_document(node), node, valueless)
 
     @property
     def start(self) -> tuple[Path, int]:
-        """What tells it from others: the file, and the line at which it begins there."""
+        """The file, and the line at which the mapping begins there; unique."""
         return self.path, self.line(())
 
     def over(self, defaults: YamlFile | None) -> YamlFile:
-        """The file with what it does not say itself out of its defaults."""
+        """Return the file with its missing parts taken from the defaults."""
         if defaults is None:
             return self
         data = {**defaults.data, **self.data}
         for name in MERGED:
-            usual, own = defaults.data.get(name), self.data.get(name)
-            if isinstance(usual, dict) and isinstance(own, dict):
-                data[name] = {**usual, **own}
+            base, override = defaults.data.get(name), self.data.get(name)
+            if isinstance(base, dict) and isinstance(override, dict):
+                data[name] = {**base, **override}
         return replace(self, data=data, defaults=defaults)
 
-    def holder(self, location: Location) -> YamlFile:
-        """The file that a part stands in: this one, or its defaults."""
-        if self.defaults is None or not location:
-            return self
-        deep = location[: 2 if location[0] in MERGED else 1]
-        # a part that neither has is missing here
-        return self if self._depth(deep) >= self.defaults._depth(deep) else self.defaults
-
     def problem(self, location: Location, message: str) -> Problem:
-        """That something is wrong there."""
-        holder = self.holder(location)
+        """A problem at a part of the file, or of its defaults."""
+        holder = self._holder(location)
         return Problem(holder.path, holder.line(location), message)
 
     def place(self, location: Location) -> str:
         """File and line of a part."""
-        holder = self.holder(location)
+        holder = self._holder(location)
         return f"{holder.path}:{holder.line(location)}"
-
-    def _depth(self, location: Location) -> int:
-        """How many steps of the way this file has."""
-        node: yaml.Node | None = self.node
-        for number, part in enumerate(location):
-            found = _inside(node, part)
-            if found is None:
-                return number
-            node = found[1]
-        return len(location)
 
     def line(self, location: Location) -> int:
         """1-based line of the innermost part of `location` that the file holds."""
-        line = self.node.start_mark.line + 1
+        return self._innermost(location)[1]
+
+    def _holder(self, location: Location) -> YamlFile:
+        """The file that holds a part: this one, or its defaults."""
+        if self.defaults is None or not location:
+            return self
+        decisive = location[: 2 if location[0] in MERGED else 1]
+        # a part that neither has is missing here
+        mine, theirs = self._innermost(decisive)[0], self.defaults._innermost(decisive)[0]
+        return self if mine >= theirs else self.defaults
+
+    def _innermost(self, location: Location) -> tuple[int, int]:
+        """How many steps towards `location` the file has, and the line of the last one."""
+        depth, line = 0, self.node.start_mark.line + 1
         node: yaml.Node | None = self.node
         for part in location:
-            found = _inside(node, part)
-            if found is None:
+            inside = _inside(node, part)
+            if inside is None:
                 break
-            line, node = found
-        return line
+            depth += 1
+            line, node = inside
+        return depth, line
 
     def repeated_keys(self) -> Iterator[Problem]:
-        """Keys that stand twice in one mapping: YAML would keep the last one silently."""
+        """Keys that one mapping has twice, of which YAML would silently keep the last one."""
         for key in _repeated(self.node, set()):
             yield Problem(self.path, key.start_mark.line + 1, f"{key.value} is given twice")
 
 
 def _inside(node: yaml.Node | None, part: int | str) -> tuple[int, yaml.Node | None] | None:
-    """Line and value of a part of a mapping or list; an item of a list may go by its name."""
+    """Line and value of a part of a mapping or list; a list's item may be named by its text."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == str(part):
@@ -207,13 +192,13 @@ def _inside(node: yaml.Node | None, part: int | str) -> tuple[int, yaml.Node | N
         for item in node.value:
             if item.value == part:
                 return item.start_mark.line + 1, None
-            if isinstance(item, yaml.MappingNode) and (found := _inside(item, part)):
-                return found
+            if isinstance(item, yaml.MappingNode) and (inside := _inside(item, part)):
+                return inside
     return None
 
 
 def _repeated(node: yaml.Node, seen: set[int]) -> Iterator[yaml.Node]:
-    if id(node) in seen:  # an alias, perhaps of what it is inside of
+    if id(node) in seen:  # an alias, perhaps of a mapping around it
         return
     seen.add(id(node))
     if isinstance(node, yaml.SequenceNode):

@@ -95,7 +95,7 @@ def check_record(stored: StoredCheck, transfer: Transfer) -> CheckRecord:
     evaluation = stored.evaluation
     assert evaluation is not None, "only evaluated checks are stored with a verdict"
     metadata = {name: value.value for name, value in evaluation.metadata.items()}
-    key = transfer.key_name
+    key = transfer.target_name(transfer.key)
     one_in = cast("int | None", metadata.get("one_row_in"))
     # Dagster creates the row when it plans the run
     found_at = stored.event.timestamp if stored.event else stored.create_timestamp

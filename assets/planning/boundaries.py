@@ -1,4 +1,4 @@
-"""Where to cut a key space, in whole numbers: by rows, by count, by width, or as declared."""
+"""Cuts of a key space, as whole numbers: by rows, by count, by width, or as declared."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime as dt
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any, Self
 
 from tableferry.assets.declaring.bounds import MAX_RANGES
@@ -16,8 +16,7 @@ from tableferry.resources.keys.range import KeyKind
 from tableferry.resources.ranges.statistics import KeyStatistics
 
 FEW_ROWS = 100
-"""Fewer rows above the known ranges do not tell how dense the keys to come are."""
-
+"""Fewer rows than this above the known ranges do not show how dense future keys will be."""
 
 MICROSECONDS = 10**6
 DAY = 86_400 * MICROSECONDS
@@ -27,16 +26,16 @@ UNITS: Mapping[KeyKind, tuple[int, ...]] = {
     "timestamp": (DAY, 3600 * MICROSECONDS, 60 * MICROSECONDS, MICROSECONDS, 1),
     "uuid": (2**96, 2**64, 1),
 }
-"""Cuts fall on whole units, so that names stay readable."""
+"""Cuts fall on whole units, to keep the names of ranges readable."""
 
 
 @dataclass(frozen=True)
 class CutRules:
-    """A `ranges` spec, checked against the kind of the key. Bounds are numbers, see `to_number`."""
+    """A `ranges` spec, checked against the key's kind. Bounds are numbers, see `to_number`."""
 
     kind: KeyKind
     largest: int
-    """The largest possible cut; beyond it the last range stays open instead."""
+    """The largest possible cut; a range that would end beyond it stays open."""
     rows: int | None = None
     count: int | None = None
     width: int | str | None = None
@@ -47,7 +46,7 @@ class CutRules:
         """Check a spec.
 
         Raises:
-            InputError: it contradicts itself or does not fit the kind of the key.
+            InputError: it contradicts itself or does not fit the key's kind.
         """
         bounds = tuple(to_number(to_bound(value, kind)) for value in spec.get("bounds") or ())
         width = spec.get("width")
@@ -57,18 +56,12 @@ class CutRules:
             raise InputError(f"a range width of {width!r} needs a date or timestamp key")
         if width is not None and kind == "uuid":
             raise InputError("a uuid key cannot be cut by width; give rows or count")
-        return cls(
-            kind=kind,
-            largest=largest_number(kind, digits),
-            rows=spec.get("rows"),
-            count=spec.get("count"),
-            width=width,
-            bounds=bounds,
-        )
+        largest = largest_number(kind, digits)
+        return cls(kind, largest, spec.get("rows"), spec.get("count"), width, bounds)
 
     @property
     def declared(self) -> list[int] | None:
-        """The cuts where the spec alone decides them: bounds, or a span divided by count."""
+        """The cuts, if the spec alone decides them: bounds, or a span divided by count."""
         if not self.bounds or self.width is not None:
             return None
         if self.count is None:
@@ -79,7 +72,7 @@ class CutRules:
 
 
 def first_cuts(stats: KeyStatistics, rules: CutRules) -> list[int]:
-    """The cuts of a table of which no range is known yet."""
+    """The cuts of a table without known ranges."""
     if rules.declared is not None:
         return rules.declared
     if rules.width is not None:
@@ -90,23 +83,23 @@ def first_cuts(stats: KeyStatistics, rules: CutRules) -> list[int]:
     if not stats.rows:
         return []
     points = [to_number(quantile) for quantile in stats.quantiles]
-    pieces = (rules.count or 1) if rules.rows is None else _ceil(stats.rows, rules.rows)
+    pieces = (rules.count or 1) if rules.rows is None else ceil_div(stats.rows, rules.rows)
     target = rules.rows or stats.rows / pieces
     cuts = _even(points, pieces, rules)
-    end = points[-1] + 1 + _room(points, stats.rows, pieces, target)
+    end = points[-1] + 1 + _headroom(points, stats.rows, pieces, target)
     return cuts + _end(end, end - (cuts[-1] if cuts else points[0]), rules)
 
 
 def growth_cuts(
     stats: KeyStatistics, rules: CutRules, floor: int, typical: int | None
 ) -> list[int]:
-    """The cuts above `floor` that the keys there need; none if the open top range does.
+    """The cuts that the keys from `floor` on need; none if one open range is enough for them.
 
     Args:
-        stats: Of the whole table, or of the keys from `floor` on.
-        rules: The spec.
-        floor: Lower bound of the open top range.
-        typical: Key width of the finite ranges that exist already, if they tell one.
+        stats: of the whole table, or of the keys from `floor` on.
+        rules: the spec.
+        floor: lower bound of the open top range.
+        typical: typical key width of the known finite ranges, if there are any.
     """
     if rules.declared is not None:
         return [cut for cut in rules.declared if cut > floor]
@@ -120,26 +113,26 @@ def growth_cuts(
     points = points[start:] if len(points) > start + 1 else [points[-1]] * 2
     full = floor + (typical or 0)
     if rules.rows is not None:
-        pieces = _ceil(rows, rules.rows)
+        pieces = ceil_div(rows, rules.rows)
         if rows >= min(FEW_ROWS, rules.rows) or not typical:
-            full = points[-1] + 1 + _room(points, rows, pieces, rules.rows)
-        settled = rows <= rules.rows * 3 // 2
+            full = points[-1] + 1 + _headroom(points, rows, pieces, rules.rows)
+        fits = rows <= rules.rows * 3 // 2
     else:
-        pieces = min(rules.count or 1, _ceil(points[-1] + 1 - floor, typical or 2**128))
-        settled = True
+        pieces = min(rules.count or 1, ceil_div(points[-1] + 1 - floor, typical or 2**128))
+        fits = True
     cuts = _even(points, pieces, rules)
     width = full - (cuts[-1] if cuts else floor)
     end = _end(max(points[-1] + 1, full), width, rules)
     left = rules.largest - end[0] if end else -1
     needed = max(typical or 0, points[-1] - floor) if rules.rows is not None else 0
-    if left < needed and settled:
-        # no range fits in above it, as with random uuids; it keeps the largest keys for good
+    if left < needed and fits:
+        # no range fits in above, as with random uuids: the open range keeps the largest keys
         return []
     return [cut for cut in cuts + end if cut > floor]
 
 
 def limit(ranges: int) -> None:
-    """Refuse more ranges than the event log can bear.
+    """Refuse more ranges than the event log can handle.
 
     Raises:
         InputError: says how many there would be.
@@ -152,7 +145,7 @@ def limit(ranges: int) -> None:
 
 
 def _even(points: Sequence[int], pieces: int, rules: CutRules) -> list[int]:
-    """Cuts between the points that make pieces of even depth; fewer where keys repeat."""
+    """Cuts between the points into pieces with equal numbers of rows; fewer where keys repeat."""
     limit(pieces)
     buckets = len(points) - 1
     gap = (points[-1] - points[0]) // pieces
@@ -160,18 +153,18 @@ def _even(points: Sequence[int], pieces: int, rules: CutRules) -> list[int]:
     for piece in range(1, pieces):
         index, rest = divmod(piece * buckets, pieces)
         low, high = points[index], points[min(index + 1, buckets)]
-        # one more, because a cut is the first key of the range above it
+        # plus one, because a cut is the first key of the range above it
         cut = _rounded(low + (high - low) * rest // pieces + 1, gap, rules.kind)
         if (cuts[-1] if cuts else points[0]) < cut <= points[-1]:
             cuts.append(cut)
     return cuts
 
 
-def _room(points: Sequence[int], rows: int, pieces: int, target: float) -> int:
-    """How far beyond the largest key the last piece should reach, to have `target` rows one day.
+def _headroom(points: Sequence[int], rows: int, pieces: int, target: float) -> int:
+    """How far beyond the largest key the last piece should reach, to hold `target` rows one day.
 
-    It goes by the densest tail of that piece, because a gap in the keys, which is what makes the
-    whole of it look sparse, says nothing of the keys to come.
+    The densest tail of the piece decides: a gap in its keys makes the piece look sparse as a whole,
+    but says nothing about future keys.
     """
     buckets = len(points) - 1
     tails = {max(1, buckets // (pieces * share)) for share in (1, 2, 4)}
@@ -186,7 +179,7 @@ def _end(cut: int, width: int, rules: CutRules) -> list[int]:
 
 
 def _rounded(cut: int, gap: int, kind: KeyKind) -> int:
-    """Up to a whole unit, the largest that moves no more than a hundredth of a range's width."""
+    """Round up to the largest unit that is at most a hundredth of a range's width."""
     unit = next((unit for unit in UNITS[kind] if unit * 100 <= gap), 1)
     return -(-cut // unit) * unit
 
@@ -212,43 +205,35 @@ def _grid(rules: CutRules, start: int) -> Iterator[int]:
     if isinstance(rules.width, str):
         moment = from_number(start, rules.kind)
         assert isinstance(moment, dt.date)
-        year, month, day = moment.year, moment.month, moment.day
-        while True:
-            year, month, day = _next_start(rules.width, year, month, day)
-            if year > dt.MAXYEAR:
-                return
-            if rules.kind == "date":
-                yield dt.date(year, month, day).toordinal()
-            else:
-                yield to_number(dt.datetime(year, month, day))
-    scale = MICROSECONDS if rules.kind == "timestamp" else 1
-    width = (rules.width or 1) * scale
+        for day in _starts_after(moment, rules.width):
+            midnight = dt.datetime.combine(day, dt.time())
+            yield day.toordinal() if rules.kind == "date" else to_number(midnight)
+        return
+    width = (rules.width or 1) * (MICROSECONDS if rules.kind == "timestamp" else 1)
     if rules.bounds:
         anchor = rules.bounds[0]
     else:
         epochs = {"date": dt.date(1970, 1, 1), "timestamp": dt.datetime(1970, 1, 1)}
         anchor = to_number(epochs[rules.kind]) if rules.kind in epochs else 0
-    cut = start + width - (start - anchor) % width
-    while True:
-        yield cut
-        cut += width
+    yield from count(start + width - (start - anchor) % width, width)
 
 
-def _next_start(unit: str, year: int, month: int, day: int) -> tuple[int, int, int]:
-    """The first day of the next year, month or day."""
-    if unit == "year":
-        return year + 1, 1, 1
-    if unit == "month":
-        return (year, month + 1, 1) if month < 12 else (year + 1, 1, 1)
-    if (year, month, day) == (dt.MAXYEAR, 12, 31):
-        return dt.MAXYEAR + 1, 1, 1
-    following = dt.date(year, month, day) + dt.timedelta(days=1)
-    return following.year, following.month, following.day
+def _starts_after(moment: dt.date, unit: str) -> Iterator[dt.date]:
+    """The first days of the years or months after a moment, or the days after it."""
+    if unit == "day":
+        later = range(moment.toordinal() + 1, dt.date.max.toordinal() + 1)
+        yield from map(dt.date.fromordinal, later)
+        return
+    months = 12 if unit == "year" else 1
+    current = (moment.year * 12 + moment.month - 1) // months * months
+    for number in range(current + months, (dt.MAXYEAR + 1) * 12, months):
+        yield dt.date(number // 12, number % 12 + 1, 1)
 
 
 def _beyond(stats: KeyStatistics) -> int:
     return 0 if stats.maximum is None else to_number(stats.maximum) + 1
 
 
-def _ceil(amount: int, by: int) -> int:
+def ceil_div(amount: int, by: int) -> int:
+    """Divide and round up, to at least one."""
     return max(1, -(-amount // by))

@@ -1,4 +1,4 @@
-"""The columns that a hop reads: as the source has them, as declared, and as the target was made."""
+"""The columns that a hop reads: from the source, the declaration and the existing target."""
 
 from __future__ import annotations
 
@@ -15,60 +15,57 @@ from tableferry.resources.types.export import Refusal
 
 
 def source_columns(transfer: Transfer, endpoint: Endpoint) -> list[Column]:
-    """The source's columns, those as declared of which the transfer names the source's type.
+    """Read the source's columns, with source types as declared.
+
+    With ranges by place, the place comes first: it alone identifies a row.
 
     Raises:
-        InputError: ranges go by the places of rows, and the rows of that table have none.
+        InputError: ranges are cut by the places of rows, and the table's rows have none.
     """
-    source, found = transfer.source.system, []
-    for column in _found(transfer, endpoint):
-        spec = transfer.columns.get(column.name)
-        types = spec.type if spec is not None and isinstance(spec.type, dict) else {}
-        of = types.get(source.name)
-        found.append(source_of(source).declared(column, of) if of else column)
-    return found
-
-
-def _found(transfer: Transfer, endpoint: Endpoint) -> Sequence[Column]:
-    """The source's columns; with ranges by place, the place first, which alone tells rows apart.
-
-    Raises:
-        InputError: the rows of that table have no place.
-    """
+    source = source_of(transfer.source.system)
     columns = endpoint.columns(transfer.source)
-    sending = source_of(transfer.source.system)
-    if not transfer.placed or sending.place is None:
-        return columns
-    sending.blocks(endpoint, transfer.source)
-    return [sending.place.column, *(replace(column, primary_key=None) for column in columns)]
+    if transfer.placed and source.place is not None:
+        source.blocks(endpoint, transfer.source)
+        columns = [source.place.column, *(replace(each, primary_key=None) for each in columns)]
+    types: dict[str, str] = {}
+    for name, spec in transfer.columns.items():
+        if isinstance(spec.type, dict) and (type_ := spec.type.get(transfer.source.system.name)):
+            types[name] = type_
+    return [
+        source.declared(column, types[column.name]) if column.name in types else column
+        for column in columns
+    ]
 
 
 def kept_columns(
     transfer: Transfer, columns: Sequence[Column], existing: Mapping[str, Column]
 ) -> list[Column]:
-    """The source's columns as they were when the target was made, where they depend on what there
-    is: which files, with which values in them.
+    """Return the source's columns as they were when the target was made.
+
+    Matters for files, whose columns depend on which files there are, and on their values.
     """
-    sending, target = source_of(transfer.source.system), transfer.hops[0].to.system.types
-    if sending.own_key is None:
+    source = source_of(transfer.source.system)
+    types = transfer.hops[0].to.system.types
+    if source.own_key is None:
         return [*columns]
-    places = {name: place for place, name in enumerate(existing)}
-    found = []
+    changed: dict[str, Column] = {}
     for column in columns:
-        spec, there = transfer.columns.get(column.name), transfer.target_name(column.name)
-        if there in existing and (spec is None or spec.type is None):
-            held = target.plain(existing[there].type)
-            own = transfer.source.system.types.export(column.type)
-            same = not isinstance(own, Refusal) and target.default(own.kind) == held
-            kept = column if same else sending.kept(column, target.read(held).kind)
-        else:
-            kept = column
-        found.append((places.get(there, len(places)), kept))
-    return [column for _, column in sorted(found, key=lambda one: one[0])]
+        spec, name = transfer.columns.get(column.name), transfer.target_name(column.name)
+        if name in existing and (spec is None or spec.type is None):
+            held = types.plain(existing[name].type)
+            export = transfer.source.system.types.export(column.type)
+            if isinstance(export, Refusal) or types.default(export.kind) != held:
+                changed[column.name] = source.kept(column, types.read(held).kind)
+    positions = {name: position for position, name in enumerate(existing)}
+    ordered = sorted(
+        columns,
+        key=lambda column: positions.get(transfer.target_name(column.name), len(positions)),
+    )
+    return [changed.get(column.name, column) for column in ordered]
 
 
 def as_source(plan: CopyPlan) -> list[Column]:
-    """A hop's target columns as the next hop's source: the rows' identity goes on with them."""
+    """A hop's target columns as the next hop's source, with the primary key of the rows."""
     positions = {name: number for number, name in enumerate(plan.primary_key, start=1)}
     return [
         replace(column, primary_key=positions.get(column.name)) for column in plan.target_columns
@@ -78,23 +75,26 @@ def as_source(plan: CopyPlan) -> list[Column]:
 def overrides_of(
     transfer: Transfer, number: int, exclude: Collection[str]
 ) -> dict[str, ColumnOverride]:
-    """What is declared about the columns, by the names that they have in this hop's source.
+    """Return the declared settings of columns, by their names in this hop's source.
 
-    A type without a system is meant for the first hop; the next one goes on from there.
+    A type without a system is for the first hop; the next one continues from there.
     """
-    target = transfer.hops[number - 1].to.system
+    target, first = transfer.hops[number - 1].to.system, number == 1
     low_cardinality = target.types.low_cardinality is not None
-    found: dict[str, ColumnOverride] = {}
+    overrides: dict[str, ColumnOverride] = {}
     for name, column in transfer.columns.items():
-        here = name if number == 1 else column.rename or name
-        if name in exclude or here in exclude:
+        source_name = name if first else column.rename or name
+        if name in exclude or source_name in exclude:
             continue
         types = column.type if isinstance(column.type, dict) else {}
-        first = column.type if isinstance(column.type, str) and number == 1 else None
-        found[here] = ColumnOverride(
-            rename=column.rename if number == 1 else None,
-            type=types.get(target.name, first),
+        if first and isinstance(column.type, str):
+            types = {target.name: column.type}
+        overrides[source_name] = ColumnOverride(
+            rename=column.rename if first else None,
+            type=types.get(
+                target.name, column.type if first and isinstance(column.type, str) else None
+            ),
             on_overflow=column.on_overflow,
             low_cardinality=column.low_cardinality and low_cardinality,
         )
-    return found
+    return overrides

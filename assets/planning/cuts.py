@@ -1,4 +1,4 @@
-"""How a key space is cut where several homes load one table: as its target says, if it can be."""
+"""Cuts of a key space that several homes share: those that its target has, where possible."""
 
 from __future__ import annotations
 
@@ -21,61 +21,63 @@ def in_use(
     known: Sequence[KeyRange],
     published: Mapping[int, Published],
 ) -> tuple[Sequence[KeyRange], str]:
-    """The ranges that growth goes on from, and whose they are, if not the event log's own.
+    """Return the ranges to extend, and who has cut them if not this event log.
 
-    An event log without ranges takes those over that others have published. One that has some does
-    so only where rows of both would stand beside each other; declared bounds are a promise.
+    An event log without ranges takes over those that others have published. One with ranges does
+    so only where rows of both would exist side by side. Declared bounds are never replaced.
 
     Args:
-        transfer: whose.
+        transfer: the transfer.
         hops: its hops.
         known: the ranges of the event log.
         published: the markers of the targets, by number of the hop.
     """
     if _cut_by_source(transfer) or transfer.ranges.bounds is not None:
         return known, ""
-    matter = {number for number, one in published.items() if one.cuts_matter}
-    for hop in sorted(hops, key=lambda hop: hop.number not in matter):
-        others = published.get(hop.number)
-        if others is None or (known and not others.cuts_matter):
+    decisive = {number for number, markers in published.items() if markers.cuts_matter}
+    for hop in sorted(hops, key=lambda hop: hop.number not in decisive):
+        markers = published.get(hop.number)
+        if markers is None or (known and not markers.cuts_matter):
             continue
-        found = _ranges(transfer, hops[0], hop, others)
-        if not found or (known and not foreign(hop, known, others)):
+        ranges = _ranges(transfer, hops[0], hop, markers)
+        if not ranges or (known and not foreign(hop, known, markers)):
             continue
-        if cover_all(found):
-            names = {one.name for one in known}
-            strange = [one for name, one in others.of_target.items() if name not in names]
-            newest = max(strange, key=lambda one: one.at)
-            return found, f"as {hop.plan.target} was by {newest}"
+        if cover_all(ranges):
+            names = {range_.name for range_ in known}
+            unknown = [marker for name, marker in markers.of_target.items() if name not in names]
+            newest = max(unknown, key=lambda marker: marker.at)
+            return ranges, f"as {hop.plan.target} was by {newest}"
     return known, ""
 
 
 def relative_to(
     known: Sequence[KeyRange], cuts: Sequence[KeyRange], growth: RangeGrowth, cut_by: str
 ) -> RangeGrowth:
-    """What has to become of the known ranges, for others to take their place and to grow.
+    """Express the growth of others' ranges as the growth of the known ones that they replace.
 
     Args:
         known: the ranges of the event log.
-        cuts: those in their place.
-        growth: how these change.
-        cut_by: whose they are.
+        cuts: the ranges that replace them.
+        growth: how `cuts` grow.
+        cut_by: who has cut them.
     """
-    before, after = {one.name for one in known}, {one.name for one in cuts}
+    before, after = {range_.name for range_ in known}, {range_.name for range_ in cuts}
     return replace(
         growth,
-        keep=tuple(one for one in growth.keep if one.name in before),
-        retire=(*(one for one in known if one.name not in after), *growth.retire),
-        add=(*(one for one in growth.keep if one.name not in before), *growth.add),
+        keep=tuple(range_ for range_ in growth.keep if range_.name in before),
+        retire=(*(range_ for range_ in known if range_.name not in after), *growth.retire),
+        add=(*(range_ for range_ in growth.keep if range_.name not in before), *growth.add),
         cut_by=cut_by,
     )
 
 
 def foreign(hop: Hop, ranges: Sequence[KeyRange], published: Published) -> list[Marker]:
-    """What is published of other ranges than these, whose rows it shares."""
-    names = {one.name for one in ranges}
-    others = [one for name, one in sorted(published.of_target.items()) if name not in names]
-    return [one for one in others if any(one.overlaps(hop.plan, own) for own in ranges)]
+    """Markers of published ranges that are not among these, but share rows with them."""
+    names = {range_.name for range_ in ranges}
+    others = [marker for name, marker in sorted(published.of_target.items()) if name not in names]
+    return [
+        marker for marker in others if any(marker.overlaps(hop.plan, range_) for range_ in ranges)
+    ]
 
 
 def require_agreement(
@@ -84,27 +86,27 @@ def require_agreement(
     growth: RangeGrowth,
     published: Mapping[int, Published],
 ) -> None:
-    """Refuse ranges beside which others stand, whose rows readers would see as well.
+    """Refuse ranges that share rows with others' ranges: readers would see those rows twice.
 
     Raises:
-        InputError: names them, who published them, and what to do.
+        InputError: names the others' ranges, who published them, and what to do.
     """
     if _cut_by_source(transfer):
         return
-    retired = {one.name for one in growth.retire}
+    retired = {range_.name for range_ in growth.retire}
     for hop in hops:
-        others = published.get(hop.number)
-        if others is None or not others.cuts_matter:
+        markers = published.get(hop.number)
+        if markers is None or not markers.cuts_matter:
             continue
-        found = foreign(hop, (*growth.keep, *growth.add), others)
-        found = [one for one in found if one.range not in retired]
-        if found:
-            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        others = foreign(hop, (*growth.keep, *growth.add), markers)
+        others = [marker for marker in others if marker.range not in retired]
+        if others:
+            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
             raise InputError(
-                f"{transfer.transfer}: {hop.plan.target} has the range {found[0].range}{more}, "
-                f"published by {found[0]}, and this event log cuts its keys otherwise: readers "
-                "would see rows twice. Go on with that event log (its DAGSTER_HOME), or give its "
-                f"ranges up: ferry clean {transfer.transfer} --markers"
+                f"{transfer.transfer}: {hop.plan.target} has the range {others[0].range}{more}, "
+                f"published by {others[0]}, but this event log cuts the keys differently: readers "
+                "would see rows twice. Continue with that event log (its DAGSTER_HOME), or give "
+                f"its ranges up: ferry clean {transfer.transfer} --markers"
             )
 
 
@@ -113,12 +115,12 @@ def _cut_by_source(transfer: Transfer) -> bool:
 
 
 def _ranges(transfer: Transfer, first: Hop, hop: Hop, published: Published) -> list[KeyRange]:
-    """The ranges that a target has, in key order; none if they are of another key."""
+    """The published ranges of a target, in key order; none if they are of another key."""
     kind, digits = key_kind(first.plan.key.source, transfer.source.system)
-    found = []
+    ranges = []
     for name, marker in sorted(published.of_target.items()):
-        one = parse_range(name, kind, digits)
-        if one is None or marker.key != hop.plan.key.target.name:
+        range_ = parse_range(name, kind, digits)
+        if range_ is None or marker.key != hop.plan.key.target.name:
             return []
-        found.append(one)
-    return found
+        ranges.append(range_)
+    return ranges

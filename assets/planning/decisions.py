@@ -1,4 +1,4 @@
-"""Decides which ranges are run, and why."""
+"""Decides which ranges run, and why."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from tableferry.resources.errors import concerning
 from tableferry.resources.words import counted
 
 COMPARED_FIRST = (Reason.DIGEST_CHANGED, Reason.SOURCE_REPLACED)
-"""What is moved only if a comparison shows that it differs."""
+"""Changes after which a range moves only if a comparison shows that it differs."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Why a range is run, or that it is not."""
+    """Why a range runs, or that it does not."""
 
     reason: Reason
     detail: str = ""
-    """What exactly is the matter, where there is more to say."""
+    """The reason in detail, if there is more to say."""
     since: str | None = None
-    """`incremental`: only the rows with this watermark, or a later one, are to be moved."""
+    """`incremental`: move only the rows with this watermark or a later one."""
     proven: Proven | None = None
-    """`incremental`: what was recorded of the range, if nothing has called it into question."""
+    """`incremental`: the range's last proof, if nothing has called it into question since."""
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.detail})" if self.detail else str(self.reason)
@@ -51,17 +51,17 @@ def decisions(
     *,
     force: bool = False,
 ) -> dict[str, Decision]:
-    """Why each fingerprinted range of a hop is run, or that it is unchanged.
+    """Decide why each fingerprinted range of a hop runs, or that it is unchanged.
 
     Takes a constant number of queries, however many ranges there are.
     """
     with concerning(f"{plan.transfer.transfer}: {hop.plan.target}"):
-        found = _each_alone(plan, hop, servers, log, force=force)
+        alone = _each_alone(plan, hop, servers, log, force=force)
     if not plan.transfer.write.whole_table:
-        return found
-    reasons = {name: one.reason for name, one in found.items()}
+        return alone
+    reasons = {name: decision.reason for name, decision in alone.items()}
     return {
-        name: found[name] if reason is reasons[name] else Decision(reason)
+        name: alone[name] if reason is reasons[name] else Decision(reason)
         for name, reason in _swap_reasons(plan, hop, servers, log, reasons).items()
     }
 
@@ -69,7 +69,7 @@ def decisions(
 def _each_alone(
     plan: TransferPlan, hop: Hop, servers: Servers, log: Log, *, force: bool
 ) -> dict[str, Decision]:
-    """Why each range would run if it were replaced alone."""
+    """Decide as if each range were replaced alone."""
     transfer = plan.transfer
     blocking = [name for name in ALL_CHECKS if transfer.check_spec(name).blocking]
     previous = committed(log, hop.spec.to, blocking, declared=checks_of(transfer))
@@ -79,9 +79,9 @@ def _each_alone(
         lost = [column.name for column in new_columns(hop.plan, hop.existing)]
         if hop.existing is not None:
             endpoint = servers.endpoint(hop.plan.target)
-            before = [one for name, one in plan.ranges.items() if name in previous]
+            before = [range_ for name, range_ in plan.ranges.items() if name in previous]
             rows = {} if lost else count_by_range(hop.plan, endpoint, "target", before)
-    found = decide(
+    decided = decide(
         plan.versions(hop),
         previous,
         target_rows=rows,
@@ -90,48 +90,45 @@ def _each_alone(
         published=plan.published.get(hop.number),
         force=force,
     )
-    if any(one.reason is Reason.SCHEMA_CHANGED for one in found.values()):
+    changed = [name for name, each in decided.items() if each.reason is Reason.SCHEMA_CHANGED]
+    if changed:
         detail = schema_changes(hop.plan, committed_schema(log, hop.spec.to))
-        found = {
-            name: replace(one, detail=detail) if one.reason is Reason.SCHEMA_CHANGED else one
-            for name, one in found.items()
-        }
-    return _increments(plan, hop, log, found, previous) if transfer.incremental else found
+        decided |= {name: replace(decided[name], detail=detail) for name in changed}
+    return _increments(plan, hop, log, decided, previous) if transfer.incremental else decided
 
 
 def _increments(
     plan: TransferPlan,
     hop: Hop,
     log: Log,
-    found: Mapping[str, Decision],
+    decided: Mapping[str, Decision],
     previous: Mapping[str, Committed],
 ) -> dict[str, Decision]:
-    """The decisions about ranges that are moved from their watermarks on, where that is enough."""
+    """Restrict decisions to the rows from a watermark on, where that is enough."""
     declared, column = plan.transfer.incremental, plan.transfer.watermark
     assert declared is not None and column is not None
-    seen = [records(log, one.spec.to, found) for one in plan.hops[: hop.number]]
+    by_hop = [records(log, each.spec.to, decided) for each in plan.hops[: hop.number]]
     published = plan.published.get(hop.number)
     markers = published.of_target if published else None
-    decided = {}
-    for name, one in found.items():
-        of_range = [of_hop.get(name) for of_hop in seen]
-        # a table that is not there has no older rows
+    increments = {}
+    for name, decision in decided.items():
+        of_range = [by_name.get(name) for by_name in by_hop]
+        # a missing table has no older rows
         failed = hop.existing is None or name not in previous or bool(previous[name].failed)
-        what = increment(
-            one.reason,
+        moved = increment(
+            decision.reason,
             of_range,
             failed=failed,
             column=column,
             full_check=declared.full_check_seconds,
             at=now(),
         )
-        # what somebody else has published need not have all rows below the log's watermark
-        moved = name in previous and _moved(markers, name, previous[name].data_version)
-        since = None if moved else what.since
-        detail = f"{column} >= {since}" if since else one.detail
-        proven = intact(of_range[-1], column)
-        decided[name] = Decision(what.reason, detail, since, proven)
-    return decided
+        # what others have published may lack rows below the log's watermark
+        elsewhere = name in previous and _moved(markers, name, previous[name].data_version)
+        since = None if elsewhere else moved.since
+        detail = f"{column} >= {since}" if since else decision.detail
+        increments[name] = Decision(moved.reason, detail, since, intact(of_range[-1], column))
+    return increments
 
 
 def _swap_reasons(
@@ -141,25 +138,25 @@ def _swap_reasons(
     log: Log,
     reasons: Mapping[str, Reason],
 ) -> dict[str, Reason]:
-    """What a swap has to do: nothing if no range changed, else every range that is not gathered.
+    """Decide for a swap: nothing if no range changed, else every range that is not gathered.
 
-    A run may have died after it had put the shadow in place, before it recorded that. The ranges
-    say which table they were gathered in: if that is the target now, they are to be recorded only.
+    A run may have died after it put the shadow in place, before it recorded that. The records say
+    which table ranges were gathered in: if that is the target now, they only need to be recorded.
 
     Args:
-        plan: the transfer's.
+        plan: the transfer's plan.
         hop: the hop that swaps.
         servers: where the shadow table is.
-        log: whose event log says which ranges are gathered, and of which data version.
+        log: the event log, which says what ranges are gathered, with which data version.
         reasons: why each range would run if it were replaced alone.
     """
     same = {name for name, reason in reasons.items() if reason.needs_no_move}
     if same == set(reasons):
         return dict(reasons)
-    versions, seen = plan.versions(hop), records(log, hop.spec.to, reasons)
+    versions = plan.versions(hop)
     gathered = {
         name: record.shadow
-        for name, record in seen.items()
+        for name, record in records(log, hop.spec.to, reasons).items()
         if record.state is State.SHADOWED
         and record.data_version == str(versions[name])
         and reasons[name] is not Reason.FORCED
@@ -182,14 +179,14 @@ def _swap_reasons(
 def _held_by(
     hop: Hop, gathered: Mapping[str, str | None], plan: TransferPlan, servers: Servers
 ) -> set[str]:
-    """Of ranges and the tables they were gathered in, those in the table that the hop writes to."""
+    """The ranges, of those gathered in some table, that the table that the hop writes to holds."""
     written = hop.written_plan
     table = servers.target(written.target).identity(written.target) if gathered else None
     if table is None or table not in gathered.values():
         return set()
-    rows, expected = _target_rows(plan, written, servers) or {}, plan.rows()
+    rows, expected = _target_rows(plan, written, servers), plan.rows()
     published, versions = plan.published.get(hop.number), plan.versions(hop)
-    # another home may have gathered its own in the same table
+    # another home may have gathered its ranges in the same table
     markers = published.markers.get(table, {}) if published else None
     return {
         name
@@ -200,12 +197,12 @@ def _held_by(
     }
 
 
-def _target_rows(plan: TransferPlan, copy: CopyPlan, servers: Servers) -> dict[str, int] | None:
-    """Rows per range in the copy's target; None if there is no such table, or a column is gone."""
+def _target_rows(plan: TransferPlan, copy: CopyPlan, servers: Servers) -> dict[str, int]:
+    """Rows per range in the copy's target; none if there is no such table, or it lacks columns."""
     endpoint = servers.endpoint(copy.target)
     actual = target_columns(endpoint, copy.target)
     if actual is None or new_columns(copy, actual):
-        return None
+        return {}
     return count_by_range(copy, endpoint, "target", list(plan.ranges.values()))
 
 
@@ -219,16 +216,16 @@ def decide(
     published: Published | None = None,
     force: bool = False,
 ) -> dict[str, Decision]:
-    """Why each range is run, or `UNCHANGED` where it is skipped.
+    """Decide why each range runs, or that it is `UNCHANGED`.
 
     Args:
-        current: the data version that each range would be committed with now.
-        previous: what `committed` found.
-        target_rows: rows in the target per range, None when the target table does not exist.
+        current: the data version with which each range would be committed now.
+        previous: what is committed.
+        target_rows: rows in the target per range; None if there is no such table.
         expected_rows: rows in the source per range.
-        lost_columns: planned columns that the target has no more.
+        lost_columns: planned columns that the target no longer has.
         published: the target's markers; None if it has none.
-        force: run all.
+        force: run all ranges.
     """
     decisions: dict[str, Decision] = {}
     markers = published.of_target if published else None
@@ -262,7 +259,7 @@ def decide(
 
 
 def _moved(markers: Mapping[str, Marker] | None, name: str, committed: DataVersion) -> str:
-    """What the target's marker says of a committed range, if it is not what the log says."""
+    """How the target's marker of a committed range contradicts the log; empty if it does not."""
     if markers is None:
         return ""
     marker = markers.get(name)
@@ -273,11 +270,11 @@ def _moved(markers: Mapping[str, Marker] | None, name: str, committed: DataVersi
     return f"published by {marker}"
 
 
-def _row_count_differs(found: int, expected: int) -> Decision:
-    if not found:
+def _row_count_differs(rows: int, expected: int) -> Decision:
+    if not rows:
         return Decision(Reason.TARGET_MISSING, f"all {counted(expected, 'row')} missing")
-    if found < expected:
-        detail = f"{expected - found:,} of {counted(expected, 'row')} missing"
+    if rows < expected:
+        detail = f"{expected - rows:,} of {counted(expected, 'row')} missing"
     else:
-        detail = f"{counted(found - expected, 'row')} more than the source's {expected:,}"
+        detail = f"{counted(rows - expected, 'row')} more than the source's {expected:,}"
     return Decision(Reason.ROW_COUNT_DIFFERS, detail)

@@ -1,4 +1,4 @@
-"""What a transfer does when its source or target changed: fail, add columns, or ignore new ones."""
+"""What a transfer does about changed columns: fail, add columns, or ignore new ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def target_columns(endpoint: Endpoint, table: TableRef) -> dict[str, Column] | None:
-    """The columns that a target has now, by name; None if it does not exist yet."""
+    """Read the columns of a target, by name; None if it does not exist yet."""
     try:
         return {column.name: column for column in endpoint.columns(table)}
     except TableMissing:
@@ -29,14 +29,14 @@ def target_columns(endpoint: Endpoint, table: TableRef) -> dict[str, Column] | N
 
 
 def new_columns(plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[Column]:
-    """Planned columns that an existing target lacks: the source has grown."""
+    """Planned columns that an existing target lacks."""
     if actual is None:
         return []
     return [column for column in plan.target_columns if column.name not in actual]
 
 
 def add_columns(endpoint: Endpoint, table: TableRef, columns: list[Column]) -> list[str]:
-    """Add columns to a target, nullable, because the rows that are there have no value for them.
+    """Add columns to a target, nullable because its rows have no values for them.
 
     Returns:
         Notes for the user.
@@ -49,7 +49,7 @@ def add_columns(endpoint: Endpoint, table: TableRef, columns: list[Column]) -> l
             if sql:
                 endpoint.execute(sql)
         except StatementFailed:
-            # another run of the transfer may have been faster
+            # another run of the transfer may have added it first
             if column.name not in (target_columns(endpoint, table) or {}):
                 raise
         notes.append(f"{table}: added column {column.name!r} ({column.type})")
@@ -57,13 +57,12 @@ def add_columns(endpoint: Endpoint, table: TableRef, columns: list[Column]) -> l
 
 
 def misfits(plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[str]:
-    """Columns that a target has, and that cannot hold what is planned for them; and why."""
-    there = actual or {}
+    """Columns of a target that cannot hold what is planned for them, and why."""
     return [
         f"{plan.target}: column {column.name!r} {why}"
         for column in plan.target_columns
-        if column.name in there
-        if (why := incompatibility(plan.target.system, column, there[column.name]))
+        if actual and column.name in actual
+        if (why := incompatibility(plan.target.system, column, actual[column.name]))
     ]
 
 
@@ -73,11 +72,11 @@ def dropped_columns(
     committed: Sequence[WrittenColumn] | None,
 ) -> list[str]:
     """Columns that earlier runs filled, that the target still has, and that the plan lacks now."""
-    if actual is None or committed is None:
-        return []
     planned = {column.name for column in plan.target_columns}
     return [
-        column.name for column in committed if column.name in actual and column.name not in planned
+        column.name
+        for column in committed or ()
+        if actual and column.name in actual and column.name not in planned
     ]
 
 
@@ -87,16 +86,16 @@ def require_no_dropped(
     committed: Sequence[WrittenColumn] | None,
     policy: DriftPolicy,
 ) -> list[str]:
-    """Refuse to go on without columns that the target has from this transfer.
+    """Refuse to continue without columns that the target has from this transfer.
 
-    Under another policy than `fail` they stay as they are, and rows that move get NULL there.
+    With another policy than `fail` they stay, and rows that move get NULL there.
 
     Returns:
         Notes for the user.
 
     Raises:
-        SchemaDrift: the policy is `fail`, a column left behind cannot be NULL, or it may have been
-            renamed, so that its values would be lost though the source still has them.
+        SchemaDrift: the policy is `fail`, a dropped column cannot be NULL, or it may have been
+            renamed, so that values would be lost though the source still has them.
     """
     dropped = dropped_columns(plan, actual, committed)
     if not dropped or actual is None or committed is None:
@@ -107,15 +106,15 @@ def require_no_dropped(
         raise SchemaDrift(f"{gone}; drop the column there, or set on_schema_drift (it is {policy})")
     if required := [name for name in dropped if not actual[name].nullable]:
         raise SchemaDrift(
-            f"{gone}: rows without a value have no place in {', '.join(map(repr, required))}, "
-            "which cannot be NULL there; drop the column there, or let it be NULL"
+            f"{gone}: rows that move have no value for {', '.join(map(repr, required))}, which "
+            "cannot be NULL there; drop the column there, or make it nullable"
         )
     if policy == "add_columns" and (renamed := _perhaps_renamed(plan, dropped, committed)):
         old, new = renamed
         raise SchemaDrift(
-            f"{gone}, and has {new!r} of the type of {old!r} now: if that is {old!r} renamed, the "
-            "rows that move would lose their old values. To go on filling the old column, declare "
-            f"columns: {{{new}: {{rename: {old}}}}}; to take the new one for another, drop {old!r} "
+            f"{gone}, and now has {new!r} with the type of {old!r}: if that is {old!r} renamed, "
+            "the rows that move would lose their old values. To continue to fill the old column, "
+            f"declare columns: {{{new}: {{rename: {old}}}}}; if it is another column, drop {old!r} "
             f"in {plan.target}; to leave it out, exclude: [{new}]"
         )
     kept = f"rows that move get NULL in {names} of {plan.target}, the others keep their values"
@@ -132,9 +131,9 @@ def require_no_dropped(
 def _perhaps_renamed(
     plan: CopyPlan, dropped: Sequence[str], committed: Sequence[WrittenColumn]
 ) -> tuple[str, str] | None:
-    """A column that was left behind, and one of its type that came in the same change."""
+    """A dropped column, and a new one with its type that appeared in the same change."""
     before = {column.name: column.description or "" for column in committed}
-    new = [one.source for one in plan.columns if one.target.name not in before]
+    new = [column.source for column in plan.columns if column.target.name not in before]
     for old in dropped:
         for column in new:
             if before[old].endswith(f" {column.type}"):
@@ -148,25 +147,25 @@ def require_no_new(
     committed: Sequence[WrittenColumn] | None,
     policy: DriftPolicy,
 ) -> None:
-    """Refuse to go on with a target that lacks columns which earlier runs did not need, or filled.
+    """Refuse to continue with a target that lacks planned columns.
 
     A target that no run has written to yet is left to `Target.prepare`.
 
     Raises:
-        SchemaDrift: the source has grown, or the target has lost a column; with what to do.
+        SchemaDrift: the source has new columns, or the target has lost some; with the remedy.
     """
     lacking = {column.name for column in new_columns(plan, actual)}
     if not lacking or committed is None:
         return
     before = {column.name for column in committed}
-    grown = [one.source for one in plan.columns if one.target.name in lacking - before]
-    lost = [one.target for one in plan.columns if one.target.name in lacking & before]
+    new = [column.source for column in plan.columns if column.target.name in lacking - before]
+    lost = [column.target for column in plan.columns if column.target.name in lacking & before]
     problems = []
-    if grown:
+    if new:
         problems.append(
-            f"{plan.source} has {_listed('a new column', 'new columns', grown)}, which "
+            f"{plan.source} has {_listed('a new column', 'new columns', new)}, which "
             f"{plan.target} lacks: set on_schema_drift to add_columns or ignore_new "
-            f"(it is {policy}), or exclude {'it' if len(grown) == 1 else 'them'}"
+            f"(it is {policy}), or exclude {'it' if len(new) == 1 else 'them'}"
         )
     if lost:
         problems.append(
@@ -177,57 +176,47 @@ def require_no_new(
     raise SchemaDrift("; ".join(problems))
 
 
-def refusal(
+def foreseen(
     plan: CopyPlan,
     actual: Mapping[str, Column] | None,
     committed: Sequence[WrittenColumn] | None,
     policy: DriftPolicy,
-) -> str | None:
-    """Why a run would refuse to go on with source and target as they are; None if it would not."""
+) -> tuple[str, list[str]]:
+    """Why a run would be refused as things are, or an empty text; and its notes for the user."""
+    notes: list[str] = []
     try:
-        require_no_dropped(plan, actual, committed, policy)
+        notes = require_no_dropped(plan, actual, committed, policy)
         if policy != "add_columns":
             require_no_new(plan, actual, committed, policy)
     except SchemaDrift as error:
-        return str(error)
-    return None
-
-
-def notes_of_dropped(
-    plan: CopyPlan,
-    actual: Mapping[str, Column] | None,
-    committed: Sequence[WrittenColumn] | None,
-    policy: DriftPolicy,
-) -> list[str]:
-    """What a run that is not refused would say of columns that the source has lost."""
-    try:
-        return require_no_dropped(plan, actual, committed, policy)
-    except SchemaDrift:
-        return []
+        return str(error), notes
+    return "", notes
 
 
 def schema_changes(plan: CopyPlan, committed: Sequence[WrittenColumn] | None) -> str:
-    """How the columns of a hop differ from those that it was last committed with, in one line."""
+    """Describe in one line how a hop's columns differ from those of its last commit."""
     if committed is None:
         return ""
     before = {column.name: column for column in committed}
-    now = {one.target.name: one for one in plan.columns}
-    new = [one.source for name, one in now.items() if name not in before]
+    new = [column.source for column in plan.columns if column.target.name not in before]
     parts = [_listed("new source column", "new source columns", new)] if new else []
-    gone = [name for name in before if name not in now]
-    if gone:
+    planned = {column.target.name for column in plan.columns}
+    if gone := [name for name in before if name not in planned]:
         parts.append(f"{', '.join(map(repr, gone))} no longer in the source")
-    for name, one in now.items():
-        if name in before and before[name].description != _origin(one):
-            parts.append(f"{name!r} is {_origin(one)} now, was {before[name].description}")
-        elif name in before and before[name].type != one.target.type:
-            parts.append(f"{name!r} becomes {one.target.type}, was {before[name].type}")
+    for column in plan.columns:
+        name, type_ = column.target.name, column.target.type
+        if name not in before:
+            continue
+        if before[name].description != _origin(column):
+            parts.append(f"{name!r} is {_origin(column)} now, was {before[name].description}")
+        elif before[name].type != type_:
+            parts.append(f"{name!r} becomes {type_}, was {before[name].type}")
     return ", ".join(parts)
 
 
-def _listed(one: str, several: str, columns: Sequence[Column]) -> str:
+def _listed(singular: str, plural: str, columns: Sequence[Column]) -> str:
     names = ", ".join(f"{column.name!r} ({column.type})" for column in columns)
-    return f"{one if len(columns) == 1 else several} {names}"
+    return f"{singular if len(columns) == 1 else plural} {names}"
 
 
 def _origin(column: ColumnPlan) -> str:
@@ -235,7 +224,7 @@ def _origin(column: ColumnPlan) -> str:
 
 
 def column_schema(plan: CopyPlan) -> dg.TableSchema:
-    """The plan's target columns as Dagster's column schema."""
+    """Return the plan's target columns as Dagster's column schema."""
     import dagster as dg
 
     return dg.TableSchema(
@@ -252,7 +241,7 @@ def column_schema(plan: CopyPlan) -> dg.TableSchema:
 
 
 def column_lineage(plan: CopyPlan) -> dg.TableColumnLineage:
-    """Which column of the hop's source each of its columns comes from."""
+    """Return which column of the hop's source each target column comes from."""
     import dagster as dg
 
     source = asset_key(plan.source)

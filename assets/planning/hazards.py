@@ -1,4 +1,4 @@
-"""What the targets of a transfer may do to rows when they are published: found, told, refused."""
+"""What the targets of a transfer may do to rows when they are published."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tableferry.resources.contract.hazards import Hazard, require_publishable
 
 
 def with_hazards(hops: Sequence[Hop], servers: Servers) -> tuple[Hop, ...]:
-    """The hops with what was found of their tables, those that are there: one query each."""
+    """Return the hops with the hazards of their existing tables; takes one query per hop."""
     return tuple(
         replace(hop, options=replace(hop.options, hazards=tuple(hazards_of(hop, servers))))
         for hop in hops
@@ -18,7 +18,7 @@ def with_hazards(hops: Sequence[Hop], servers: Servers) -> tuple[Hop, ...]:
 
 
 def hazards_of(hop: Hop, servers: Servers) -> list[Hazard]:
-    """Those of a hop's table; none of one that is still to be made."""
+    """Read the hazards of a hop's table; a table that does not exist yet has none."""
     if hop.existing is None:
         return []
     target = servers.target(hop.plan.target)
@@ -29,14 +29,14 @@ def require_harmless(hops: Iterable[Hop]) -> None:
     """Refuse hops whose tables would not show what is published into them.
 
     Raises:
-        InputError: names the tables, what they have, and what to do about it.
+        InputError: names the tables, their hazards, and the remedies.
     """
     for hop in hops:
         require_publishable(hop.plan.target, hop.options.hazards)
 
 
 def hazard_notes(hops: Iterable[Hop]) -> Iterator[str]:
-    """A line for each hazard: what it is, and what a run does about it."""
+    """Describe each hazard, and what a run does about it, in one line."""
     answers = {
         "refused": "a run will be refused",
         "destroys": "a range that has rows there already will be refused",
@@ -46,5 +46,5 @@ def hazard_notes(hops: Iterable[Hop]) -> Iterator[str]:
     for hop in hops:
         for hazard in hop.options.hazards:
             answer = answers[hazard.effect]
-            before = f"{hop.plan.target}: {answer}: " if answer else f"{hop.plan.target}: "
-            yield before + (hazard.with_remedy if answer else str(hazard))
+            told = f"{answer}: {hazard.with_remedy}" if answer else hazard
+            yield f"{hop.plan.target}: {told}"

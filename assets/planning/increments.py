@@ -1,9 +1,10 @@
-"""Which rows of a changed range are moved, if it is `incremental`: all, or from a watermark on."""
+"""Which rows of a changed range an `incremental` transfer moves: all, or from a watermark on."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tableferry.assets.declaring.manifest import Transfer
@@ -21,11 +22,11 @@ KINDS = ("integer", "date", "timestamp")
 
 @dataclass(frozen=True)
 class Increment:
-    """What is to become of a range whose rows have watermarks."""
+    """What to do with a range whose rows have watermarks."""
 
     reason: Reason
     since: str | None = None
-    """Move only the rows with this watermark or a later one; None: all, if any."""
+    """Move only the rows with this watermark or a later one; None: move all, or none."""
 
 
 def now() -> float:
@@ -44,59 +45,63 @@ def increment(
 ) -> Increment:
     """Decide about one range of a hop.
 
-    Only what was committed, and not doubted since, can be gone on from. What a hop reads was
-    proven by the hop before: if that has happened since, this hop is to be proven, too.
+    An increment can only follow a commit that nothing has called into question since. A hop also
+    proves a range again after the hop before has done so, as that is where its rows come from.
 
     Args:
-        reason: why it would run if the transfer were not incremental.
-        records: the newest of the range in each hop up to this one, whose own is the last.
-        failed: a check of it has failed since.
+        reason: why the range would run if the transfer were not incremental.
+        records: its newest record in each hop up to this one, whose record is the last.
+        failed: one of its checks has failed since.
         column: the watermark column.
-        full_check: seconds after which a range is to be proven as a whole again.
-        at: the present, in seconds since 1970.
+        full_check: seconds after which a range has to be proven as a whole again.
+        at: the current time, in seconds since 1970.
     """
-    own = intact(records[-1], column)
-    # a hop before is asked when it was proven; that it was attempted again says nothing of this one
-    proven = [one.proven if one else None for one in records[:-1]] + [own]
-    due = failed or any(one is None or at - one.at >= full_check for one in proven)
-    times = [one.at for one in proven if one]
-    due = due or times != sorted(times)
+    last = intact(records[-1], column)
+    # for the hops before, it matters when a range was proven, not whether it was tried again since
+    proven = [record.proven if record else None for record in records[:-1]] + [last]
+    times = [proof.at for proof in proven if proof]
+    due = (
+        failed
+        or any(proof is None or at - proof.at >= full_check for proof in proven)
+        or times != sorted(times)
+    )
     if reason is Reason.UNCHANGED and due:
         return Increment(Reason.FULL_CHECK)
-    if reason is Reason.SOURCE_CHANGED and not due and own is not None:
-        return Increment(reason, own.watermark)
+    if reason is Reason.SOURCE_CHANGED and not due and last is not None:
+        return Increment(reason, last.watermark)
     return Increment(reason)
 
 
 def intact(record: RangeRecord | None, column: str) -> Proven | None:
-    """What can be gone on from: nothing after an attempt that did not get to its end."""
+    """The proof that an increment can follow; None after an attempt that was not completed."""
     if record is None or not record.state.in_target or record.proven is None:
         return None
     return record.proven if record.proven.column == column else None
 
 
 def watermark_column(plan: CopyPlan, transfer: Transfer) -> ColumnPlan:
-    """The watermark column of a hop.
+    """Return the watermark column of a hop.
 
     Raises:
-        InputError: it does not travel, or has no order that can be gone by.
+        InputError: it is not copied, or its type has no usable order.
     """
     assert transfer.watermark is not None, "the declaration has been checked"
     name = transfer.target_name(transfer.watermark)
-    found = next((one for one in plan.columns if one.target.name == name), None)
+    column = next((column for column in plan.columns if column.target.name == name), None)
     where = f"{transfer.transfer}: incremental: {plan.source}"
-    if found is None:
+    if column is None:
         raise InputError(f"{where} has no column {name!r} that is copied")
-    if _kind(found, plan) not in KINDS:
-        raise InputError(
-            f"{where}: the watermark column {found.source.name!r} is of type {found.source.type}; "
-            "it should be an integer, date or timestamp"
-        )
-    return found
+    with suppress(InputError):  # it could not be a key either
+        if key_kind(column.source, plan.source.system)[0] in KINDS:
+            return column
+    raise InputError(
+        f"{where}: the watermark column {column.source.name!r} is of type {column.source.type}; "
+        "it should be an integer, date or timestamp"
+    )
 
 
 def from_watermark(plan: CopyPlan, transfer: Transfer, since: str) -> CopyPlan:
-    """The plan of a hop for the rows with this watermark, a later one or none at all."""
+    """Restrict a hop's plan to the rows with this watermark, a later one, or none."""
     column = watermark_column(plan, transfer)
     kind = key_kind(column.source, plan.source.system)[0]
     rows = KeyRange(kind, to_bound(since, kind))
@@ -107,14 +112,7 @@ def from_watermark(plan: CopyPlan, transfer: Transfer, since: str) -> CopyPlan:
 
 
 def keys_and_watermarks(plan: CopyPlan, transfer: Transfer) -> CopyPlan:
-    """The plan of a hop, of nothing but these columns."""
+    """Restrict a hop's plan to its key columns and its watermark column."""
     names = {plan.key.target.name, watermark_column(plan, transfer).target.name, *plan.primary_key}
-    columns = tuple(one for one in plan.columns if one.target.name in names)
+    columns = tuple(column for column in plan.columns if column.target.name in names)
     return replace(plan, columns=columns, figures=())
-
-
-def _kind(column: ColumnPlan, plan: CopyPlan) -> str:
-    try:
-        return key_kind(column.source, plan.source.system)[0]
-    except InputError:
-        return "none"

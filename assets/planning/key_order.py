@@ -1,4 +1,4 @@
-"""What a plan says of tables in which no index serves the order of a key that is a text."""
+"""Notes on tables in which no index serves the order of a text key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tableferry.resources.types.column import Column
 
 
 def order_notes(hops: Sequence[Hop], servers: Servers) -> Iterator[str]:
-    """One per table: each of its ranges is read, replaced and checked by a scan of the table."""
+    """Yield a note per table of which each range is read, replaced and checked by a full scan."""
     first = hops[0].plan
     if not is_text_key(first.key.source, first.source.system):
         return
@@ -27,16 +27,16 @@ def order_notes(hops: Sequence[Hop], servers: Servers) -> Iterator[str]:
 
 
 def _unserved(table: TableRef, key: Column, servers: Servers) -> Iterator[str]:
-    sending = source_of(table.system)
-    if is_text_key(key, table.system) and not sending.serves_order(
+    source = source_of(table.system)
+    if is_text_key(key, table.system) and not source.serves_order(
         servers.endpoint(table), table, key
     ):
         yield _note(table, key)
 
 
 def _note(table: TableRef, key: Column) -> str:
-    remedy = source_of(table.system).index_of_order(table, key)
+    index = source_of(table.system).index_of_order(table, key)
     return (
         f"{table}: no index serves the order of the key {key.name!r}, so that each range reads the "
-        f"whole table{f'; it would take {remedy}' if remedy else ''}"
+        f"whole table{f'; it would take {index}' if index else ''}"
     )

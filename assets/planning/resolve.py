@@ -1,9 +1,10 @@
-"""Resolves the hops of a declared transfer against the servers."""
+"""Resolves the hops of a declared transfer against its servers."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from tableferry.assets.asset_keys import asset_key
@@ -45,56 +46,55 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Servers:
-    """The servers that a transfer may touch, by the names of their connections."""
+    """The servers that a transfer may use, by name of connection."""
 
     endpoints: Mapping[str, Endpoint]
 
     @classmethod
     def of(cls, transfer: Transfer, resources: object, bound: Servers | None = None) -> Servers:
-        """Those of a transfer: the ones that it is bound to, or else Dagster's resources."""
-        if bound is not None:
-            return bound.serving(transfer)
-        named = {name: getattr(resources, name) for name in connections_of(transfer)}
-        return cls(named).serving(transfer)
+        """The servers that a transfer is bound to, or else Dagster's resources."""
+        if bound is None:
+            bound = cls({name: getattr(resources, name) for name in connections_of(transfer)})
+        return bound.serving(transfer)
 
     def serving(self, transfer: Transfer) -> Servers:
-        """The servers as a transfer wants to see them."""
+        """The servers with the transfer's choice about row-level security."""
         if transfer.row_security == "refuse":
             return self
-        return Servers({name: one.under_policies() for name, one in self.endpoints.items()})
+        return Servers({name: each.under_policies() for name, each in self.endpoints.items()})
 
     def endpoint(self, table: TableRef) -> Endpoint:
-        """Where a table is.
+        """The server of a table.
 
         Raises:
-            InputError: nobody said where its connection leads.
+            InputError: the address of its connection is not set.
         """
         if table.connection not in self.endpoints:
             raise InputError(f"{url_variable(table.connection)} is not set; {table} needs it")
         return self.endpoints[table.connection]
 
     def identity(self, table: TableRef) -> str:
-        """Which server it is and what it runs, e.g. `postgres at db:5432, database shop, 18.6`.
+        """Address and version of a table's server: `postgres at db:5432, database shop, 18.6`.
 
         Raises:
             ConnectionFailed: it does not answer.
         """
         endpoint = self.endpoint(table)
-        at = endpoint.settings()
-        return f"{at.address}, database {at.database}, {endpoint.ping()}"
+        settings = endpoint.settings()
+        return f"{settings.address}, database {settings.database}, {endpoint.ping()}"
 
     def target(self, table: TableRef) -> Target:
         """The loader of a table's server.
 
         Raises:
-            InputError: nothing is loaded into that system.
+            InputError: rows cannot be loaded into that system.
         """
         return loader_of(table.system).open(self.endpoint(table))
 
 
 def connections_of(transfer: Transfer) -> set[str]:
     """The names of the connections that a transfer needs."""
-    return {table.connection for table in (transfer.source, *(hop.to for hop in transfer.hops))}
+    return {table.connection for table in transfer.tables}
 
 
 def resources_of(transfer: Transfer, bound: Servers | None) -> set[str]:
@@ -104,7 +104,7 @@ def resources_of(transfer: Transfer, bound: Servers | None) -> set[str]:
 
 @dataclass(frozen=True)
 class Hop:
-    """One resolved hop: its plan and how it is loaded."""
+    """A resolved hop: its plan and how it is loaded."""
 
     number: int
     """1-based position in the transfer."""
@@ -114,33 +114,33 @@ class Hop:
     schema_hash: str
     settings_hash: str
     existing: Mapping[str, Column] | None
-    """The target's columns by name, as it was found; None where it is still to be made."""
+    """The target's columns by name when it was resolved; None if it does not exist yet."""
     wire: WireFormat = "arrow"
-    """The wire format that it uses; decided by `with_wires`."""
+    """The wire format, chosen by `with_wires`."""
 
     @property
     def asset(self) -> dg.AssetKey:
-        """Of its target."""
+        """The asset of its target."""
         return asset_key(self.spec.to)
 
     @property
     def first(self) -> bool:
-        """Whether it reads the transfer's source; the others read what the hop before committed."""
+        """Whether it reads the transfer's source; later hops read what the hop before committed."""
         return self.number == 1
 
     @property
     def written_plan(self) -> CopyPlan:
-        """The plan with the table that ranges are written to: with `swap`, the shadow table."""
+        """The plan with the table that ranges are written to: the shadow table of a `swap`."""
         return replace(self.plan, target=written_to(self.plan, self.options))
 
     @property
     def in_place(self) -> Hop:
-        """The hop as readers see it: with `swap`, of the target and not of its shadow."""
+        """The hop as readers see it: with the target, not the shadow table of a `swap`."""
         return replace(self, options=replace(self.options, mode=self.options.mode.in_place))
 
     @property
     def found_plan(self) -> CopyPlan:
-        """The plan with the target's columns as they were found, where all are there."""
+        """The plan with the target's existing columns, if none is missing."""
         if self.existing is None or new_columns(self.plan, self.existing):
             return self.plan
         return with_columns(self.plan, self.existing.values())
@@ -150,34 +150,32 @@ class Hop:
 
         Args:
             source: hash of the fingerprint, or of the data version of the hop before.
-            definition: of the row digest that the fingerprint is made of, '' if it is not.
+            definition: definition of the row digest that the fingerprint uses; '' if it uses none.
         """
         marked = f"{definition}-{source}" if definition else source
         return DataVersion(marked, self.schema_hash, self.settings_hash)
 
 
 def levels_of(transfer: Transfer) -> tuple[Level, ...]:
-    """The levels at which every range is reconciled: the rows are always counted."""
+    """The levels at which every range is reconciled; rows are always counted."""
     return ("count",) if transfer.reconcile == "count" else ("count", transfer.reconcile)
 
 
 def checks_of(transfer: Transfer) -> tuple[str, ...]:
-    """Names of the checks per key range of every hop of a transfer."""
+    """Names of the checks of each key range in every hop of a transfer."""
     names = tuple(CHECK_NAMES[level] for level in levels_of(transfer))
     return (*names, EXPECTATIONS) if transfer.expectations else names
 
 
 def require_servers(transfer: Transfer, servers: Servers) -> None:
-    """Refuse a transfer that needs a server of which nobody said where it is, or a package that is
-    not installed.
+    """Refuse a transfer that needs a server without an address, or a package not installed.
 
     Raises:
-        InputError: names every variable that is not set, every extra that is missing, and what
-            needs it.
+        InputError: names every missing variable and extra, and what needs it.
     """
     needed: dict[str, TableRef] = {}
     extras: dict[str, str] = {}
-    for table in (transfer.source, *(hop.to for hop in transfer.hops)):
+    for table in transfer.tables:
         needed.setdefault(table.connection, table)
         if extra := table.system.extra:
             extras.setdefault(extra, str(table))
@@ -188,18 +186,18 @@ def require_servers(transfer: Transfer, servers: Servers) -> None:
         for name, table in needed.items()
         if name not in servers.endpoints or not servers.endpoints[name].has_address
     ]
-    for extra, what in extras.items():
-        if error := missing(extra, f"transfer {transfer.transfer}: {what}"):
+    for extra, purpose in extras.items():
+        if error := missing(extra, f"transfer {transfer.transfer}: {purpose}"):
             unmet.append(str(error))
     if unmet:
         raise InputError("\n".join(unmet))
 
 
 def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
-    """Read the tables' columns and plan every hop from them; no target is touched.
+    """Read the tables' columns and plan every hop from them, without touching a target.
 
     Raises:
-        TableMissing, InputError, TypeRefused: the declaration and the servers do not go together.
+        TableMissing, InputError, TypeRefused: the declaration does not fit the servers.
     """
     require_servers(transfer, servers)
     _require_distinct(transfer, servers)
@@ -216,20 +214,19 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     for number, spec in enumerate(transfer.hops, start=1):
         with concerning(f"{transfer.transfer}: {spec.to}"):
             existing = target_columns(servers.endpoint(spec.to), spec.to)
-        without = exclude if number == 1 else set()
         if number == 1 and existing:
             columns = kept_columns(transfer, columns, existing)
-        plan = _plan_hop(
-            transfer, number, source, columns, key, without, servers, existing=existing
-        )
-        if transfer.rows_of_stretch:
+        without = exclude if number == 1 else set()
+        server = servers.endpoint(spec.to)
+        plan = _plan_hop(transfer, number, source, columns, key, without, server, existing)
+        if transfer.rows_per_file_range:
             _require_rows_numbered(plan)
         options = TargetOptions(
             mode=transfer.write,
             engine=spec.engine,
             order_by=", ".join(spec.order_by) if spec.order_by else None,
             partition_by=spec.partition_by,
-            # for all else the audit has more than one connection
+            # every other audit takes more than one connection
             unstaged=transfer.reconcile in ("count", *DIGESTED) and not transfer.expectations,
             publish_audit=transfer.publish_audit,
         )
@@ -237,54 +234,44 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             servers.target(spec.to).require(plan, options)
         if transfer.incremental:
             watermark_column(plan, transfer)
-        hops.append(
-            Hop(
-                number=number,
-                spec=spec,
-                plan=plan,
-                options=options,
-                schema_hash=digest([(column.source, column.target) for column in plan.columns]),
-                settings_hash=digest(
-                    transfer.write,
-                    (spec.engine, spec.order_by, spec.partition_by),
-                    [column.on_overflow for column in plan.columns],
-                    *([plan.where] if plan.where else []),
-                ),
-                existing=existing,
-            )
+        schema = digest([(column.source, column.target) for column in plan.columns])
+        settings = digest(
+            transfer.write,
+            (spec.engine, spec.order_by, spec.partition_by),
+            [column.on_overflow for column in plan.columns],
+            *([plan.where] if plan.where else []),
         )
+        hops.append(Hop(number, spec, plan, options, schema, settings, existing))
         source, key, columns = spec.to, plan.key.target.name, as_source(plan)
     return tuple(hops)
 
 
 def _require_distinct(transfer: Transfer, servers: Servers) -> None:
-    """Refuse a hop onto a table that the transfer reads or writes already, by another name.
+    """Refuse a hop into a table that the transfer already reads or writes by another name.
 
     Raises:
-        InputError: two connections lead to one and the same table.
+        InputError: two connections lead to the same table.
     """
-    tables = [transfer.source, *(hop.to for hop in transfer.hops)]
-    for number, table in enumerate(tables):
-        for other in tables[:number]:
-            alike = (table.system, table.schema, table.name)
-            if alike != (other.system, other.schema, other.name):
-                continue
-            if servers.endpoint(table).identity() == servers.endpoint(other).identity():
-                raise InputError(
-                    f"{transfer.transfer}: {table} is the very table that {other} is: both "
-                    f"connections lead to {servers.endpoint(table).settings()}"
-                )
+    for table, other in combinations(transfer.tables, 2):
+        same_name = (table.schema, table.name) == (other.schema, other.name)
+        if not same_name or table.system != other.system:
+            continue
+        if servers.endpoint(table).identity() == servers.endpoint(other).identity():
+            raise InputError(
+                f"{transfer.transfer}: {other} and {table} are the same table: both connections "
+                f"lead to {servers.endpoint(table).settings()}"
+            )
 
 
 def _require_rows_shown(transfer: Transfer, servers: Servers) -> None:
-    """Refuse tables that row-level security shows in part only, unless that is declared.
+    """Refuse tables of which row-level security hides rows, unless that is declared.
 
     Raises:
-        RowsHidden: names the table, and the remedies.
+        RowsHidden: names the table and the remedies.
     """
     if transfer.row_security == "apply":
         return
-    for table in (transfer.source, *(hop.to for hop in transfer.hops)):
+    for table in transfer.tables:
         with concerning(f"{transfer.transfer}: {table}"):
             why = inspection_of(table.system).hidden(servers.endpoint(table), table)
         if why:
@@ -294,27 +281,27 @@ def _require_rows_shown(transfer: Transfer, servers: Servers) -> None:
 def with_wires(
     transfer: Transfer, hops: Sequence[Hop], servers: Servers, *, moving: bool = False
 ) -> tuple[Hop, ...]:
-    """The hops with the wire format that each will use; see `assets.planning.wires`.
+    """Return the hops with the wire formats that they will use; see `assets.planning.wires`.
 
     Args:
         transfer: the declaration.
         hops: some of its hops.
         servers: where their tables are.
-        moving: they are about to move rows, so that loads are tried.
+        moving: rows are about to move, so loads into the targets are tried as well.
 
     Raises:
         InputError: a declared wire format does not carry a hop's columns exactly.
     """
-    found = []
+    chosen = []
     for hop in hops:
         source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
+        read = transfer.reconcile == "in_flight"
         try:
-            read = transfer.reconcile == "in_flight"
             wire = chosen_wire(hop.spec.wire, hop.plan, source, target, read=read, moving=moving)
         except InputError as error:
             raise InputError(f"{transfer.transfer}: hop {hop.number} {error}") from None
-        found.append(replace(hop, wire=wire))
-    return tuple(found)
+        chosen.append(replace(hop, wire=wire))
+    return tuple(chosen)
 
 
 def _plan_hop(
@@ -324,13 +311,11 @@ def _plan_hop(
     columns: Sequence[Column],
     key: str,
     exclude: Collection[str],
-    servers: Servers,
-    *,
+    target: Endpoint,
     existing: Mapping[str, Column] | None,
 ) -> CopyPlan:
-    """Plan one hop, without the columns that its drift policy lets it ignore."""
+    """Plan a hop without the columns that its drift policy ignores."""
     spec = transfer.hops[number - 1]
-    target = servers.endpoint(spec.to)
     version = target.ping() if spec.to.system.types.by_release else None
 
     def planned(without: Collection[str]) -> CopyPlan:
@@ -347,7 +332,7 @@ def _plan_hop(
     plan = planned(exclude)
     if transfer.on_schema_drift == "ignore_new":
         names = {column.name for column in new_columns(plan, existing)}
-        ignored = [one.source.name for one in plan.columns if one.target.name in names]
+        ignored = [column.source.name for column in plan.columns if column.target.name in names]
         plan = replace(planned({*exclude, *ignored}), ignored=tuple(ignored))
     if number == 1:
         plan = replace(plan, where=transfer.where)
@@ -355,21 +340,21 @@ def _plan_hop(
 
 
 def _require_rows_numbered(plan: CopyPlan) -> None:
-    """Refuse a hop that does not copy what tells the ranges of a file apart."""
+    """Refuse a hop that does not copy the column which tells the ranges of a file apart."""
     types = plan.target.system.types
-    there = [one.target for one in plan.columns if one.source.name == one.target.name == ROW]
-    if not there or not isinstance(types.read(there[0].type).kind, Integer):
+    targets = [each.target for each in plan.columns if each.source.name == each.target.name == ROW]
+    if not targets or not isinstance(types.read(targets[0].type).kind, Integer):
         raise InputError(
-            f"{plan.target}: 'ranges' of files are found by the column {ROW!r}, which has to be "
-            "there as an integer of that name"
+            f"{plan.target}: 'ranges' of files need the column {ROW!r} in the target, as an "
+            "integer of that name"
         )
 
 
 def _require_filter(transfer: Transfer, servers: Servers) -> None:
-    """Refuse a row filter that the source does not understand, or that does not end in itself."""
+    """Refuse a row filter that is not exactly one condition that the source understands."""
     if transfer.where is None:
         return
-    found = f"{transfer.transfer}: where: {transfer.where!r}"
+    filter_ = f"{transfer.transfer}: where: {transfer.where!r}"
     first, last = transfer.source.system.dialect.limited(1)
     table, nowhere = qualified(transfer.source), filtered("1 = 0", transfer.where)
     try:
@@ -379,19 +364,21 @@ def _require_filter(transfer: Transfer, servers: Servers) -> None:
     except StatementFailed as error:
         if error.transient:
             raise
-        raise InputError(f"{found} is no condition on rows of {transfer.source}: {error}") from None
+        raise InputError(
+            f"{filter_} is not a valid condition for {transfer.source}: {error}"
+        ) from None
     if rows:
-        raise InputError(f"{found} should be one condition; its parentheses do not match")
+        raise InputError(f"{filter_} should be one condition; its parentheses do not match")
 
 
 def _with_figures(transfer: Transfer, plan: CopyPlan) -> CopyPlan:
     declared = {name: transfer.target_name(name) for name in transfer.figures}
     fields = {field.name: field for field in all_fields(plan)}
-    missing = [name for name, renamed in declared.items() if renamed not in fields]
-    if missing:
+    lacking = [name for name, renamed in declared.items() if renamed not in fields]
+    if lacking:
         raise InputError(
             f"{transfer.transfer}: figures: {plan.source} has no column "
-            f"{', '.join(map(repr, missing))} that is copied"
+            f"{', '.join(map(repr, lacking))} that is copied"
         )
     check_figures([fields[renamed] for renamed in declared.values()])
     return replace(plan, figures=tuple(declared.values()))

@@ -1,6 +1,6 @@
-"""Where to cut the keys of a table that are texts: by rows, by count, or as declared.
+"""Cuts of a key space of texts: by rows, by count, or as declared.
 
-Between two texts there are always more, so that a cut is the shortest text that parts two
+There are always more texts between two of them, so a cut is the shortest text that separates two
 neighbouring keys: `AB-1` rather than `AB-1000017`.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from tableferry.assets.planning.boundaries import limit
+from tableferry.assets.planning.boundaries import ceil_div, limit
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import Bound
 from tableferry.resources.keys.text import problem, separator
@@ -20,39 +20,21 @@ from tableferry.resources.ranges.statistics import KeyStatistics
 NO_SPAN = "a text key has no width, and no span to divide; give rows, count or all bounds"
 
 
-def first_text_cuts(stats: KeyStatistics, spec: Mapping[str, Any]) -> list[str]:
-    """The cuts of a table of which no range is known yet.
-
-    Raises:
-        InputError: the spec is not one for texts, or makes too many ranges.
-    """
-    declared = _declared(spec)
-    if declared is not None or not stats.rows:
-        return declared or []
-    points = _points(stats)
-    rows = spec.get("rows")
-    pieces = (spec.get("count") or 1) if rows is None else max(1, -(-stats.rows // rows))
-    limit(pieces)
-    buckets = len(points) - 1
-    return _parting(points, [piece * buckets // pieces for piece in range(1, pieces)])
-
-
-def growth_text_cuts(
-    stats: KeyStatistics, spec: Mapping[str, Any], floor: Bound | None
-) -> list[str]:
-    """The cuts above `floor` that the keys there need; none if the open top range does.
+def text_cuts(stats: KeyStatistics, spec: Mapping[str, Any], floor: Bound | None) -> list[str]:
+    """The cuts that the keys from `floor` on need; none if one open range is enough for them.
 
     Args:
         stats: of the whole table, or of the keys from `floor` on.
         spec: the `ranges` of the transfer.
-        floor: lower bound of the open top range.
+        floor: lower bound of the open top range; None: no range is known, or only an unbounded one.
 
     Raises:
-        InputError: as of `first_text_cuts`.
+        InputError: the spec is not for texts, or makes too many ranges.
     """
+    declared, rows = _declared(spec), spec.get("rows")
     if floor is None:
-        return first_text_cuts(stats, spec)
-    least, declared, rows = str(floor), _declared(spec), spec.get("rows")
+        return _first_cuts(stats, spec) if declared is None else declared
+    least = str(floor)
     if declared is not None:
         return [cut for cut in declared if cut > least]
     if rows is None or not stats.rows:
@@ -65,10 +47,20 @@ def growth_text_cuts(
         return []
     limit(above // rows)
     buckets = len(points) - 1
-    cuts = _parting(
+    cuts = _separators(
         points, [piece * rows * buckets // above for piece in range(1, above // rows + 1)]
     )
     return [cut for cut in cuts if cut > least]
+
+
+def _first_cuts(stats: KeyStatistics, spec: Mapping[str, Any]) -> list[str]:
+    if not stats.rows:
+        return []
+    points, rows = _points(stats), spec.get("rows")
+    pieces = (spec.get("count") or 1) if rows is None else ceil_div(stats.rows, rows)
+    limit(pieces)
+    buckets = len(points) - 1
+    return _separators(points, [piece * buckets // pieces for piece in range(1, pieces)])
 
 
 def _points(stats: KeyStatistics) -> list[str]:
@@ -89,11 +81,11 @@ def _declared(spec: Mapping[str, Any]) -> list[str] | None:
     return [*bounds] if bounds else None
 
 
-def _parting(points: Sequence[str], places: Sequence[int]) -> list[str]:
-    """Ascending cuts, each behind the point at its place or as near above it as there is one."""
+def _separators(points: Sequence[str], positions: Sequence[int]) -> list[str]:
+    """Ascending cuts, each right after the point at its position, or at the next possible one."""
     cuts: list[str] = []
-    for place in places:
-        for low, high in pairwise(points[max(0, place) :]):
+    for position in positions:
+        for low, high in pairwise(points[max(0, position) :]):
             cut = separator(low, high) if low < high else None
             if cut is not None:
                 if not cuts or cut > cuts[-1]:

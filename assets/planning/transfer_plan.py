@@ -18,7 +18,7 @@ from tableferry.assets.planning.ranges import (
     RangeGrowth,
     block_growth,
     extend_ranges,
-    own_growth,
+    file_growth,
     plan_ranges,
     top_bound,
 )
@@ -44,37 +44,37 @@ class TransferPlan:
     hops: tuple[Hop, ...]
     ranges: Mapping[str, KeyRange]
     growth: RangeGrowth
-    """What the dynamic partitions need, to cover the keys that are there now."""
+    """The changes to the dynamic partitions that the current keys need."""
     fingerprints: Mapping[str, SourceFingerprint] = field(default_factory=dict)
-    """Of the source rows, by range; of those ranges of which they were asked for."""
+    """Fingerprints of the source rows, by range, for the ranges that were fingerprinted."""
     published: Mapping[int, Published] = field(default_factory=dict)
-    """The markers of the targets, by number of the hop, where they have any. They are read before
-    the source: whoever publishes a range later has read it later."""
+    """The markers of the targets, by number of the hop, if they have any. They are read before the
+    source, so whoever publishes a range after that has read it after that."""
 
     def fingerprinted(
         self, servers: Servers, names: Collection[str], *, snapshot: str | None = None
     ) -> TransferPlan:
-        """The plan with the fingerprints of these ranges, too; those it has are not taken again."""
-        lacking = [
-            key_range
-            for name, key_range in self.ranges.items()
+        """Return the plan with fingerprints of these ranges added, unless it has them already."""
+        missing = [
+            range_
+            for name, range_ in self.ranges.items()
             if name in names and name not in self.fingerprints
         ]
-        if not lacking:
+        if not missing:
             return self
-        found = fingerprints_of(self.transfer, self.hops[0], servers, lacking, snapshot=snapshot)
-        return replace(self, fingerprints={**self.fingerprints, **found})
+        added = fingerprints_of(self.transfer, self.hops[0], servers, missing, snapshot=snapshot)
+        return replace(self, fingerprints={**self.fingerprints, **added})
 
     def only(self, names: Collection[str]) -> TransferPlan:
-        """The plan of these ranges alone."""
+        """Return the plan of these ranges alone."""
         return replace(
             self,
-            ranges={name: one for name, one in self.ranges.items() if name in names},
-            fingerprints={name: one for name, one in self.fingerprints.items() if name in names},
+            ranges={name: each for name, each in self.ranges.items() if name in names},
+            fingerprints={name: each for name, each in self.fingerprints.items() if name in names},
         )
 
     def version(self, hop: Hop, fingerprint: SourceFingerprint) -> DataVersion:
-        """What a range of a hop is committed as, when its source rows have this fingerprint.
+        """The data version of a hop's range whose source rows have this fingerprint.
 
         A later hop's source is what the hop before it commits.
         """
@@ -84,13 +84,13 @@ class TransferPlan:
         return version
 
     def versions(self, hop: Hop) -> dict[str, DataVersion]:
-        """What each range of a hop would be committed as now."""
+        """The data version with which each range of a hop would be committed now."""
         return {
             name: self.version(hop, fingerprint) for name, fingerprint in self.fingerprints.items()
         }
 
     def rows(self) -> dict[str, int]:
-        """Rows of the source per range."""
+        """Rows in the source, by range."""
         return {name: fingerprint.rows for name, fingerprint in self.fingerprints.items()}
 
 
@@ -101,41 +101,40 @@ def plan_transfer(
     *,
     names: Collection[str] | None = None,
 ) -> TransferPlan:
-    """Plan a transfer: its hops and its ranges (known ones stay). No source is read as a whole.
+    """Plan the hops and ranges of a transfer, without reading its source as a whole.
 
     Args:
         transfer: the declaration.
         servers: where its tables are.
-        log: whose dynamic partitions are the ranges known so far.
-        names: plan these known ranges only, and do not look for new ones.
+        log: the event log, whose dynamic partitions are the known ranges.
+        names: plan only these known ranges, and do not look for new ones.
     """
-    hops = with_wires(transfer, resolve_hops(transfer, servers), servers)
-    hops = with_hazards(hops, servers)
-    published = markers_of(hops, servers)
-    if names is not None:
-        growth = RangeGrowth(known_ranges(transfer, hops, log), (), ())
-        require_agreement(transfer, hops, growth, published)
-        return _with_ranges(transfer, hops, growth, published).only(names)
-    growth = _growth(transfer, hops, servers, log, published)
-    return _with_ranges(transfer, hops, growth, published)
+    hops = with_hazards(with_wires(transfer, resolve_hops(transfer, servers), servers), servers)
+    published = _markers(hops, servers)
+    if names is None:
+        growth = _growth(transfer, hops, servers, log, published)
+        return _with_ranges(transfer, hops, growth, published)
+    growth = RangeGrowth(known_ranges(transfer, hops, log), (), ())
+    require_agreement(transfer, hops, growth, published)
+    return _with_ranges(transfer, hops, growth, published).only(names)
 
 
 def plan_growth(transfer: Transfer, servers: Servers, log: Log) -> TransferPlan:
-    """As `plan_transfer`, for who only keeps the ranges up: no wire format is chosen."""
+    """Plan as `plan_transfer`, but only to extend the ranges: no wire format is chosen."""
     hops = resolve_hops(transfer, servers)
-    growth = _growth(transfer, hops, servers, log, markers_of(hops, servers))
-    return _with_ranges(transfer, hops, growth)
+    growth = _growth(transfer, hops, servers, log, _markers(hops, servers))
+    return _with_ranges(transfer, hops, growth, {})
 
 
-def markers_of(hops: Sequence[Hop], servers: Servers) -> dict[int, Published]:
-    """The markers of the hops' targets, by number; a target that is still to be made has none."""
-    found = {
-        hop.number: Published()
-        if hop.existing is None
-        else servers.target(hop.plan.target).published(hop.plan, hop.options)
-        for hop in hops
-    }
-    return {number: one for number, one in found.items() if one is not None}
+def _markers(hops: Sequence[Hop], servers: Servers) -> dict[int, Published]:
+    markers: dict[int, Published] = {}
+    for hop in hops:
+        published: Published | None = Published()
+        if hop.existing is not None:
+            published = servers.target(hop.plan.target).published(hop.plan, hop.options)
+        if published is not None:
+            markers[hop.number] = published
+    return markers
 
 
 def fingerprints_of(
@@ -146,7 +145,7 @@ def fingerprints_of(
     *,
     snapshot: str | None = None,
 ) -> dict[str, SourceFingerprint]:
-    """The fingerprints of a transfer's source rows, by range name, as it declares them."""
+    """Compute the declared fingerprint of a transfer's source rows, by range name."""
     with concerning(f"{transfer.transfer}: {transfer.source}"):
         return fingerprints(
             servers.endpoint(transfer.source),
@@ -160,7 +159,7 @@ def fingerprints_of(
 
 
 def known_ranges(transfer: Transfer, hops: Sequence[Hop], log: Log) -> tuple[KeyRange, ...]:
-    """The ranges that Dagster knows of, in its order."""
+    """The ranges that Dagster knows, in its order."""
     kind, digits = key_kind(hops[0].plan.key.source, transfer.source.system)
     names = partitions(log, transfer.partitions_name)
     return tuple(KeyRange.parse(name, kind, digits) for name in names)
@@ -169,26 +168,26 @@ def known_ranges(transfer: Transfer, hops: Sequence[Hop], log: Log) -> tuple[Key
 def present_ranges(
     transfer: Transfer, hops: Sequence[Hop], servers: Servers, log: Log
 ) -> tuple[KeyRange, ...]:
-    """The known ranges without those of files that are there no more."""
+    """The known ranges without those of files that no longer exist."""
     known = known_ranges(transfer, hops, log)
     sending = source_of(transfer.source.system)
     if sending.own_key is None:
         return known
-    found = sending.own_ranges(servers.endpoint(transfer.source), transfer.source)
-    files = {one.lower for one in found}
-    return tuple(one for one in known if one.lower in files)
+    present = sending.own_ranges(servers.endpoint(transfer.source), transfer.source)
+    files = {range_.lower for range_ in present}
+    return tuple(range_ for range_ in known if range_.lower in files)
 
 
 def _with_ranges(
     transfer: Transfer,
     hops: tuple[Hop, ...],
     growth: RangeGrowth,
-    published: Mapping[int, Published] | None = None,
+    published: Mapping[int, Published],
 ) -> TransferPlan:
-    ranges = {key_range.name: key_range for key_range in (*growth.keep, *growth.add)}
+    ranges = {range_.name: range_ for range_ in (*growth.keep, *growth.add)}
     own = frozenset(ranges)
-    known = {number: replace(one, transfer_ranges=own) for number, one in (published or {}).items()}
-    return TransferPlan(transfer, hops, ranges, growth, published=known)
+    markers = {number: replace(each, transfer_ranges=own) for number, each in published.items()}
+    return TransferPlan(transfer, hops, ranges, growth, published=markers)
 
 
 def _growth(
@@ -198,10 +197,10 @@ def _growth(
     log: Log,
     published: Mapping[int, Published],
 ) -> RangeGrowth:
-    """The ranges that the keys in the source need, beyond the known ones.
+    """Plan how the known ranges have to change for the keys in the source.
 
     Raises:
-        InputError: others have cut the keys otherwise in a target where that matters.
+        InputError: others have cut the keys differently in a target where that matters.
     """
     known = known_ranges(transfer, hops, log)
     cuts, cut_by = in_use(transfer, hops, known, published)
@@ -219,8 +218,8 @@ def _grown(
     source, key = servers.endpoint(transfer.source), hops[0].plan.key.source
     sending = source_of(transfer.source.system)
     if sending.own_key is not None:
-        found = sending.own_ranges(source, transfer.source, known, transfer.rows_of_stretch)
-        growth = own_growth(known, found, delete=transfer.on_missing == "delete")
+        present = sending.own_ranges(source, transfer.source, known, transfer.rows_per_file_range)
+        growth = file_growth(known, present, delete=transfer.on_missing == "delete")
         limit(len(growth.keep) + len(growth.add))
         return growth
     if transfer.placed and sending.place is not None:
@@ -237,31 +236,30 @@ def _grown(
 
 
 def require_cuts(transfer: Transfer, first: Hop) -> None:
-    """Refuse ranges that no key of such a kind can be cut into; nothing is asked of the source.
+    """Refuse `ranges` that do not fit the kind of the key, without a query to the source.
 
     Raises:
         InputError: says why.
     """
     kind, digits = key_kind(first.plan.key.source, transfer.source.system)
-    own = source_of(transfer.source.system).own_key is not None
-    if not own and not transfer.placed:
+    if source_of(transfer.source.system).own_key is None and not transfer.placed:
         plan_ranges(KeyStatistics(0), transfer.ranges.model_dump(exclude_none=True), kind, digits)
 
 
 def apply_growth(plan: TransferPlan, servers: Servers, instance: dg.DagsterInstance) -> None:
     """Make Dagster's dynamic partitions those of the plan.
 
-    The targets forget a retired range first: dying in between leaves a plan that repeats it.
+    Targets retire ranges first: if the process dies in between, the next plan repeats that.
     """
     growth, partitions = plan.growth, plan.transfer.partitions_name
     for hop in plan.hops if growth.retire or growth.remove else ():
         target = servers.target(hop.plan.target)
-        # a target that does not exist yet has nothing to forget
+        # a target that does not exist yet has nothing to retire
         with contextlib.suppress(TableMissing):
-            for ranges, into in ((growth.retire, growth.add), (growth.remove, ())):
+            for ranges, replacements in ((growth.retire, growth.add), (growth.remove, ())):
                 if ranges:
-                    target.retire(hop.plan, ranges, into, hop.options)
-    for key_range in (*growth.retire, *growth.remove):
-        instance.delete_dynamic_partition(partitions, key_range.name)
+                    target.retire(hop.plan, ranges, replacements, hop.options)
+    for range_ in (*growth.retire, *growth.remove):
+        instance.delete_dynamic_partition(partitions, range_.name)
     if growth.add:
-        instance.add_dynamic_partitions(partitions, [one.name for one in growth.add])
+        instance.add_dynamic_partitions(partitions, [range_.name for range_ in growth.add])

@@ -1,4 +1,4 @@
-"""Which wire format a hop takes: the declared one, or one that its servers are believed with."""
+"""The wire format of a hop: the declared one, or one that its servers prove to handle exactly."""
 
 from __future__ import annotations
 
@@ -24,64 +24,64 @@ def chosen_wire(
     read: bool = False,
     moving: bool = False,
 ) -> WireFormat:
-    """The wire format that a hop will use: the declared one, or the first of those that both ends
-    have, in the order of `resources.contract.formats`.
+    """Return the wire format that a hop will use.
 
-    Servers are believed only after a probe of edge values, out of the source (see
-    `resources.wires.exports`). What enters a target is tried only where rows are about to move:
-    that creates tables there, which a plan must not do.
+    That is the declared one, or the first that both ends have, in the order of
+    `resources.contract.formats`. A format counts only if edge values came out right in a probe of
+    the source (`resources.wires.exports`). Loads into the target are probed only when rows are
+    about to move: that creates tables there, which planning must not do.
 
     Args:
-        declared: the hop's.
-        plan: the hop's.
+        declared: the declared wire format of the hop.
+        plan: the hop's plan.
         source: where its rows come from.
         target: where they go.
-        read: the rows are digested as they stream, and so are not passed unread.
-        moving: try loads into the target, too (see `Loader.trial` and `resources.wires.loads`).
+        read: the rows are digested as they stream, which excludes formats that are passed unread.
+        moving: probe loads into the target too (see `Loader.trial` and `resources.wires.loads`).
 
     Raises:
         InputError: the declared wire format does not carry the columns exactly, or with `auto`
-            none does; names what kind of value came out wrong, and what came.
-        ConnectionFailed: a server is away.
+            none does; names the kind of value that came out wrong, and what came.
+        ConnectionFailed: a server does not answer.
     """
-    both = [
-        WIRES[one]
-        for one in formats_between(plan.source, plan.target)
-        if not (read and one in UNREAD)
+    common = [
+        WIRES[format_]
+        for format_ in formats_between(plan.source, plan.target)
+        if not (read and format_ in UNREAD)
     ]
     problems: list[str] = []
-    every = dict.fromkeys((*both, *WIRES.values()))
+    every = dict.fromkeys((*common, *WIRES.values()))
     for wire in every if declared == "auto" else (declared,):
-        problem = _lacking(plan)
-        if wire in both:
+        problem = _not_common(plan)
+        if wire in common:
             problem = _problem(wire, plan, source, target)
             if problem is None and moving:
                 problem = _load_problem(wire, plan, source, target)
         if problem is None:
             return wire
-        if declared != "auto" or wire in both or not both:
+        if declared != "auto" or wire in common or not common:
             problems.append(f"cannot use the wire format {wire} {problem}")
     raise InputError("; and ".join(problems))
 
 
-def _lacking(plan: CopyPlan) -> str | None:
-    ends = f"{plan.source.system} sends and {plan.target.system} takes"
-    return f"from {plan.source} to {plan.target}: there is no form of it that {ends}"
+def _not_common(plan: CopyPlan) -> str | None:
+    ends = f"{plan.source.system} sends and {plan.target.system} accepts"
+    return f"from {plan.source} to {plan.target}: there is no variant of it that {ends}"
 
 
 def _problem(wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoint) -> str | None:
     """Why a hop cannot use a wire format that both ends have; None if it can."""
-    sending, taking = source_of(plan.source.system), loader_of(plan.target.system)
+    sender, loader = source_of(plan.source.system), loader_of(plan.target.system)
     inexact = [column.source.name for column in plan.columns if column.sql(wire) is None]
     if inexact:
-        other = "" if wire == "arrow" else ", or use 'wire: arrow'"
-        return f"for {', '.join(inexact)}: exclude them{other}"
+        alternative = "" if wire == "arrow" else ", or use 'wire: arrow'"
+        return f"for {', '.join(inexact)}: exclude them{alternative}"
     try:
-        sending.require_tools(source, wire)
-        taking.require_tools(target, wire)
+        sender.require_tools(source, wire)
+        loader.require_tools(target, wire)
     except InputError as error:
         return f"without a tool: {error}"
-    if wire not in sending.probed or format_of(wire, plan.source, plan.target) in UNREAD:
+    if wire not in sender.probed or format_of(wire, plan.source, plan.target) in UNREAD:
         return None
     wrong = wrong_values(source, wire, plan)
     return f"out of {source.settings()}: {_first(wrong)}" if wrong else None
@@ -90,12 +90,12 @@ def _problem(wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoin
 def _load_problem(
     wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoint
 ) -> str | None:
-    """Why rows would not enter a target; None if they do, or if that could not be tried."""
-    sending, taking = source_of(plan.source.system), loader_of(plan.target.system)
-    format = format_of(wire, plan.source, plan.target)
-    if format and (why := taking.trial(target, plan.target, format)):
+    """Why rows would not enter a target; None if they would, or if that cannot be probed."""
+    sender, loader = source_of(plan.source.system), loader_of(plan.target.system)
+    format_ = format_of(wire, plan.source, plan.target)
+    if format_ and (why := loader.trial(target, plan.target, format_)):
         return f"into {target.settings()}: {why}"
-    if wire not in sending.probed or format in UNREAD:
+    if wire not in sender.probed or format_ in UNREAD:
         return None
     try:
         wrong = wrong_loads(source, target, wire, plan)

@@ -10,7 +10,7 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import move_job_name
 from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START
-from tableferry.assets.planning.stretches import MOST_RUNS, segments, stretches
+from tableferry.assets.planning.splitting import MOST_RUNS, segments, split_by_rows
 
 UNFINISHED = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -39,7 +39,7 @@ def run_requests(
         rows: row counts of the ranges, as far as known, to balance several runs.
     """
     todo = [name for name in order if name in wanted]
-    shares = stretches(todo, transfer.parallel.runs, rows or {})
+    shares = split_by_rows(todo, transfer.parallel.runs, rows or {})
     most = max(1, MOST_RUNS // len(shares)) if shares else 0
     spans = [span for share in shares for span in segments(order, share, most)]
     tags = {LAUNCH: f"{len(spans)}:{key}"} if len(shares) > 1 else {}

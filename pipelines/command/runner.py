@@ -12,7 +12,7 @@ from tableferry.assets.log.command_runs import carry_out
 from tableferry.assets.log.ledger import committed_schema
 from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.decisions import decisions
-from tableferry.assets.planning.drift import misfits, notes_of_dropped, refusal
+from tableferry.assets.planning.drift import foreseen, misfits
 from tableferry.assets.planning.hazards import hazard_notes
 from tableferry.assets.planning.key_order import order_notes
 from tableferry.assets.planning.resolve import Servers, require_servers, resolve_hops
@@ -78,19 +78,20 @@ def _drift_notes(plan: TransferPlan, log: Log) -> Iterator[str]:
     policy = plan.transfer.on_schema_drift
     for hop in plan.hops:
         before = committed_schema(log, hop.spec.to)
-        if reason := refusal(hop.plan, hop.existing, before, policy):
-            yield f"a run will be refused: {reason}"
+        refusal, notes = foreseen(hop.plan, hop.existing, before, policy)
+        if refusal:
+            yield f"a run will be refused: {refusal}"
         for reason in misfits(hop.plan, hop.existing):
             yield (
                 f"a run will be refused: {reason}; change it there, or drop the table, which the "
                 "next run creates again"
             )
-        yield from notes_of_dropped(hop.plan, hop.existing, before, policy)
+        yield from notes
 
 
 def _location_notes(transfer: Transfer, servers: Servers) -> Iterator[str]:
     """Name the tables that other processes may look for in another place."""
-    for table in (transfer.source, *(hop.to for hop in transfer.hops)):
+    for table in transfer.tables:
         if note := servers.endpoint(table).location_warning(table):
             yield note
 

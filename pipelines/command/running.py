@@ -22,7 +22,7 @@ from tableferry.assets.planning.source_state import (
     read_under,
     shared_snapshot,
 )
-from tableferry.assets.planning.stretches import MOST_RUNS, segments, stretches
+from tableferry.assets.planning.splitting import MOST_RUNS, segments, split_by_rows
 from tableferry.assets.planning.transfer_plan import (
     TransferPlan,
     apply_growth,
@@ -205,7 +205,7 @@ def _move(
     servers = session.servers_of(transfer)
     # servers that code has passed in exist in this process only
     processes = transfer.parallel.runs if session.resources is None else 1
-    parts = stretches([key for key in order if key in work.ranges], processes, plan.rows())
+    parts = split_by_rows([key for key in order if key in work.ranges], processes, plan.rows())
     # a run may span unrequested ranges only if they are unchanged, so that it skips them
     most_runs = max(1, MOST_RUNS // max(1, len(parts)))
     if force or not work.stale <= work.ranges:

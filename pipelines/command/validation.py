@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.yaml_lines import Location
 from tableferry.assets.log.ledger import committed_schema
-from tableferry.assets.planning.drift import misfits, new_columns, refusal
+from tableferry.assets.planning.drift import foreseen, misfits, new_columns
 from tableferry.assets.planning.resolve import Hop, resolve_hops, with_wires
 from tableferry.assets.planning.transfer_plan import require_cuts
 from tableferry.checks.expectations import validate_suite
@@ -91,7 +91,7 @@ def _target_problems(hop: Hop, transfer: Transfer, session: Session) -> Iterator
     if hop.existing is None:
         return
     before = session.read(lambda log: committed_schema(log, hop.spec.to))
-    drifted = refusal(hop.plan, hop.existing, before, policy)
+    drifted, _ = foreseen(hop.plan, hop.existing, before, policy)
     if drifted:
         yield drifted
     if not drifted and policy != "add_columns":

@@ -77,7 +77,7 @@ def report(session: Session, name: str, *, dagster_url: str | None = None) -> Re
     transfer = session.transfer(name)
     url = _checked_url(dagster_url) if dagster_url else None
     state = _server_state(session, transfer)
-    tables = [transfer.source, *(hop.to for hop in transfer.hops)]
+    tables = transfer.tables
     hops = tuple(
         _hop(session.instance, transfer, state, number, str(source), hop)
         for number, (source, hop) in enumerate(zip(tables, transfer.hops, strict=False), start=1)
@@ -117,7 +117,7 @@ def _checked_url(text: str) -> str:
 
 def _server_state(session: Session, transfer: Transfer) -> _ServerState:
     servers = session.servers_of(transfer)
-    tables = (transfer.source, *(hop.to for hop in transfer.hops))
+    tables = transfer.tables
     identities: dict[str, str] = {}
     for name, table in {table.connection: table for table in tables}.items():
         try:
@@ -241,7 +241,7 @@ def _keys(transfer: Transfer, key_range: KeyRange | None) -> str:
     """Format a range's bounds as a condition on the key."""
     if key_range is None:
         return ""
-    key = transfer.key_name
+    key = transfer.target_name(transfer.key)
     if key_range.null:
         return f"{key} is NULL"
     if key_range.kind == "file":

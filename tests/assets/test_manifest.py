@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tableferry.assets.declaring.transfer_files import load_transfer, load_transfers
+from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.resources.errors import InputError
 from tableferry.resources.registry import registered, system
 from tableferry.resources.tables import TableRef
+from tests.assets.one_file import load_transfer
 
 GOOD = """\
 transfer: orders
@@ -36,7 +37,7 @@ def write(folder: Path, text: str, name: str = "orders.yaml") -> Path:
     ("old", "new", "line", "message"),
     [
         ("postgres://", "sink://", 2, "source should be"),
-        ("sqlserver://dbo", "sink://a", 5, "is not a hop"),
+        ("sqlserver://dbo", "sink://a", 5, "cannot move rows from"),
     ],
 )
 def test_a_system_that_only_takes_rows(
@@ -92,7 +93,7 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
     ("text", "line", "message"),
     [
         (NO_KEY + "write: upsert\n", 7, "upsert needs a key that stays with its row"),
-        (NO_KEY + "key: id\n", 7, "is not declared with 'ranges: {by: ctid}'"),
+        (NO_KEY + "key: id\n", 7, "cannot be declared with 'ranges: {by: ctid}'"),
         (NO_KEY + "fingerprint: none\n", 7, "should be content or row_version with"),
         (NO_KEY + "fingerprint: {watermark: at}\n", 7, "should be content or row_version with"),
         (NO_KEY + "exclude: [ctid]\n", 7, "key 'ctid' should not be excluded"),
@@ -113,12 +114,12 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         (GOOD.replace("public.orders", "orders"), 2, "system://schema.table"),
         (GOOD.replace("sqlserver://", "oracle://"), 4, "system://schema.table"),
         (GOOD.replace("orders\nsource", "my orders\nsource"), 1, "letters, digits"),
-        (GOOD.replace("transfer: orders", "transfer: context"), 1, "Dagster keeps for itself"),
-        (GOOD.replace("clickhouse://warehouse", "sqlserver://dbo"), 5, "stands twice"),
+        (GOOD.replace("transfer: orders", "transfer: context"), 1, "Dagster reserves"),
+        (GOOD.replace("clickhouse://warehouse", "sqlserver://dbo"), 5, "appears twice"),
         (
             GOOD.replace("clickhouse://warehouse.orders", "files://out/") + "write: upsert\n",
             7,
-            "write: upsert is not for files://out/*.parquet, only replace",
+            "write: files://out/*.parquet takes only replace, not upsert",
         ),
         (
             GOOD.replace("clickhouse://warehouse.orders", "files://out/*.csv"),
@@ -153,8 +154,12 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         (GOOD + 'schedule: "every day"\n', 7, "schedule: should be a cron line"),
         (GOOD + 'schedule: "* * * * * *"\n', 7, "schedule: should be a cron line"),
         (GOOD + 'check_schedule: "0 0 31 2 *"\n', 7, "check_schedule: should be a cron line"),
-        (GOOD + "freshness: often\n", 7, "freshness: should be schedule, none or an age, as 36h"),
-        (GOOD + "freshness: 0d\n", 7, "freshness: should be longer than nothing"),
+        (
+            GOOD + "freshness: often\n",
+            7,
+            "should be schedule, none or an age such as 36h",
+        ),
+        (GOOD + "freshness: 0d\n", 7, "freshness: should be longer than zero"),
         (GOOD + 'owners: ["team:x", "sales team"]\n', 7, "owners.1: should be an e-mail"),
         (GOOD + 'tags:\n  team: sales\n  "a b": c\n', 9, "tags.a b: should be 1 to 63"),
         (GOOD + 'tags: {team: "a b"}\n', 7, "tags.team: should be at most 63"),
@@ -217,7 +222,7 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
             10,
             "without on_overflow",
         ),
-        (GOOD + UPSERT + "incremental: {full_check: 0h}\n", 9, "longer than nothing"),
+        (GOOD + UPSERT + "incremental: {full_check: 0h}\n", 9, "longer than zero"),
         (GOOD + UPSERT + "incremental: {full_check: soon}\n", 9, "should be an age"),
         (GOOD + UPSERT + "incremental: often\n", 9, "incremental"),
         (GOOD + "key: 2024-13-45\n", 1, "month must be in"),
@@ -310,9 +315,13 @@ def test_a_null_policy_needs_no_quotes(tmp_path: Path) -> None:
 
 def test_a_table_without_a_key_has_its_place(tmp_path: Path) -> None:
     transfer = load_transfer(write(tmp_path, NO_KEY))
-    assert (transfer.key, transfer.key_name, transfer.placed) == ("ctid", "_ctid", True)
+    assert (transfer.key, transfer.target_name(transfer.key), transfer.placed) == (
+        "ctid",
+        "_ctid",
+        True,
+    )
     renamed = load_transfer(write(tmp_path, NO_KEY + "columns: {ctid: {rename: place}}\n"))
-    assert renamed.key_name == "place"
+    assert renamed.target_name("ctid") == "place"
     subset = load_transfer(write(tmp_path, NO_KEY + "columns: [note]\n"))
     assert subset.only == ["ctid", "note"]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dagster as dg
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
@@ -15,7 +13,6 @@ from tableferry.assets.log.run_tags import (
     RANGE_END,
     RANGE_START,
 )
-from tableferry.assets.planning.stretches import stretches
 from tableferry.assets.running.launches import (
     BACKFILL,
     RANGES_PER_RUN,
@@ -40,37 +37,6 @@ def transfer(runs: int = 3, **settings: object) -> Transfer:
         **settings,
     }
     return Transfer.model_validate(given)
-
-
-@given(
-    count=st.integers(0, 100),
-    most=st.integers(1, 70),
-    rows=st.dictionaries(st.sampled_from(NAMES), st.integers(0, 10**9)),
-)
-def test_stretches_are_even_consecutive_parts(count: int, most: int, rows: dict[str, int]) -> None:
-    names = NAMES[:count]
-    parts = stretches(names, most, rows)
-    assert [name for part in parts for name in part] == names
-    assert len(parts) == min(most, count)
-    assert all(parts)
-    if set(names) <= set(rows) and names:
-        weights = {name: max(rows[name], 1) for name in names}
-        even = sum(weights.values()) / len(parts)
-        heaviest = max(sum(weights[name] for name in part) for part in parts)
-        assert heaviest <= even + max(weights.values())
-
-
-@given(count=st.integers(1, 100), most=st.integers(1, 20))
-def test_without_rows_the_ranges_are_counted(count: int, most: int) -> None:
-    sizes = [len(part) for part in stretches(NAMES[:count], most)]
-    assert max(sizes) - min(sizes) <= 1
-
-
-def test_a_range_of_unknown_rows_counts_as_the_average() -> None:
-    assert stretches(["a", "b", "c", "d"], 2, {"a": 30, "b": 10, "c": 10}) == [
-        ["a"],
-        ["b", "c", "d"],
-    ]
 
 
 def test_each_request_is_for_a_stretch_and_all_are_one_launch() -> None:

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tableferry.assets.planning.boundaries import MAX_RANGES
 from tableferry.assets.planning.ranges import (
-    MAX_RANGES,
     RangeGrowth,
     block_growth,
     extend_ranges,
     find_range,
-    key_kind,
     like_range,
     plan_ranges,
     top_bound,
@@ -27,6 +26,7 @@ from tableferry.resources import registry
 from tableferry.resources.contract.catalog import BUCKETS
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import Bound, KeyKind, KeyRange
+from tableferry.resources.ranges.key_kind import key_kind
 from tableferry.resources.ranges.statistics import KeyStatistics
 from tableferry.resources.types.column import Column
 

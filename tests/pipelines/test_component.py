@@ -307,7 +307,7 @@ def test_a_subclass_says_more_of_an_asset_and_of_a_run() -> None:
             instance=instance, partition_key="..5", run_config=quiet
         )
     assert told == ["orders/clickhouse ['clickhouse', 'shop']"]
-    with pytest.raises(tableferry.InputError, match=r"transfers\.0 \(orders\): key: is needed"):
+    with pytest.raises(tableferry.InputError, match=r"transfers\.0 \(orders\): key: is required"):
         component_defs(
             component=Moves(transfers=[{**orders, "key": ""}], connections={"shop": shop})
         )

@@ -80,7 +80,7 @@ def test_one_file_per_table_and_what_is_open_is_listed(output: Path) -> None:
     moved = {one.source.name for one in found.transfers.values()}
     assert moved == KEPT - {"parent"}, "partitions and excluded tables have none"
     assert [one.path.name for one in found.invalid] == ["parent.yaml"]
-    needed = "key: is to be decided: write one of these columns in its place: id"
+    needed = "key: is undecided: replace it by one of these columns: id"
     assert f"parent.yaml:12: {needed}" in str(found.invalid[0])
     assert found.transfers["lines"].ranges.by == "ctid"
     text = (output / "lines.yaml").read_text()
@@ -137,8 +137,8 @@ def test_what_views_are_written_for_is_accepted_or_says_what_is_to_decide(output
     assert init("--views", tables="ke*").exit_code == 0
     checked = CliRunner().invoke(main, ["validate"])
     assert "ctid" not in (output / "kept.yaml").read_text() + (output / "keyless.yaml").read_text()
-    lines = [one for one in checked.output.splitlines() if "is to be decided" in one]
-    assert "kept.yaml:12: key: is to be decided: write one of these columns" in lines[0] + lines[1]
+    lines = [one for one in checked.output.splitlines() if "is undecided" in one]
+    assert "kept.yaml:12: key: is undecided: replace it by" in lines[0] + lines[1]
     assert any("keyless.yaml" in one and "add an identity column" in one for one in lines)
 
 

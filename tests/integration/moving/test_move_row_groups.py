@@ -158,7 +158,7 @@ def test_a_crash_between_two_stretches_is_made_good(
     [
         ("*.csv", ["ranges: {rows: 10}"], "x.yaml:4: ranges: are for Parquet files alone"),
         ("*.ndjson.gz", ["ranges: {rows: 10}"], "x.yaml:4: ranges: are for Parquet files alone"),
-        ("*.parquet", ["ranges: {count: 4}"], "x.yaml:4: ranges: of files are cut by rows alone"),
+        ("*.parquet", ["ranges: {count: 4}"], "x.yaml:4: ranges: files are cut by rows alone"),
     ],
 )
 def test_what_cannot_be_cut_is_refused(
@@ -175,7 +175,7 @@ def test_what_cannot_be_cut_is_refused(
 def test_stretches_need_the_number_of_the_row(ferry: Maker, folder: Path) -> None:
     one = cut(ferry, folder, exclude="[_row]")
     code, output = invoke("plan", one.table)
-    assert code == 2 and "'ranges' of files are found by the column '_row'" in output
+    assert code == 2 and "'ranges' of files need the column '_row'" in output
 
 
 def test_the_guides_example(ferry: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

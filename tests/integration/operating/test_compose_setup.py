@@ -134,7 +134,7 @@ def test_the_demo_moves_with_these_users(session: Session) -> None:
         view = runner.run(session, name)
         assert view.good, view.errors
         transfer = session.transfers[name]
-        for table in (transfer.source, *(hop.to for hop in transfer.hops)):
+        for table in transfer.tables:
             found = servers.endpoints[table.system_name].query(
                 f"SELECT count(*) FROM {table.schema}.{table.name}"
             )

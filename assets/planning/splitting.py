@@ -11,32 +11,32 @@ MOST_RUNS = 4
 them all and skips what lies between, because a run costs about a second and a skip far less."""
 
 
-def stretches(
-    names: Sequence[str], most: int, rows: Mapping[str, int] | None = None
+def split_by_rows(
+    names: Sequence[str], parts: int, rows: Mapping[str, int] | None = None
 ) -> list[list[str]]:
-    """Cut a list of ranges into consecutive parts of about as many rows each.
+    """Split ranges into consecutive parts with about as many rows each.
 
-    None has more than its even share and the rows of one range. A range of which the rows are not
-    known counts as the average of the others; one without rows counts, too, as a little.
+    No part exceeds its even share by more than the rows of one range. A range with an unknown
+    number of rows counts as the average of the others, an empty one as one row.
 
     Args:
         names: the ranges, in order.
-        most: how many parts; fewer, if there are fewer ranges.
-        rows: of the ranges where they are known.
+        parts: how many parts to make; fewer if there are fewer ranges.
+        rows: rows by range, where known.
     """
     known = [rows[name] for name in names if name in rows] if rows else []
     average = sum(known) / len(known) if known else 1
     weights = [max(rows.get(name, average) if rows else 1, 1) for name in names]
-    # where each range begins, in rows; the last entry is the end of all
+    # the row at which each range begins; the last entry is the total
     starts = [0, *accumulate(weights)]
-    count = min(most, len(names))
+    count = min(parts, len(names))
     cuts = [0]
     for number in range(1, count):
-        even = starts[-1] * number / count
-        cut = bisect_left(starts, even)
-        if starts[cut] - even > even - starts[cut - 1]:
+        ideal = starts[-1] * number / count
+        cut = bisect_left(starts, ideal)
+        if starts[cut] - ideal > ideal - starts[cut - 1]:
             cut -= 1
-        # a range at least for this part, and for each that follows
+        # leave at least one range for this part and for each that follows
         cuts.append(min(max(cut, cuts[-1] + 1), len(names) - (count - number)))
     return [list(names[a:b]) for a, b in zip(cuts, [*cuts[1:], len(names)], strict=True) if b > a]
 
@@ -44,21 +44,21 @@ def stretches(
 def segments(
     order: Sequence[str], wanted: Collection[str], most: int = MOST_RUNS
 ) -> list[tuple[str, str]]:
-    """First and last of each run of neighbours among the wanted; one spanning them if too many.
+    """Return first and last range of each contiguous segment; one spanning all if too many.
 
     Args:
         order: all partition keys, in Dagster's order.
-        wanted: those to cover.
-        most: how many are not too many.
+        wanted: the ranges to cover.
+        most: how many segments are acceptable.
     """
-    found: list[tuple[str, str]] = []
+    bounds: list[tuple[str, str]] = []
     previous = -2
     for index, name in enumerate(order):
         if name not in wanted:
             continue
         if index == previous + 1:
-            found[-1] = (found[-1][0], name)
+            bounds[-1] = (bounds[-1][0], name)
         else:
-            found.append((name, name))
+            bounds.append((name, name))
         previous = index
-    return found if len(found) <= most else [(found[0][0], found[-1][1])]
+    return bounds if len(bounds) <= most else [(bounds[0][0], bounds[-1][1])]
