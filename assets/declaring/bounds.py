@@ -20,12 +20,7 @@ KINDS: tuple[KeyKind, ...] = ("integer", "timestamp", "uuid")
 
 
 def bounds_problems(bounds: Sequence[Any], measures: Mapping[str, Any]) -> list[str]:
-    """What is wrong with declared bounds, whatever the key's column.
-
-    Args:
-        bounds: as the YAML file has them.
-        measures: which of rows, count and width are declared with them.
-    """
+    """What is wrong with declared bounds, and with the rows, count or width beside them."""
     problems = []
     if "rows" in measures:
         problems.append("bounds go with width or count or alone, not with rows")

@@ -95,11 +95,8 @@ def growth_cuts(
 ) -> list[int]:
     """The cuts that the keys from `floor` on need; none if one open range is enough for them.
 
-    Args:
-        stats: of the whole table, or of the keys from `floor` on.
-        rules: the spec.
-        floor: lower bound of the open top range.
-        typical: typical key width of the known finite ranges, if there are any.
+    `floor` is the lower bound of the open top range; `typical` the typical key width of the known
+    finite ranges, if there are any. `stats` may be of the whole table.
     """
     if rules.declared is not None:
         return [cut for cut in rules.declared if cut > floor]

@@ -25,12 +25,7 @@ def in_use(
 
     An event log without ranges takes over those that others have published. One with ranges does
     so only where rows of both would exist side by side. Declared bounds are never replaced.
-
-    Args:
-        transfer: the transfer.
-        hops: its hops.
-        known: the ranges of the event log.
-        published: the markers of the targets, by number of the hop.
+    `published` has the targets' markers by number of the hop.
     """
     if _cut_by_source(transfer) or transfer.ranges.bounds is not None:
         return known, ""
@@ -53,14 +48,7 @@ def in_use(
 def relative_to(
     known: Sequence[KeyRange], cuts: Sequence[KeyRange], growth: RangeGrowth, cut_by: str
 ) -> RangeGrowth:
-    """Express the growth of others' ranges as the growth of the known ones that they replace.
-
-    Args:
-        known: the ranges of the event log.
-        cuts: the ranges that replace them.
-        growth: how `cuts` grow.
-        cut_by: who has cut them.
-    """
+    """Express the growth of others' ranges (`cuts`) as that of the known ones they replace."""
     before, after = {range_.name for range_ in known}, {range_.name for range_ in cuts}
     return replace(
         growth,

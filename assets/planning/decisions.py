@@ -142,13 +142,7 @@ def _swap_reasons(
 
     A run may have died after it put the shadow in place, before it recorded that. The records say
     which table ranges were gathered in: if that is the target now, they only need to be recorded.
-
-    Args:
-        plan: the transfer's plan.
-        hop: the hop that swaps.
-        servers: where the shadow table is.
-        log: the event log, which says what ranges are gathered, with which data version.
-        reasons: why each range would run if it were replaced alone.
+    `reasons` says why each range would run if it were replaced alone.
     """
     same = {name for name, reason in reasons.items() if reason.needs_no_move}
     if same == set(reasons):
@@ -221,8 +215,8 @@ def decide(
     Args:
         current: the data version with which each range would be committed now.
         previous: what is committed.
-        target_rows: rows in the target per range; None if there is no such table.
-        expected_rows: rows in the source per range.
+        target_rows: rows in the target by range; None if there is no such table.
+        expected_rows: rows in the source by range; None if the target may have others.
         lost_columns: planned columns that the target no longer has.
         published: the target's markers; None if it has none.
         force: run all ranges.

@@ -79,13 +79,8 @@ def extend_ranges(
     one take its place. The last finite one is as wide as a full range should need, so that further
     small growth falls into it. Texts are cut only when the open range has more rows than a range
     should have. Declared cuts are a promise: only a changed declaration adds to them.
-
-    Args:
-        existing: all known ranges, in any order.
-        stats: of the whole table, or, cheaper and finer, of the keys from `top_bound` on.
-        spec: as for `plan_ranges`; may have changed since the existing ranges were cut.
-        kind: the key's kind.
-        digits: digits of integer keys.
+    `stats` is of the whole table or, cheaper and finer, of the keys from `top_bound` on. `spec` may
+    have changed since the existing ranges were cut.
 
     Raises:
         InputError: as `plan_ranges`, or no existing range is open above.
@@ -124,10 +119,8 @@ def file_growth(
 ) -> RangeGrowth:
     """How the known ranges change where each is a file, or a part of one.
 
-    Args:
-        existing: all known ranges.
-        present: the ranges of the files that are there now.
-        delete: rows of files that are gone leave the targets too.
+    `present` has the ranges of the files that exist now. With `delete`, the rows of other files
+    leave the targets.
     """
     names, known = {range_.name for range_ in present}, {range_.name for range_ in existing}
     files = {range_.lower for range_ in present}
@@ -156,7 +149,7 @@ def block_growth(
     Args:
         existing: all known ranges.
         blocks: how many blocks the table has.
-        count: how many spans to begin with; fewer if the table has fewer blocks.
+        count: how many spans to begin with, at most one per block.
         per_block: by how much the bounds of one block differ.
         digits: digits of the bounds.
 
@@ -181,12 +174,7 @@ def block_growth(
 
 
 def find_ranges(text: str, ranges: Mapping[str, KeyRange]) -> list[str]:
-    """Names of the ranges that a user means: one, or all of a file, if that is cut.
-
-    Args:
-        text: as for `find_range`.
-        ranges: all ranges of a table, by name.
-    """
+    """Names of the ranges that a user means: as `find_range`, or all of a file that is cut."""
     name = find_range(text, ranges)
     if name is None or name == text or ranges[name].kind != "file":
         return [] if name is None else [name]
@@ -194,13 +182,11 @@ def find_ranges(text: str, ranges: Mapping[str, KeyRange]) -> list[str]:
 
 
 def find_range(text: str, ranges: Mapping[str, KeyRange]) -> str | None:
-    """Name of the range that a user means; None if there is no such range.
+    """Name of the range that a user means, of all ranges of a table; None if there is none.
 
-    Args:
-        text: a name; or bounds as in `1..250001`, without the padding or marks of a name; or a key,
-            which stands for the range that holds it. Digits may be grouped by `_` or `,`. The end
-            of an open range may be given as any bound beyond its other one.
-        ranges: all ranges of a table, by name.
+    The text is a name; or bounds as in `1..250001`, without the padding or marks of a name; or a
+    key, which stands for the range that holds it. Digits may be grouped by `_` or `,`. The end of
+    an open range may be given as any bound beyond its other one.
     """
     if text in ranges or not ranges:
         return text if text in ranges else None
@@ -232,9 +218,7 @@ def find_range(text: str, ranges: Mapping[str, KeyRange]) -> str | None:
 def like_range(text: str, ranges: Mapping[str, KeyRange]) -> list[str]:
     """Names of the ranges that a user may mean by a text that `find_range` rejects.
 
-    Args:
-        text: bounds, which stand for all ranges with keys between them; or nearly a name.
-        ranges: all ranges of a table, by name.
+    These are all ranges with keys between the bounds that the text gives, or similar names.
     """
     kinds = {range_.kind for range_ in ranges.values()}
     for kind in kinds - {"text", "file"}:

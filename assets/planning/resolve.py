@@ -283,11 +283,7 @@ def with_wires(
 ) -> tuple[Hop, ...]:
     """Return the hops with the wire formats that they will use; see `assets.planning.wires`.
 
-    Args:
-        transfer: the declaration.
-        hops: some of its hops.
-        servers: where their tables are.
-        moving: rows are about to move, so loads into the targets are tried as well.
+    `moving`: rows are about to move, so loads into the targets are tried as well.
 
     Raises:
         InputError: a declared wire format does not carry a hop's columns exactly.

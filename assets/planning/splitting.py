@@ -17,12 +17,8 @@ def split_by_rows(
     """Split ranges into consecutive parts with about as many rows each.
 
     No part exceeds its even share by more than the rows of one range. A range with an unknown
-    number of rows counts as the average of the others, an empty one as one row.
-
-    Args:
-        names: the ranges, in order.
-        parts: how many parts to make; fewer if there are fewer ranges.
-        rows: rows by range, where known.
+    number of rows counts as the average of the others, an empty one as one row. There are at most
+    as many parts as ranges.
     """
     known = [rows[name] for name in names if name in rows] if rows else []
     average = sum(known) / len(known) if known else 1
@@ -44,12 +40,10 @@ def split_by_rows(
 def segments(
     order: Sequence[str], wanted: Collection[str], most: int = MOST_RUNS
 ) -> list[tuple[str, str]]:
-    """Return first and last range of each contiguous segment; one spanning all if too many.
+    """Return first and last of each contiguous segment of the wanted ranges.
 
-    Args:
-        order: all partition keys, in Dagster's order.
-        wanted: the ranges to cover.
-        most: how many segments are acceptable.
+    If there are more than `most`, a single segment spans them all. `order` has all partition keys
+    in Dagster's order.
     """
     bounds: list[tuple[str, str]] = []
     previous = -2

@@ -22,11 +22,7 @@ NO_SPAN = "a text key has no width, and no span to divide; give rows, count or a
 
 def text_cuts(stats: KeyStatistics, spec: Mapping[str, Any], floor: Bound | None) -> list[str]:
     """The cuts that the keys from `floor` on need; none if one open range is enough for them.
-
-    Args:
-        stats: of the whole table, or of the keys from `floor` on.
-        spec: the `ranges` of the transfer.
-        floor: lower bound of the open top range; None: no range is known, or only an unbounded one.
+    `floor` is the lower bound of the open top range; None if there is no range, or one unbounded.
 
     Raises:
         InputError: the spec is not for texts, or makes too many ranges.

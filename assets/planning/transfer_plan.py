@@ -102,12 +102,8 @@ def plan_transfer(
     names: Collection[str] | None = None,
 ) -> TransferPlan:
     """Plan the hops and ranges of a transfer, without reading its source as a whole.
-
-    Args:
-        transfer: the declaration.
-        servers: where its tables are.
-        log: the event log, whose dynamic partitions are the known ranges.
-        names: plan only these known ranges, and do not look for new ones.
+    The log's dynamic partitions are the known ranges. With `names`, plan these of them only, and do
+    not look for new ones.
     """
     hops = with_hazards(with_wires(transfer, resolve_hops(transfer, servers), servers), servers)
     published = _markers(hops, servers)

@@ -31,13 +31,8 @@ def chosen_wire(
     the source (`resources.wires.exports`). Loads into the target are probed only when rows are
     about to move: that creates tables there, which planning must not do.
 
-    Args:
-        declared: the declared wire format of the hop.
-        plan: the hop's plan.
-        source: where its rows come from.
-        target: where they go.
-        read: the rows are digested as they stream, which excludes formats that are passed unread.
-        moving: probe loads into the target too (see `Loader.trial` and `resources.wires.loads`).
+    `read`: rows are digested as they stream, which excludes formats that are passed on unread.
+    `moving`: probe loads into the target too (see `Loader.trial` and `resources.wires.loads`).
 
     Raises:
         InputError: the declared wire format does not carry the columns exactly, or with `auto`
