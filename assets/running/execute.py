@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ import dagster as dg
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.profiles import profile
 from tableferry.assets.log.ledger import committed_schema, latest_record, records
-from tableferry.assets.log.records import Reason, State
+from tableferry.assets.log.records import State
 from tableferry.assets.log.run_tags import (
     FORCE,
     PROFILE,
@@ -57,51 +58,49 @@ logger = logging.getLogger(__name__)
 def execute(
     context: dg.AssetExecutionContext, transfer: Transfer, servers: Servers, caller: Caller
 ) -> list[Outcome]:
-    """Run the context's ranges through its selected hops.
+    """Take the ranges of a run through its selected hops.
 
     Raises:
-        TableferryError: the run as a whole cannot start (a server down, a missing table, drift).
+        TableferryError: the run cannot start: a server is down, a table is missing, or has drifted.
     """
     instance = context.instance
     if process := run_process(instance, context.job_def.executor_def.name):
         instance.add_run_tags(context.run.run_id, {PROCESS: process})
     if note := share_pool(instance, transfer):
         context.log.warning(note)
-    names, known = _ranges_of_run(context, transfer, servers), transfer.partitions_name
-    read = list(instance.get_dynamic_partitions(known)) if transfer.placed else names
-    with prepared(transfer, servers, instance, read, caller) as found:
-        hops = found.plan.hops
+    names, partitions = _ranges_of_run(context, transfer, servers), transfer.partitions_name
+    planned = list(instance.get_dynamic_partitions(partitions)) if transfer.placed else names
+    with prepared(transfer, servers, instance, planned, caller) as plan_of_all:
+        ready, hops = plan_of_all, plan_of_all.plan.hops
         selected = tuple(hop for hop in hops if hop.asset in context.selected_asset_keys)
-        ready = found
         if transfer.placed:
-            ready = _together(context, found, servers, selected, set(names))
-        plan = ready.plan
-        if note := _gone_back(instance, plan, ready.snapshot):
+            ready = _with_moved_along(context, ready, servers, selected, set(names))
+        if note := _gone_back(instance, ready.plan, ready.snapshot):
             context.log.warning(note)
             caller.notes.append(note)
-        decided = _decided(context, ready, servers, selected)
-        reasons = {
-            number: {name: one.reason for name, one in of_hop.items()}
-            for number, of_hop in decided.items()
+        force = context.run.tags.get(FORCE) == "true"
+        decided = {
+            hop.number: ready.decisions(hop, servers, instance, force=force and hop in selected)
+            for hop in hops
         }
-        ready, selected = _loadable(ready, servers, selected, reasons)
-        work = _work(context, ready, servers, selected, decided, reasons, caller)
+        ready, selected = _loadable(ready, servers, selected, decided)
+        work = _work(context, ready, servers, selected, decided, caller)
         if transfer.write.whole_table:
-            outcomes = _swap(work, selected, reasons, instance.get_dynamic_partitions(known))
+            outcomes = _swap(work, selected, instance.get_dynamic_partitions(partitions))
         else:
-            outcomes = run_ranges(work, selected, reasons)
+            outcomes = run_ranges(work, selected)
         good = caller.last and all(outcome.good for outcome in outcomes)
         if good and ends_last(instance, transfer, context.run):
-            check_tables(context, transfer, plan.hops, servers, caller, work.source)
+            check_tables(context, transfer, hops, servers, caller, work.source)
         return outcomes
 
 
 def _ranges_of_run(
     context: dg.AssetExecutionContext, transfer: Transfer, servers: Servers
 ) -> list[str]:
-    """The partition keys of the run; of a run that names none, all, once new keys have ranges.
+    """Return the partition keys of the run; of a run without any, all keys, after growth.
 
-    The Launchpad starts such runs, and so does Materialize as long as there are no ranges.
+    Dagster's Launchpad starts such runs, and so does Materialize while there are no ranges.
     """
     if context.has_partition_key or context.has_partition_key_range:
         return list(context.partition_keys)
@@ -112,51 +111,38 @@ def _ranges_of_run(
 def _gone_back(
     instance: dg.DagsterInstance, plan: TransferPlan, snapshot: Snapshot | None
 ) -> str | None:
-    """What to say of a source that is not where it was when rows of it were last recorded, or
-    further."""
+    """Return a note if the source is at an earlier position than when it was last recorded."""
     last = latest_record(instance, plan.hops[0].asset)
-    before = last.source_position if last else None
-    found = snapshot.gone_back(before) if snapshot is not None and before else None
-    return f"{plan.transfer.source}: {found}" if found else None
+    position = last.source_position if last else None
+    note = snapshot.gone_back(position) if snapshot is not None and position else None
+    return f"{plan.transfer.source}: {note}" if note else None
 
 
-def _together(
+def _with_moved_along(
     context: dg.AssetExecutionContext,
-    found: Prepared,
+    ready: Prepared,
     servers: Servers,
     selected: Sequence[Hop],
     names: set[str],
 ) -> Prepared:
-    """The part of a plan of all ranges that has these ranges, and what has to move with them."""
-    along = moved_along(found, servers, context.instance, selected, names)
+    """Restrict a plan of all ranges to these ranges and those that have to move along."""
+    along = moved_along(ready, servers, context.instance, selected, names)
     if along:
         context.log.warning(
             f"{', '.join(sorted(along))} changed, too, and move along: rows may have moved "
             "between blocks"
         )
-    return found.only(servers, [name for name in found.plan.ranges if name in names | along])
-
-
-def _decided(
-    context: dg.AssetExecutionContext, ready: Prepared, servers: Servers, selected: Sequence[Hop]
-) -> dict[int, dict[str, Decision]]:
-    """Why each range of each hop is run, or that it is unchanged, by number of the hop."""
-    force = context.run.tags.get(FORCE) == "true"
-    return {
-        hop.number: ready.decisions(hop, servers, context.instance, force=force and hop in selected)
-        for hop in ready.plan.hops
-    }
+    return ready.only(servers, [name for name in ready.plan.ranges if name in names | along])
 
 
 def _loadable(
     ready: Prepared,
     servers: Servers,
     selected: Sequence[Hop],
-    reasons: Mapping[int, Mapping[str, Reason]],
+    decided: Mapping[int, Mapping[str, Decision]],
 ) -> tuple[Prepared, tuple[Hop, ...]]:
-    """The plan and the selected hops, of which those with ranges to move have the wire format that
-    their targets were seen to take."""
-    moving = [hop for hop in selected if _moves(reasons[hop.number])]
+    """Give the selected hops with ranges to move a wire format that their targets accept."""
+    moving = [hop for hop in selected if _moves(decided[hop.number])]
     require_harmless(moving)
     plan = ready.plan
     tried = {hop.number: hop for hop in with_wires(plan.transfer, moving, servers, moving=True)}
@@ -165,8 +151,8 @@ def _loadable(
     return replace(ready, plan=plan), tuple(hop for hop in plan.hops if hop.number in numbers)
 
 
-def _moves(reasons: Mapping[str, Reason]) -> bool:
-    return any(not reason.needs_no_move for reason in reasons.values())
+def _moves(decided: Mapping[str, Decision]) -> bool:
+    return any(not decision.reason.needs_no_move for decision in decided.values())
 
 
 def _work(
@@ -175,17 +161,16 @@ def _work(
     servers: Servers,
     selected: Sequence[Hop],
     decided: Mapping[int, Mapping[str, Decision]],
-    reasons: Mapping[int, Mapping[str, Reason]],
     caller: Caller,
 ) -> Work:
-    """Prepare the targets, and put together what the attempts share."""
+    """Prepare the targets, and assemble what the attempts share."""
     instance, run, plan = context.instance, context.run, ready.plan
     transfer, alive = plan.transfer, run_is_alive(instance)
     shadows: dict[int, str | None] = {}
     loaders: dict[int, Target] = {}
     for hop in selected:
-        # a shadow, a copy of the whole target, only if ranges are to be gathered in it
-        written = hop if _moves(reasons[hop.number]) else hop.in_place
+        # a shadow copies the whole target: only if ranges will be gathered in it
+        written = hop if _moves(decided[hop.number]) else hop.in_place
         table = written.written_plan.target
         target = caller.ready.get(table)
         if target is None:
@@ -201,7 +186,7 @@ def _work(
         loaders[hop.number] = target
         for name in target.clean(hop.plan.target, alive, rejected=False):
             context.log.info(f"{hop.plan.target}: dropped {name}, which a dead run left")
-        context.log.info(summary(hop.asset, reasons[hop.number]))
+        context.log.info(_summary(hop.asset, decided[hop.number]))
         if transfer.write.whole_table:
             shadows[hop.number] = target.identity(table)
     knobs, parallel = profile(run.tags.get(PROFILE, transfer.profile)), transfer.parallel
@@ -224,7 +209,7 @@ def _work(
         identities={name: servers.identity(table) for name, table in tables.items()},
         shadows=shadows,
         decided=decided,
-        refused=_stale_sources(selected, reasons),
+        refused=_stale_sources(selected, decided),
         writers={hop.number: Writer(context, hop.asset, transfer) for hop in selected},
         on_progress=caller.on_progress,
         exports=threading.BoundedSemaphore(parallel.export or knobs.export),
@@ -235,16 +220,15 @@ def _work(
 
 
 def _earlier(instance: dg.DagsterInstance, hop: Hop, names: Sequence[str]) -> Earlier:
-    """What earlier runs have recorded of values that are not the source's; asked if there may be
-    some."""
+    """Return what earlier runs recorded of values that are not the source's."""
     planned = {column.name for column in hop.plan.target_columns}
-    others = [name for name in hop.existing or () if name not in planned]
-    if not others and not any(column.on_overflow != "refuse" for column in hop.plan.columns):
+    unplanned = [name for name in hop.existing or () if name not in planned]
+    if not unplanned and all(column.on_overflow == "refuse" for column in hop.plan.columns):
         return Earlier()
-    found = records(instance, hop.asset, names)
+    by_range = records(instance, hop.asset, names)
     dropped = {*dropped_columns(hop.plan, hop.existing, committed_schema(instance, hop.asset))}
-    dropped |= {name for one in found.values() for name in one.not_filled}
-    return Earlier(found, tuple(name for name in others if name in dropped))
+    dropped |= {name for record in by_range.values() for name in record.not_filled}
+    return Earlier(by_range, tuple(name for name in unplanned if name in dropped))
 
 
 def check_tables(
@@ -255,12 +239,8 @@ def check_tables(
     caller: Caller,
     source: SourceState | None = None,
 ) -> None:
-    """Do the context's selected checks of whole tables, and say which failed.
-
-    Args:
-        source: what a run that has moved ranges read of it.
-    """
-    found = check_whole_tables(
+    """Run the selected checks of whole tables, after a move with its state of the source."""
+    results = check_whole_tables(
         context,
         transfer,
         hops,
@@ -268,8 +248,8 @@ def check_tables(
         selected=context.selected_asset_check_keys,
         source=source,
     )
-    caller.checked += found
-    for checked in found:
+    caller.checked += results
+    for checked in results:
         if not checked.verdict.passed:
             context.log.error(f"{checked.hop.plan.target}: {checked.verdict.summary()}")
 
@@ -277,10 +257,10 @@ def check_tables(
 def _prepare(
     transfer: Transfer, hop: Hop, servers: Servers, target: Target, instance: dg.DagsterInstance
 ) -> list[str]:
-    """Create or verify a hop's target, by the transfer's drift policy; returns notes for the user.
+    """Create or verify a hop's target by the transfer's drift policy; return notes for the user.
 
     Raises:
-        SchemaDrift: source and target no longer go together, and the policy does not mend it.
+        SchemaDrift: the columns of source and target differ, and the policy does not allow it.
     """
     endpoint = servers.endpoint(hop.plan.target)
     actual, policy = hop.existing, transfer.on_schema_drift
@@ -291,27 +271,22 @@ def _prepare(
         notes += add_columns(endpoint, hop.plan.target, added)
     else:
         require_no_new(hop.plan, actual, before, policy)
-    found = [*actual.values()] if actual and not added else None
-    return notes + target.prepare(hop.plan, hop.options, found)
+    columns = [*actual.values()] if actual and not added else None
+    return notes + target.prepare(hop.plan, hop.options, columns)
 
 
-def _swap(
-    work: Work,
-    hops: Sequence[Hop],
-    reasons: Mapping[int, Mapping[str, Reason]],
-    known: Sequence[str],
-) -> list[Outcome]:
-    """Hop by hop: a later hop reads the table that the one before has put in its place."""
+def _swap(work: Work, hops: Sequence[Hop], all_names: Sequence[str]) -> list[Outcome]:
+    """Swap hop by hop: a later hop reads the table that the previous one has put in place."""
     done: list[Outcome] = []
     for hop in hops:
         for reading in range(MOST_READINGS):
-            outcomes = run_ranges(work, (hop,), reasons)
+            outcomes = run_ranges(work, (hop,))
             if not all(outcome.good for outcome in outcomes) or not any(
                 outcome.record.state is State.SHADOWED for outcome in outcomes
             ):
                 break
             try:
-                outcomes = promote(work, hop, known, outcomes)
+                outcomes = promote(work, hop, all_names, outcomes)
             except SourceMoved as error:
                 if reading == MOST_READINGS - 1:
                     raise
@@ -324,25 +299,23 @@ def _swap(
     return done
 
 
-def summary(asset: dg.AssetKey, reasons: Mapping[str, Reason]) -> str:
-    """One line: how many ranges run, and why, and how many are skipped."""
-    counts: dict[Reason, int] = {}
-    for reason in reasons.values():
-        counts[reason] = counts.get(reason, 0) + 1
+def _summary(asset: dg.AssetKey, decided: Mapping[str, Decision]) -> str:
+    """Return one line with the number of ranges by reason."""
+    counts = Counter(decision.reason for decision in decided.values())
     parts = ", ".join(f"{number} {reason}" for reason, number in sorted(counts.items()))
-    return f"{asset.to_user_string()}: {counted(len(reasons), 'range')}: {parts or 'none'}"
+    return f"{asset.to_user_string()}: {counted(len(decided), 'range')}: {parts or 'none'}"
 
 
 def _stale_sources(
-    selected: Sequence[Hop], reasons: Mapping[int, Mapping[str, Reason]]
+    selected: Sequence[Hop], decided: Mapping[int, Mapping[str, Decision]]
 ) -> dict[tuple[int, str], str]:
-    """Ranges that a hop cannot take, and why: the hop before is not part of the run nor current."""
+    """Return why a hop cannot take ranges whose previous hop is neither in the run nor current."""
     numbers = {hop.number for hop in selected}
     return {
-        (hop.number, name): f"hop {hop.number} needs {hop.plan.source} to be current ({reason} "
-        f"there); run hop {hop.number - 1} first, or both together"
+        (hop.number, name): f"hop {hop.number} needs {hop.plan.source} to be current "
+        f"({decision.reason} there); run hop {hop.number - 1} first, or both together"
         for hop in selected
         if not hop.first and hop.number - 1 not in numbers
-        for name, reason in reasons[hop.number - 1].items()
-        if not reason.current
+        for name, decision in decided[hop.number - 1].items()
+        if not decision.reason.current
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -36,15 +35,13 @@ from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.errors import InputError, TableferryError, describe
 
 M_ARENA_MAX, ARENAS = -8, 2
-"""Of mallopt(3), glibc's."""
+"""Arguments of glibc's mallopt(3)."""
 
 
-def run_ranges(
-    work: Work, hops: tuple[Hop, ...], reasons: Mapping[int, Mapping[str, Reason]]
-) -> list[Outcome]:
-    """Take every range of the plan through the hops, in parallel; returns all outcomes.
+def run_ranges(work: Work, hops: tuple[Hop, ...]) -> list[Outcome]:
+    """Take every range of the plan through the hops, in parallel, and return all outcomes.
 
-    A range that fails in a hop goes no further; the others go on.
+    A range that fails in a hop goes no further; the others continue.
     """
 
     _share_arenas()
@@ -55,7 +52,7 @@ def run_ranges(
         for hop in hops:
             if work.stop.is_set():
                 break
-            reason = reasons[hop.number][name]
+            reason = work.decided[hop.number][name].reason
             if outcomes and reason is Reason.UNCHANGED and _mended(work, outcomes[-1]):
                 reason = Reason.FULL_CHECK
             outcomes.append(_through(work, hop, name, reason))
@@ -76,21 +73,21 @@ def run_ranges(
 
 
 def _mended(work: Work, outcome: Outcome) -> bool:
-    """Whether a range was moved whole, with rows perhaps that no watermark tells of."""
+    """Whether the whole range was moved, perhaps with rows that no watermark shows."""
     record = outcome.record
     whole = record.state is State.COMMITTED and record.since is None
     return whole and work.plan.transfer.incremental is not None
 
 
 def _share_arenas() -> None:
-    """Let threads share few of malloc's arenas, as each keeps what its largest batch took."""
+    """Let threads share few of malloc's arenas, as each keeps the memory of its largest batch."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_ARENA_MAX, ARENAS)
 
 
 def _through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
-    """Take one range through one hop, trying again after what may pass."""
+    """Take one range through one hop, and retry after transient errors."""
     attempts = 0
     tables = (hop.plan.source, hop.plan.target)
     addresses = {work.servers.endpoint(table).settings().address for table in tables}
@@ -126,7 +123,7 @@ def _through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
 
 
 def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Outcome:
-    """Do what the plan says of a range, unless its source is no longer what was planned from."""
+    """Do what was decided about a range, as long as its source is as planned."""
     if refused := work.refused.get((hop.number, name)):
         raise InputError(refused)
     key_range = work.plan.ranges[name]
@@ -137,7 +134,7 @@ def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Ou
         return _as_decided(attempt, reason)
     except Exception as error:
         if not is_transient(error):
-            # it may be for want of a column, or of rows, that a snapshot does not keep
+            # the source may have lost a column or rows, which a snapshot does not keep
             attempt.require_standing()
         raise
 
@@ -170,37 +167,38 @@ def _as_decided(attempt: RangeAttempt, reason: Reason) -> Outcome:
     try:
         return move(newer_rows(attempt, since), reason)
     except (CheckFailed, RangeDiffers) as error:
-        # the audit of the whole range is the judge, and takes what was missed along
+        # the audit of the whole range decides; the move includes what was missed
         return move(replace(attempt, whole_because=str(error)), reason)
 
 
 def _skip_if_equal(attempt: RangeAttempt, reason: Reason) -> Outcome | None:
-    """Record a range anew whose data version does not say enough, if both sides agree; else None.
+    """Record a range anew if both sides agree; return None if they do not.
 
-    That is so where the row digest was defined otherwise when the range was committed, where it is
-    due to be compared as a whole, and where somebody else has published it.
+    Its data version does not suffice: the digest's definition has changed, a full check is due, or
+    another home has published the range.
     """
     if not_compared(attempt.hop.plan) or attempt.marked_by_moving:
         return None
     target = attempt.hop.plan.target
     verdicts = verdicts_of(attempt, target)
-    checksum = next((one for one in verdicts if one.check == CHECK_NAMES["checksum"]), None)
-    found = verdicts if checksum else (*verdicts, reconcile_range(attempt, "checksum", target))
-    if not all(verdict.passed for verdict in found):
+    declared = len(verdicts)
+    if not any(verdict.check == CHECK_NAMES["checksum"] for verdict in verdicts):
+        verdicts = (*verdicts, reconcile_range(attempt, "checksum", target))
+    if not all(verdict.passed for verdict in verdicts):
         attempt.require_unmoved()
-        found = allowing_extra_rows_in(attempt, found, target)
-    if not all(verdict.passed for verdict in found):
+        verdicts = allowing_extra_rows_in(attempt, verdicts, target)
+    if not all(verdict.passed for verdict in verdicts):
         return None
-    extra = found[0].target[ROWS] != found[0].source[ROWS]
+    extra = verdicts[0].target[ROWS] != verdicts[0].source[ROWS]
     attempt = replace(attempt, proven=proven_whole(attempt, extra=extra))
     with attempt.marking():
-        return _skipped(attempt, reason, found[: len(verdicts)])
+        return _skipped(attempt, reason, verdicts[:declared])
 
 
 def _skip(attempt: RangeAttempt, reason: Reason) -> Outcome:
-    """Record an unchanged range again, with its row count verified anew.
+    """Record an unchanged range again, after comparing its row count.
 
-    Without a materialization Dagster would call a backfill with skipped ranges failed.
+    Without a materialization, Dagster would show a backfill with skipped ranges as failed.
     """
     target = attempt.hop.plan.target
     if reason is Reason.UNCHECKED:
@@ -214,20 +212,20 @@ def _skip(attempt: RangeAttempt, reason: Reason) -> Outcome:
 
 
 def _skipped(attempt: RangeAttempt, reason: Reason, verdicts: tuple[Verdict, ...]) -> Outcome:
-    """Record a range that was not moved, with what its checks found."""
+    """Record a range that was not moved, with the verdicts of its checks."""
     attempt.require_standing()
     failed = blocking_failures(attempt.work, verdicts)
     digest = target_digest_of(attempt.hop, verdicts)
     record = replace(attempt.record_of_skip(), target_digest=digest)
-    found = []
+    damaged = []
     if not failed:
-        done = {verdict.check for verdict in verdicts}
-        others = [one for one in ALL_CHECKS if one not in done]
-        found = attempt.writer.commit_again(record, others)
+        checked = {verdict.check for verdict in verdicts}
+        unchecked = [check for check in ALL_CHECKS if check not in checked]
+        damaged = attempt.writer.commit_again(record, unchecked)
     attempt.writer.all_checked(attempt.name, reversed(verdicts))
     attempt.tell("skipped")
     problems = [verdict.summary() for verdict in failed]
-    problems += [f"{name} FAILED in a check that ran meanwhile; run it again" for name in found]
+    problems += [f"{name} FAILED in a check that ran meanwhile; run it again" for name in damaged]
     if problems:
         error = attempt.message("; ".join(problems))
         record = replace(record, state=State.FAILED, error=error)
@@ -235,15 +233,15 @@ def _skipped(attempt: RangeAttempt, reason: Reason, verdicts: tuple[Verdict, ...
 
 
 def _record_promoted(attempt: RangeAttempt) -> Outcome:
-    """A range that a swap has put in place, but not recorded: checked and recorded now."""
+    """Check and record a range that a swap has put in place without recording it."""
     record = attempt.record_of_move(State.FINALISED, rows=attempt.reading.fingerprint.rows)
     return audit_in_place(attempt, record, Reason.PROMOTED)
 
 
 def _check_gathered(attempt: RangeAttempt) -> Outcome:
-    """A range that an earlier run left in the shadow table, checked anew.
+    """Check a range that an earlier run has gathered in the shadow table.
 
-    The verdicts of that run went with it: they are recorded with the commit only.
+    The verdicts of that run are lost: they are recorded only with the commit.
     """
     verdicts = verdicts_of(attempt, attempt.hop.written_plan.target)
     if not all(verdict.passed for verdict in verdicts):
