@@ -1,4 +1,4 @@
-"""One attempt to take one key range through one hop, with all that it needs."""
+"""One attempt to take a key range through a hop."""
 
 from __future__ import annotations
 
@@ -28,73 +28,73 @@ class RangeAttempt:
     hop: Hop
     key_range: KeyRange
     reading: Reading
-    """What it reads of the hop's source."""
+    """What the attempt reads of the hop's source."""
     number: int = 1
-    """Which attempt of the run on this range and hop it is, from 1."""
+    """Number of the attempt on this range and hop in the run, from 1."""
     proven: Proven | None = None
-    """`incremental`: what was recorded of the range, or is to be."""
+    """`incremental`: the proven state that was recorded of the range, or will be."""
     whole_because: str | None = None
-    """`incremental`: why its newer rows were not enough."""
+    """`incremental`: why moving the newer rows did not suffice."""
 
     @property
     def name(self) -> str:
-        """Of the range: its partition key."""
+        """The range's partition key."""
         return self.key_range.name
 
     @property
     def data_version(self) -> str:
-        """What the range is committed as."""
+        """The data version that the range is committed with."""
         return str(self.work.plan.version(self.hop, self.reading.fingerprint))
 
     @property
     def source(self) -> Endpoint:
-        """Where the hop reads."""
+        """The endpoint that the hop reads from."""
         return self.work.servers.endpoint(self.hop.plan.source)
 
     @property
     def target(self) -> Endpoint:
-        """Where the hop writes."""
+        """The endpoint that the hop writes to."""
         return self.work.servers.endpoint(self.hop.plan.target)
 
     @property
     def loader(self) -> Target:
-        """What writes there."""
+        """The target that loads and publishes rows there."""
         return self.work.loaders[self.hop.number]
 
     @property
     def writer(self) -> Writer:
-        """What records the hop's ranges."""
+        """The writer of the hop's records."""
         return self.work.writers[self.hop.number]
 
     @property
     def shadow(self) -> str | None:
-        """With `swap`, the identity of the table that the hop gathers ranges in."""
+        """With `swap`, the identity of the shadow table."""
         return self.work.shadows[self.hop.number]
 
     def tell(self, phase: str, rows: int = 0) -> None:
-        """Say that a phase begins, or how many more rows of it have gone."""
+        """Report that a phase begins, or has processed more rows."""
         self.work.tell(self.hop, self.name, phase, rows)
 
     def message(self, problem: str) -> str:
-        """A problem, with where it is."""
+        """Prefix a problem with transfer, target and range."""
         return self.work.message(self.hop, self.name, problem)
 
     @property
     def publication(self) -> Publication:
-        """What the target is to publish the range as."""
+        """How the target publishes the range."""
         known, work = self.work.published(self.hop, self.name), self.work
         version = self.data_version
         return Publication(self.hop.plan, self.key_range, version, work.owner, work.home, known)
 
     @property
     def marked_by_moving(self) -> bool:
-        """Whether nothing but a move can have its marker say what is to be recorded."""
+        """Whether only a move can write the marker of the range's data version."""
         known = self.work.published(self.hop, self.name)
         return known is not None and known.with_rows and not self._marked
 
     @property
     def _marked(self) -> bool:
-        """Whether the marker, if the target has any, says so already."""
+        """Whether the range's marker has the data version already, or the target has no markers."""
         known = self.work.published(self.hop, self.name)
         if known is None:
             return True
@@ -102,22 +102,21 @@ class RangeAttempt:
         return marker is not None and marker.version == self.data_version
 
     def marking(self) -> AbstractContextManager[None]:
-        """Hold the range while it is recorded without a move, and have its marker say so, too."""
+        """Lock the range while it is recorded without a move, and update its marker."""
         if self._marked:
             return nullcontext()
         return self.loader.marking(self.publication, self.hop.options, self.work.alive)
 
     def require_unmoved(self) -> None:
-        """Raise `SourceMoved` if what was read is not there any more: a difference may be that."""
+        """Raise `SourceMoved` if the source has changed since it was read."""
         self.work.source.require_unmoved(self.key_range, self.reading)
 
     def require_standing(self) -> None:
-        """Raise `SourceMoved` if what was read need not be what the snapshot shows: before what was
-        read becomes visible, or counts."""
+        """Raise `SourceMoved` if the snapshot is no longer valid: before rows become visible."""
         self.work.source.require_standing(self.reading)
 
     def record(self, state: State, **more: Any) -> RangeRecord:
-        """What the event log is to say of it; `more` are fields of the record."""
+        """Return the record of the range; `more` are fields of it."""
         return RangeRecord(
             range=self.name,
             state=state,
@@ -127,7 +126,7 @@ class RangeAttempt:
         )
 
     def record_of_move(self, state: State, **more: Any) -> RangeRecord:
-        """The same of rows that were moved: also from where to where, and which columns."""
+        """Return the record of a move, with servers and columns."""
         plan = self.hop.plan
         return self.record(
             state,
@@ -144,10 +143,10 @@ class RangeAttempt:
         )
 
     def record_of_skip(self) -> RangeRecord:
-        """The same of rows that stay as they are.
+        """Return the record of a range that was not moved.
 
-        Of columns, Dagster shows what an asset's newest materialization says. So the last ranges
-        of a run say it; all would fill the event log.
+        Dagster shows the columns of an asset's newest materialization, so that only the records of
+        a run's last ranges have them: in all records they would fill the event log.
         """
         before = self._earlier.records.get(self.name)
         return self.record(

@@ -19,26 +19,20 @@ class SwapIncomplete(TableferryError):
 
 
 def promote(
-    work: Work, hop: Hop, known: Sequence[str], outcomes: Sequence[Outcome]
+    work: Work, hop: Hop, all_names: Sequence[str], outcomes: Sequence[Outcome]
 ) -> list[Outcome]:
-    """Put the shadow in the target's place, and record all its ranges as committed.
-
-    Args:
-        work: the run.
-        hop: the hop that swaps.
-        known: every range of the transfer, also those outside of this run.
-        outcomes: what became of the run's ranges.
+    """Put the shadow in the target's place, and record all ranges of the transfer as committed.
 
     Raises:
-        SwapIncomplete: a range is not in the shadow, or has other rows there, or the shadow went
-            to another run.
-        SourceMoved: ranges are of the source before and after it was truncated or replaced.
+        SwapIncomplete: a range is not in the shadow, or has other rows there, or another run has
+            taken the shadow.
+        SourceMoved: the source was truncated or replaced between the reading of two ranges.
     """
     gathered = [outcome for outcome in outcomes if outcome.record.state is State.SHADOWED]
-    missing = sorted(set(known) - {outcome.record.range for outcome in gathered})
+    missing = sorted(set(all_names) - {outcome.record.range for outcome in gathered})
     if missing:
         raise SwapIncomplete(
-            f"{work.plan.transfer.transfer}: {len(missing)} of {len(known)} ranges are not in "
+            f"{work.plan.transfer.transfer}: {len(missing)} of {len(all_names)} ranges are not in "
             f"the shadow of {hop.plan.target} yet, e.g. {missing[0]}; a swap needs all of them"
         )
     if hop.first:
@@ -55,7 +49,7 @@ def promote(
 
 
 def _put_in_place(work: Work, hop: Hop, gathered: Sequence[Outcome]) -> None:
-    """Promote the shadow, and see that the target is now the table that was gathered in."""
+    """Promote the shadow, and verify that the target is now this run's shadow."""
     target, versions = work.loaders[hop.number], {}
     for outcome in gathered:
         versions[outcome.record.range] = str(outcome.record.data_version)
@@ -66,15 +60,15 @@ def _put_in_place(work: Work, hop: Hop, gathered: Sequence[Outcome]) -> None:
                 target.promote(hop.plan, hop.options, versions)
             except TargetMoved as error:
                 raise SwapIncomplete(f"{error}; run it again") from error
-            found = target.identity(hop.plan.target)
+            identity = target.identity(hop.plan.target)
             published = target.published(hop.plan, hop.options)
-    if found is None or found != work.shadows[hop.number]:
+    if identity is None or identity != work.shadows[hop.number]:
         raise SwapIncomplete(
             f"{hop.plan.target} is not the table that this run gathered ranges in: "
             "another run has swapped meanwhile"
         )
     if published is not None:
-        marked = {name: one.version for name, one in published.of_target.items()}
+        marked = {name: marker.version for name, marker in published.of_target.items()}
         if others := sorted(name for name in versions if marked.get(name) != versions[name]):
             raise SwapIncomplete(
                 f"{hop.plan.target} range {others[0]} is not what this run gathered: another run "

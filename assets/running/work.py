@@ -1,4 +1,4 @@
-"""What the attempts of one run share, and what becomes of each range."""
+"""What the attempts of a run share, and their outcomes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tableferry.resources.tables import TableRef
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one range in one hop."""
+    """The outcome of one range in one hop."""
 
     hop: Hop
     record: RangeRecord
@@ -36,37 +36,36 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether the range is committed, was and is, or waits for its swap."""
+        """Whether the range is in the target, or gathered for a swap."""
         return self.record.state.in_target or self.record.state is State.SHADOWED
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """What earlier runs have left in a hop's target, as far as those records say which tell of
-    values that are not the source's."""
+    """What earlier runs have recorded of values in a hop's target that are not the source's."""
 
     records: Mapping[str, RangeRecord] = field(default_factory=dict)
-    """By range."""
+    """Records by range."""
     not_filled: tuple[str, ...] = ()
-    """Columns that were filled once, and that rows are moved without now."""
+    """Columns that earlier runs filled, and that rows are moved without now."""
 
 
 @dataclass
 class Work:
-    """All that the attempts of one run share.
+    """What the attempts of a run share.
 
-    `exports` and `loads` bound how many ranges are read and written at a time. A range takes its
-    export slot first, reads a little ahead, and then waits for a load slot; it never waits for an
-    export slot while it holds a load slot, so the two cannot deadlock.
+    `exports` and `loads` limit how many ranges are read and written at a time. A range takes its
+    export slot first and then waits for a load slot; it never waits for an export slot while it
+    holds a load slot, so the two cannot deadlock.
     """
 
     plan: TransferPlan
     servers: Servers
     run_id: str
     owner: str
-    """The run as its locks name it."""
+    """The name that the run writes into its locks."""
     home: str
-    """The event log, as markers name it."""
+    """The name of the event log that the run writes into markers."""
     alive: Callable[[str], bool]
     source: SourceState
     levels: tuple[Level, ...]
@@ -74,20 +73,20 @@ class Work:
     workers: int
     writers: Mapping[int, Writer]
     identities: Mapping[str, str]
-    """The servers that the run works with, for its records."""
+    """Servers and their versions by connection, for records."""
     shadows: Mapping[int, str | None]
-    """Identities of the tables that a swap gathers ranges in, by hop."""
+    """Identities of the shadow tables, by hop number."""
     decided: Mapping[int, Mapping[str, Decision]]
-    """What was planned of each range, by number of the hop and name."""
+    """Decisions by hop number and range."""
     refused: Mapping[tuple[int, str], str]
-    """Why a range cannot go through a hop, by number of the hop and name."""
+    """Why a hop cannot take a range, by hop number and range."""
     on_progress: OnProgress
     exports: threading.BoundedSemaphore
     loads: threading.BoundedSemaphore
     loaders: Mapping[int, Target]
-    """What writes to the targets, which it has prepared, by number of the hop."""
+    """The targets, prepared, by hop number."""
     earlier: Mapping[int, Earlier] = field(default_factory=dict)
-    """What earlier runs have left, by number of the hop."""
+    """Earlier records by hop number."""
     stop: threading.Event = field(default_factory=threading.Event)
     _published: dict[tuple[int, str], Published | None] = field(default_factory=dict)
     _observed: dict[tuple[int, TableRef | None], CopyPlan] = field(default_factory=dict)
@@ -95,38 +94,38 @@ class Work:
 
     @cached_property
     def last_ranges(self) -> frozenset[str]:
-        """As many as there are workers: one of them is the last to end."""
+        """As many ranges as there are workers: one of them is recorded last."""
         return frozenset([*self.plan.ranges][-self.workers :])
 
     def published(self, hop: Hop, name: str) -> Published | None:
-        """The markers that a range goes by."""
+        """Return the markers that apply to a range."""
         return self._published.get((hop.number, name), self.plan.published.get(hop.number))
 
-    def look_again(self, hop: Hop, key_range: KeyRange) -> None:
-        """Read the markers anew, and after them the source: somebody else has published a range."""
-        found = self.loaders[hop.number].published(hop.plan, hop.options)
-        before = self.plan.published.get(hop.number)
-        if found is not None and before is not None:
-            found = replace(found, transfer_ranges=before.transfer_ranges)
-        self._published[hop.number, key_range.name] = found
+    def refresh(self, hop: Hop, key_range: KeyRange) -> None:
+        """Read the markers, and after them the source: another writer has published the range."""
+        published = self.loaders[hop.number].published(hop.plan, hop.options)
+        planned = self.plan.published.get(hop.number)
+        if published is not None and planned is not None:
+            published = replace(published, transfer_ranges=planned.transfer_ranges)
+        self._published[hop.number, key_range.name] = published
         self.source.read_again(key_range)
 
-    def looked_again(self, hop: Hop, name: str) -> bool:
-        """Whether somebody else has published the range since it was planned."""
+    def was_refreshed(self, hop: Hop, name: str) -> bool:
+        """Whether another writer has published the range since it was planned."""
         return (hop.number, name) in self._published
 
     def observed(self, hop: Hop, table: TableRef) -> CopyPlan:
-        """The hop's plan with the columns of a table that it writes to, as its catalog has them.
+        """Return the hop's plan with the columns of a table that it writes to, by the catalog.
 
-        The staging tables of a run are alike, so that only the first is looked at.
+        The staging tables of a run have the same columns, so that only the first is read.
         """
-        own = table in (hop.plan.target, hop.written_plan.target)
-        key = hop.number, table if own else None
+        staged = table not in (hop.plan.target, hop.written_plan.target)
+        key = hop.number, None if staged else table
         with self._observing:
             if key not in self._observed:
-                if own:
-                    here = table == hop.plan.target
-                    plan = hop.found_plan if here else replace(hop.plan, target=table)
+                if not staged:
+                    in_place = table == hop.plan.target
+                    plan = hop.found_plan if in_place else replace(hop.plan, target=table)
                     self._observed[key] = observed(plan, self.servers.endpoint(table))
                 else:
                     columns = self.loaders[hop.number].staged_columns(hop.plan, table)
@@ -134,10 +133,10 @@ class Work:
             return replace(self._observed[key], target=table, where=hop.plan.where)
 
     def tell(self, hop: Hop, name: str, phase: str, rows: int = 0) -> None:
-        """Say that a phase of a range begins, or how many more rows of it have gone."""
+        """Report that a phase of a range begins, or has processed more rows."""
         transfer, target = self.plan.transfer.transfer, str(hop.plan.target)
         self.on_progress(Progress(transfer, target, name, phase, rows))
 
     def message(self, hop: Hop, name: str, problem: str) -> str:
-        """A problem of one range, with where it is."""
+        """Prefix a problem with transfer, target and range."""
         return f"{self.plan.transfer.transfer}: {hop.plan.target} range {name}: {problem}"

@@ -100,7 +100,7 @@ def _through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
                 try:
                     outcome = _attempt(work, hop, name, reason, attempts)
                 except TargetMoved:
-                    work.look_again(hop, work.plan.ranges[name])
+                    work.refresh(hop, work.plan.ranges[name])
                     raise
                 for address in addresses:
                     outages.note_reached(address)
@@ -161,7 +161,7 @@ def _as_decided(attempt: RangeAttempt, reason: Reason) -> Outcome:
                 "run it again"
             )
         reason = Reason.SOURCE_CHANGED
-    since = None if work.looked_again(hop, attempt.name) else decided.since
+    since = None if work.was_refreshed(hop, attempt.name) else decided.since
     if since is None or reason is not Reason.SOURCE_CHANGED:
         return move(attempt, reason)
     try:
