@@ -74,6 +74,10 @@ class Standing:
     passed: bool
 
 
+StandingVerdicts: TypeAlias = Mapping[str | None, Mapping[str, Standing]]
+"""By range and check; those of the whole table under None."""
+
+
 @dataclass(frozen=True)
 class WrittenColumn:
     """A column that a range was written with."""
@@ -86,13 +90,8 @@ class WrittenColumn:
 
 def partitions(log: Log, name: str) -> list[str]:
     """Return the keys of dynamic partitions, in order."""
-    rows = select_events(
-        log,
-        "SELECT p.partition FROM dynamic_partitions p WHERE p.partitions_def_name = :name "
-        "ORDER BY p.id",
-        name=name,
-    )
-    return [key for (key,) in rows]
+    query = "SELECT p.partition FROM dynamic_partitions p WHERE p.partitions_def_name = :name"
+    return [key for (key,) in select_events(log, f"{query} ORDER BY p.id", name=name)]
 
 
 def committed(
@@ -208,9 +207,7 @@ def verdicts(log: Log, asset: Asset, checks: Sequence[str]) -> dict[str, dict[st
     return _passed(standing(log, asset, checks))
 
 
-def _passed(
-    verdicts: Mapping[str | None, Mapping[str, Standing]],
-) -> dict[str, dict[str, bool]]:
+def _passed(verdicts: StandingVerdicts) -> dict[str, dict[str, bool]]:
     return {
         name: {check: verdict.passed for check, verdict in by_check.items()}
         for name, by_check in verdicts.items()
@@ -265,16 +262,14 @@ def latest_materialization(
     log: Log, asset: Asset, range_name: str | None = None
 ) -> Materialization | None:
     """Return the newest materialization of a range, or of the whole asset."""
-    for storage_id, text in _newest_first(log, asset, 1, range_name):
-        return _materialization(storage_id, text)
-    return None
+    stored = next(_newest_first(log, asset, 1, range_name), None)
+    return _materialization(*stored) if stored else None
 
 
 def latest_record(log: Log, asset: Asset) -> RangeRecord | None:
     """Return the record of the asset's last commit or skip."""
-    for _, text in _newest_first(log, asset, 1):
-        return RangeRecord.stored(text)
-    return None
+    stored = next(_newest_first(log, asset, 1), None)
+    return RangeRecord.stored(stored[1]) if stored else None
 
 
 def committed_schema(log: Log, asset: Asset) -> Sequence[WrittenColumn] | None:
@@ -304,9 +299,7 @@ def evaluations(
 
 
 def stored_checks(
-    instance: dg.DagsterInstance,
-    asset: dg.AssetKey,
-    verdicts: Mapping[str | None, Mapping[str, Standing]],
+    instance: dg.DagsterInstance, asset: dg.AssetKey, verdicts: StandingVerdicts
 ) -> dict[str | None, dict[str, StoredCheck]]:
     """Return verdicts that `standing` has returned with their metadata, as Dagster's objects."""
     import dagster as dg
@@ -330,12 +323,8 @@ def stored_checks(
 
 def _since_wiped(log: Log, asset: Asset) -> tuple[str, dict[str, object]]:
     """Return a condition that excludes the events `e` from before the asset was wiped."""
-    rows = select_events(
-        log,
-        "SELECT k.wipe_timestamp FROM asset_keys k"
-        " WHERE k.asset_key = :asset AND k.wipe_timestamp IS NOT NULL",
-        asset=key_of(asset),
-    )
+    query = "SELECT k.wipe_timestamp FROM asset_keys k WHERE k.asset_key = :asset"
+    rows = select_events(log, f"{query} AND k.wipe_timestamp IS NOT NULL", asset=key_of(asset))
     return (" AND e.timestamp > :wiped", {"wiped": rows[0][0]}) if rows else ("", {})
 
 

@@ -1,4 +1,4 @@
-"""Which state of the source a run reads, and whether a range is still as its fingerprint says."""
+"""The state of the source that a run reads, and whether ranges still match their fingerprints."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from tableferry.resources.tables import TableRef
 Found = TypeVar("Found")
 
 MOST_READINGS = 5
-"""Of a source that is altered again and again."""
+"""Maximum readings of a source that keeps being altered."""
 
 
 class SourceUnreadable(TableferryError):
-    """A range of the source cannot be read, while others can: a torn file."""
+    """A range of the source cannot be read while others can, e.g. a truncated file."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one attempt reads of a range, and under which snapshot.
+    """What an attempt reads of a range, and under which snapshot.
 
     Only the first hop reads the transfer's source, which others write to. A later hop reads what
-    the hop before it has committed: no snapshot is needed for that, and it does not move.
+    the previous hop has committed, which does not change and needs no snapshot.
     """
 
     fingerprint: SourceFingerprint
-    """Of the range in the transfer's source, whatever the hop."""
+    """Fingerprint of the range in the transfer's source, whatever the hop."""
     snapshot: Snapshot | None = None
     of_source: bool = True
-    """Whether it is the transfer's source that is read."""
+    """Whether the transfer's source is read."""
     source_figures: KnownFigures | None = None
-    """The checksum of the rows that are read, where it is known already."""
+    """The checksum of the rows that are read, if it is already known."""
     since: str | None = None
-    """The condition on their watermarks, where not all rows are read."""
+    """The condition on watermarks, if not all rows are read."""
 
     @property
     def position(self) -> str | None:
-        """Where in its history the source was."""
+        """The position in the source's history of writes."""
         return self.snapshot.position if self.snapshot is not None and self.of_source else None
 
     @property
@@ -58,30 +58,29 @@ class Reading:
 
     @property
     def rows(self) -> int | None:
-        """How many rows there must be; None where a write mode or a watermark decides it."""
+        """The number of rows expected; None if a write mode or a watermark decides it."""
         return self.fingerprint.rows if self.of_source and self.since is None else None
 
     @property
     def value(self) -> str | None:
-        """The fingerprint of what is read; only sources have one."""
+        """The fingerprint, if the transfer's source is read."""
         return self.fingerprint.value if self.of_source else None
 
 
 class SourceState:
     """The state of the source that a run copies.
 
-    On PostgreSQL all ranges read one exported snapshot. If it is lost with its server, or the table
-    is stored otherwise, a new one takes its place, and the ranges that are read under it get their
-    fingerprints from it.
+    On PostgreSQL all ranges read one exported snapshot. If its server is lost, or the table is
+    rewritten, a new one replaces it, under which the remaining ranges are fingerprinted again.
 
     SQL Server has no snapshot that connections could share. There a range is fingerprinted again
-    when it is copied, and copied again if it moved meanwhile.
+    when it is copied, and copied again if it changed meanwhile.
 
     Args:
-        plan: the transfer's, with the fingerprints that it was made from.
-        servers: where the source is.
-        shared: the run's snapshot; None where the source has none.
-        snapshot: of `shared`, the one that the plan was made under.
+        plan: the transfer's plan with its fingerprints.
+        servers: the servers of its tables.
+        shared: the run's snapshots; None if the source has none.
+        snapshot: the snapshot of `shared` that the plan was made under.
     """
 
     def __init__(
@@ -99,28 +98,28 @@ class SourceState:
         }
         self._committed: dict[tuple[TableRef, str], KnownFigures] = {}
         self._apart: set[str] = set()
-        """Ranges that are read as they are now, not under the snapshot."""
+        """Ranges that are read in their current state, not under the snapshot."""
         self._alike = snapshot
-        """The newest snapshot under which the source has the columns that were planned."""
+        """The newest snapshot under which the source has the planned columns."""
         self._moves = shared.moves if shared else 0
 
     @property
     def shared(self) -> SharedSnapshot | None:
-        """What hands out the snapshot."""
+        """The run's snapshots."""
         return self._shared
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The one to read under now: a new one, should the run's have been lost with its server."""
+        """The snapshot to read under now: a new one if the run's was lost with its server."""
         return self._shared.name() if self._shared else None
 
     def latest(self, name: str) -> Reading:
-        """What a range of the source was read as most recently, or planned as."""
+        """Return the latest reading of a range of the source, or the planned one."""
         with self._lock:
             return self._latest[name]
 
     def reading(self, hop: Hop, key_range: KeyRange) -> Reading:
-        """What a hop is to read a range as now.
+        """Return what a hop reads of a range now.
 
         Raises:
             ConnectionFailed: a new snapshot is needed, and the server is not back.
@@ -147,8 +146,7 @@ class SourceState:
         return latest
 
     def rows(self, ranges: Sequence[KeyRange]) -> int | None:
-        """How many rows these ranges have together under the snapshot that is read now; None where
-        there is none, or where one of them was not read under it."""
+        """Return the rows of ranges under the current snapshot; None if one was read otherwise."""
         snapshot, rows = self.snapshot, 0
         if snapshot is None:
             return None
@@ -161,15 +159,15 @@ class SourceState:
         return rows
 
     def committed(self, table: TableRef, key_range: KeyRange, figures: KnownFigures) -> None:
-        """Keep the checksum of what a hop commits to its target, for the hop that reads it next."""
+        """Keep the checksum of what a hop commits to its target, for the next hop."""
         self._committed[table, key_range.name] = figures
 
     def require_unmoved(self, key_range: KeyRange, reading: Reading) -> None:
-        """Make sure that a range is still what it was read as, or what its snapshot shows.
+        """Verify that a range has not changed since it was read, or that its snapshot is valid.
 
         Raises:
-            SourceMoved: it is not; the next `reading` knows what it is now.
-            PlacesLost: it was read by the places of rows, which are others now.
+            SourceMoved: the range has changed; the next `reading` has its new fingerprint.
+            PlacesLost: the range was read by the places of rows, which have changed.
         """
         self.require_standing(reading)
         if not reading.may_move:
@@ -182,11 +180,10 @@ class SourceState:
             )
 
     def read_again(self, key_range: KeyRange) -> None:
-        """Have a range read as it is now: somebody else has published it from a later state of the
-        source than the snapshot shows.
+        """Read a range in its current state: another writer has published it from a later state.
 
         Raises:
-            PlacesLost: it is read by the places of rows, which have to be read in one state.
+            PlacesLost: ranges are read by the places of rows, which requires one state for all.
         """
         if self._plan.transfer.placed:
             raise PlacesLost(
@@ -197,11 +194,11 @@ class SourceState:
         self._read(key_range, None)
 
     def require_standing(self, reading: Reading) -> None:
-        """Make sure that what was read under a snapshot until now is what it shows.
+        """Verify that the snapshot was valid while rows were read under it.
 
         Raises:
-            SourceMoved: the source is stored otherwise.
-            PlacesLost: it was read by the places of rows, which are others now.
+            SourceMoved: the table was rewritten or replaced.
+            PlacesLost: rows were read by their places, which have changed.
         """
         if reading.snapshot is None or not reading.of_source:
             return
@@ -211,10 +208,10 @@ class SourceState:
             reading.snapshot.require_unmoved()
 
     def require_one_state(self) -> None:
-        """Make sure that all ranges since the last call were read in one state of the source.
+        """Verify that all ranges since the last call were read in one state of the source.
 
         Raises:
-            SourceMoved: it was stored otherwise meanwhile.
+            SourceMoved: the table was rewritten or replaced meanwhile.
         """
         if self.snapshot is None or self._shared is None:
             return
@@ -262,12 +259,12 @@ class SourceState:
 def shared_snapshot(
     transfer: Transfer, servers: Servers, joined: str | None = None
 ) -> Iterator[SharedSnapshot | None]:
-    """One consistent view of the source for a whole run, where it has one to share.
+    """Hold one consistent view of the source for a run, if the source has one to share.
 
     Args:
-        transfer: whose source.
-        servers: where it is.
-        joined: the name of the one that another process holds, to share that.
+        transfer: the transfer.
+        servers: the servers of its tables.
+        joined: name of a snapshot that another process holds, to share it.
     """
     require_servers(transfer, servers)
     source = transfer.source
@@ -277,17 +274,13 @@ def shared_snapshot(
 
 
 def read_under(shared: SharedSnapshot | None, read: Callable[[Snapshot | None], Found]) -> Found:
-    """What is found under a snapshot that still stands when that is done.
+    """Read under a snapshot that is still valid when the reading ends.
 
-    Columns and types are of the catalog as it is when it is asked: they have to be those of the
-    tables that the snapshot shows.
-
-    Args:
-        shared: hands out the snapshot.
-        read: done again if tables were truncated, altered or replaced meanwhile.
+    Columns and types come from the current catalog, and must be those of the snapshot's tables.
+    So `read` is repeated if tables were truncated, altered or replaced meanwhile.
 
     Raises:
-        SourceMoved: they are, each time.
+        SourceMoved: the tables changed during each reading.
     """
     if shared is None:
         return read(None)

@@ -24,19 +24,19 @@ from tableferry.resources.tables import TableRef
 
 
 class CheckFailed(TableferryError):
-    """Source and target of a range do not agree; the check's metadata shows how."""
+    """Source and target of a range disagree; the check's metadata shows how."""
 
     rejected: TableRef | None = None
-    """Where the rows are kept that nobody got to see."""
+    """The table that keeps the rejected rows."""
 
 
 def audit(attempt: RangeAttempt, load: RangeLoad) -> tuple[Verdict, ...]:
-    """Check the loaded rows of a range against the source, before anybody sees them.
+    """Check the loaded rows of a range against the source before they are visible.
 
     Raises:
-        CheckFailed: a blocking check is not green; the staging table is kept for inspection. Of
-            unstaged rows, any check is not green.
-        SourceMoved: because the source is no longer what was read.
+        CheckFailed: a blocking check failed, and the staging table is kept for inspection; or any
+            check of unstaged rows failed.
+        SourceMoved: the source has changed since it was read.
     """
     reached("before_audit")
     attempt.tell("reconcile")
@@ -51,11 +51,11 @@ def audit(attempt: RangeAttempt, load: RangeLoad) -> tuple[Verdict, ...]:
 
 
 def audit_in_place(attempt: RangeAttempt, record: RangeRecord, reason: Reason) -> Outcome:
-    """Check a range that is in the target already, and record it as committed if it is right.
+    """Check a range that is in the target already, and record it as committed if it passes.
 
     Raises:
-        CheckFailed: a blocking check is not green.
-        SourceMoved: because the source is no longer what was read.
+        CheckFailed: a blocking check failed.
+        SourceMoved: the source has changed since it was read.
     """
     attempt.tell("reconcile")
     started = time.perf_counter()
@@ -72,21 +72,16 @@ def settle(
     verdicts: tuple[Verdict, ...],
     before: tuple[RangeRecord, ...] = (),
 ) -> Outcome:
-    """Record a range whose rows are right where they are written to: committed, or shadowed.
+    """Record a range whose rows passed: committed, or gathered in a shadow table.
 
-    Args:
-        attempt: the range's.
-        record: what was done.
-        reason: why.
-        verdicts: what its checks found.
-        before: how far the attempt came before, if that is not recorded yet.
+    `before` are records of the attempt's earlier progress that are not written yet.
     """
     hop, writer = attempt.hop, attempt.writer
     if attempt.reading.since is None:
         record = replace(record, target_digest=target_digest_of(hop, verdicts))
     if hop.options.mode.whole_table:
-        for one in before:
-            writer.progress(one)
+        for earlier in before:
+            writer.progress(earlier)
         record = replace(record, state=State.SHADOWED, shadow=attempt.shadow)
         writer.progress(record)
         reached("after_shadowed")
@@ -123,7 +118,7 @@ def _failed(verdicts: Iterable[Verdict]) -> CheckFailed:
 
 
 def blocking_failures(work: Work, verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """The failed ones that keep a range from being committed."""
+    """Return the failed verdicts that prevent a commit."""
     return [
         verdict
         for verdict in verdicts
@@ -134,21 +129,21 @@ def blocking_failures(work: Work, verdicts: Iterable[Verdict]) -> list[Verdict]:
 def allowing_extra_rows_in(
     attempt: RangeAttempt, verdicts: tuple[Verdict, ...], table: TableRef
 ) -> tuple[Verdict, ...]:
-    """The verdicts, passed where the table only has rows besides that its write mode keeps."""
+    """Pass verdicts that failed only because of rows that the write mode keeps."""
     return allowing_extra_rows(attempt.hop, _comparison(attempt, table), verdicts)
 
 
 def verdicts_of(
     attempt: RangeAttempt, table: TableRef, reader: Endpoint | None = None
 ) -> tuple[Verdict, ...]:
-    """The row count's verdict, the declared level's, and that of the expectations if there are.
+    """Return the verdicts of the row count, the declared level and the expectations.
 
-    They are recorded in reverse: the ledger takes the row count for the sign that all are there.
+    They are recorded in reverse: the ledger takes the row count as the sign that all are there.
 
     Args:
-        attempt: the range, its hop, and how its source was read.
-        table: where the rows are: staged, in the shadow of a swap, or in the target.
-        reader: what alone sees them there; see `RangeLoad.reader`.
+        attempt: the attempt on the range.
+        table: the table with the rows: staging table, shadow table or target.
+        reader: the only session that sees the rows, see `RangeLoad.reader`.
     """
     *_, level = attempt.work.levels
     verdict = reconcile_range(attempt, level, table, reader)
@@ -166,7 +161,7 @@ def verdicts_of(
 def reconcile_range(
     attempt: RangeAttempt, level: Level, table: TableRef, reader: Endpoint | None = None
 ) -> Verdict:
-    """Compare the range at one level, as its source was read, with the rows in a table."""
+    """Compare the range at one level, as its source was read, with the rows of a table."""
     work, hop, reading = attempt.work, attempt.hop, attempt.reading
     plan = work.observed(hop, table)
     source, target = attempt.source, attempt.target

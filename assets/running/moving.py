@@ -38,20 +38,20 @@ logger = logging.getLogger(__name__)
 
 
 class Unproven(TableferryError):
-    """Rows went straight into the target's transaction and did not get through it: rolled back."""
+    """Unstaged rows did not pass the target's transaction, which was rolled back."""
 
 
 def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
-    """Stream the range out of sight, audit it, make it visible, record it.
+    """Load the range, audit it, publish it and record it.
 
-    Where the target can, the rows go into its table by the transaction that publishes them. If
-    anything is wrong with them, they are staged after all: there it can be looked at. As the table
-    itself may have changed them, what readers are about to see is compared then, too.
+    Where the target can, the rows go into its table by the transaction that publishes them. If that
+    fails, they are staged for inspection. The visible rows are compared then, too, as the table
+    itself may have changed them.
 
     Raises:
-        CheckFailed: a blocking check of the staged rows is not green.
-        SourceMoved: the source is no longer what was read.
-        RangeDiffers: only the newer rows were moved, and the range is not as its source has it.
+        CheckFailed: a blocking check of the staged rows failed.
+        SourceMoved: the source has changed since it was read.
+        RangeDiffers: the range still differs after its newer rows were moved.
     """
     try:
         return _move(attempt, reason)
@@ -72,7 +72,7 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
         export_slot = held.enter_context(_Slot(work.exports))
         reached("before_export")
         attempt.tell("export")
-        # the range is held until it is recorded: runs record in the order in which they publish
+        # the range stays locked until it is recorded: runs record in the order they publish
         load = held.enter_context(attempt.loader.attempt(attempt.publication, options, work.alive))
         stream_digest = stream_digest_of(attempt, framing)
         exports = _export(attempt, counts, options, artifacts)
@@ -136,7 +136,7 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
 
 @contextmanager
 def _proven(load: RangeLoad) -> Iterator[None]:
-    """Tell what is wrong with rows that are not staged from what is wrong with their way."""
+    """Turn errors of unstaged rows into `Unproven`, except transient ones."""
     try:
         yield
     except Exception as error:
@@ -148,7 +148,7 @@ def _proven(load: RangeLoad) -> Iterator[None]:
 def _require_visible(
     attempt: RangeAttempt, load: RangeLoad, options: TargetOptions, rows: int
 ) -> None:
-    """What readers see now must be what was audited."""
+    """Verify that readers see as many rows as were audited."""
     plan, shown = attempt.hop.plan, load.shown_rows()
     if shown is None:
         shown = attempt.loader.range_rows(plan, attempt.key_range, options)
@@ -160,7 +160,7 @@ def _require_visible(
 
 
 def _staged(attempt: RangeAttempt, load: RangeLoad) -> int:
-    """Rows that arrived; they must be those that the fingerprint counted, and still stands for."""
+    """Return the number of staged rows, which must match a fingerprint that is still valid."""
     staged, expected = load.staged_rows(), attempt.reading.rows
     different = expected is not None and staged != expected
     if different or attempt.reading.may_move:
@@ -181,7 +181,7 @@ def _export(
     options: TargetOptions,
     artifacts: list[Artifact],
 ) -> Callable[[], AbstractContextManager[Iterator[Any]]]:
-    """How to open the stream of a range: batches as the target wants them, or text."""
+    """Return how to open the stream of a range: batches in the target's types, or bytes."""
     plan, source, framing = attempt.hop.plan, attempt.source, options.framing
     wire, snapshot = attempt.hop.wire, attempt.reading.snapshot
     batch_rows = attempt.work.batch_rows
@@ -216,7 +216,7 @@ def _export(
 
 
 def _watched(attempt: RangeAttempt, items: Iterable[Any], row_end: bytes) -> Iterator[Any]:
-    """Pass a stream on, telling how many rows of it have gone; `row_end` ends each row of text."""
+    """Pass a stream on, and report the rows of each item; `row_end` ends each row of text."""
     for item in items:
         reached("during_export")
         yield item
@@ -232,7 +232,7 @@ def _rows_of(item: Any, row_end: bytes) -> int:
 
 
 class _Slot(AbstractContextManager["_Slot"]):
-    """A semaphore's slot that may be given back before the context ends, from another thread."""
+    """A semaphore's slot that another thread may release before the context ends."""
 
     def __init__(self, semaphore: threading.Semaphore) -> None:
         self._semaphore, self._held, self._lock = semaphore, False, threading.Lock()

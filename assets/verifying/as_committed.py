@@ -1,4 +1,4 @@
-"""Tells a target that was damaged from a source that has changed since its range was committed."""
+"""Distinguishes a damaged target from a source that has changed since a range was committed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ UNKNOWN = (
 
 
 def target_digest_of(hop: Hop, verdicts: Iterable[Verdict]) -> str | None:
-    """What a record keeps of the target's rows, see `RangeRecord.target_digest`.
+    """Return `RangeRecord.target_digest` of a range's verdicts.
 
-    Args:
-        hop: whose target it is; one that keeps rows of its own has more than was audited.
-        verdicts: what the checks of the range found.
+    None for a target that keeps rows of its own: it has more than was audited.
     """
     if keeps_rows(hop.plan, hop.options):
         return None
@@ -33,15 +31,15 @@ def target_digest_of(hop: Hop, verdicts: Iterable[Verdict]) -> str | None:
 def changed_side(
     verdict: Verdict, record: RangeRecord | None, now: Verdict | None = None
 ) -> Side | None:
-    """Which side of a comparison that failed has changed since the range was committed.
+    """Return which side has changed since the range was committed.
 
     Args:
-        verdict: of a check that compares both sides as they are now.
-        record: of the range's newest commit.
-        now: with the digest of the target's rows, where `verdict` has none.
+        verdict: a failed verdict about both sides as they are now.
+        record: the range's newest commit.
+        now: a verdict with the digest of the target's rows, if `verdict` has none.
 
     Returns:
-        `target` also where both have changed; None where it cannot be told.
+        `target` also if both have changed; None if that cannot be determined.
     """
     if record is None or record.target_digest is None:
         return None
@@ -52,7 +50,7 @@ def changed_side(
 
 
 def source_is_newer(verdict: Verdict) -> Verdict:
-    """The verdict, as one about a target that holds what was committed."""
+    """Change a verdict to say that the target holds what was committed."""
     source, target = verdict.source.get(ROWS), verdict.target.get(ROWS)
     note = "the source has changed since; the target holds what was committed"
     if source != target:
@@ -64,18 +62,13 @@ def source_is_newer(verdict: Verdict) -> Verdict:
 
 
 def side_unknown(verdict: Verdict) -> Verdict:
-    """The verdict, with the doubt about which side has changed."""
-    _, _, said = verdict.summary().partition(": ")
-    return replace(verdict, note=f"{said}; {UNKNOWN}", remarks=())
+    """Change a verdict to say that it is unknown which side has changed."""
+    _, _, conclusion = verdict.summary().partition(": ")
+    return replace(verdict, note=f"{conclusion}; {UNKNOWN}", remarks=())
 
 
 def as_committed(verdict: Verdict, record: RangeRecord) -> Verdict:
-    """Compare a target with what was committed to it, whatever its source holds now.
-
-    Args:
-        verdict: with the digest of the target's rows.
-        record: of the range's newest commit.
-    """
+    """Compare a target, by a verdict with its digest, with its newest commit, not its source."""
     now = _digest(verdict)
     same = _same(record.target_digest, now)
     _, rows, total = (record.target_digest or "::").split(":")
@@ -97,7 +90,7 @@ def _digest(verdict: Verdict) -> str | None:
 
 
 def _same(committed: str | None, now: str | None) -> bool | None:
-    """Whether two digests are equal; None where they are not of one kind."""
+    """Whether two digests are equal; None if they cannot be compared."""
     if committed is None or now is None or committed.split(":")[0] != now.split(":")[0]:
         return None
     return committed == now

@@ -1,4 +1,4 @@
-"""Rows that a target may have beyond its source: what `append` and `upsert` leave standing."""
+"""Rows that a target may have beyond its source, which `append` and `upsert` keep."""
 
 from __future__ import annotations
 
@@ -15,32 +15,31 @@ from tableferry.resources.contract.target import keeps_rows
 def allowing_extra_rows(
     hop: Hop, compared: Comparison, verdicts: Sequence[Verdict]
 ) -> tuple[Verdict, ...]:
-    """Pass what failed for nothing but rows that the write mode keeps, and count those.
+    """Pass verdicts that failed only because of rows that the write mode keeps, and count those.
 
-    Figures of both sides cannot tell a kept row from a wrong one, so that the rows decide: none of
-    the source's may be missing, or differ, or be there twice.
-
-    Args:
-        hop: whose write mode it is.
-        compared: the range, and the tables that were compared.
-        verdicts: what the checks of the range found.
+    Figures of both sides cannot distinguish a kept row from a wrong one, so the rows decide: none
+    of the source's may be missing, or differ, or be duplicated.
     """
     names = CHECK_NAMES.values()
-    failed = [one for one in verdicts if not one.passed and one.check in names]
+    failed = [verdict for verdict in verdicts if not verdict.passed and verdict.check in names]
     if not failed or not keeps_rows(hop.plan, hop.options):
         return tuple(verdicts)
-    of_all = next((one.differences for one in failed if one.check == "full_hash"), None)
-    found = of_all or compared.differences
+    of_all_rows = next((one.differences for one in failed if one.check == "full_hash"), None)
+    differences = of_all_rows or compared.differences
     plan = compared.plan
     keys, _ = repeated_keys(plan, compared.target, plan.target_range(compared.key_range))
+    if keys:
+        return tuple(verdicts)
     return tuple(
-        one if keys or one not in failed else _judged(one, one.differences or found, found)
-        for one in verdicts
+        _judged(verdict, verdict.differences or differences, differences)
+        if verdict in failed
+        else verdict
+        for verdict in verdicts
     )
 
 
 def with_extra_rows(verdict: Verdict, rows: int) -> Verdict:
-    """The verdict, with how many rows the write mode leaves standing if it is about rows."""
+    """Add the number of kept rows to a passed verdict about rows."""
     if not verdict.passed or verdict.check not in CHECK_NAMES.values():
         return verdict
     return replace(

@@ -33,7 +33,7 @@ from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.keys.range import KeyRange
 
 MOST_COMPARISONS = 4
-"""Of a range that runs record anew all the while; its last verdict does not count then."""
+"""Maximum comparisons of a range that runs keep recording; its last verdict does not count then."""
 
 
 @dataclass(frozen=True)
@@ -42,25 +42,24 @@ class Checked:
 
     hop: Hop
     range: str | None
-    """None of a whole table."""
+    """None for a whole table."""
     verdict: Verdict
     warning: bool = False
-    """A failure is no more than a hint, e.g. because ranges are not committed yet, or the source
-    has changed since they were."""
+    """A failure is only a warning, e.g. because the source has changed since the commit."""
 
     @property
     def failed(self) -> bool:
         return not self.verdict.passed and not self.warning
 
     def summary(self) -> str:
-        """One line, e.g. `clickhouse://w.t 1..5: checksum FAILED: ...`."""
+        """Return one line, e.g. `clickhouse://w.t 1..5: checksum FAILED: ...`."""
         where = "as a whole" if self.range is None else self.range
         return f"{self.hop.plan.target} {where}: {self.verdict.summary()}"
 
 
 @dataclass(frozen=True)
 class NotCommitted:
-    """A range of one hop whose latest attempt did not commit it, or that no run has come to."""
+    """A range of one hop that its latest attempt did not commit, or that no run has moved."""
 
     target: str
     range: str
@@ -68,9 +67,9 @@ class NotCommitted:
     error: str | None = None
 
     def summary(self) -> str:
-        """One line, e.g. `clickhouse://w.t 1..5: failed: value ... is outside of ...`."""
+        """Return one line, e.g. `clickhouse://w.t 1..5: failed: value ... is outside of ...`."""
         if self.error:
-            # the error says of which transfer, target and range it is, too
+            # the error begins with transfer, target and range, too
             _, _, problem = self.error.partition(f"range {self.range}: ")
             return f"{self.target} {self.range}: {self.state}: {problem or self.error}"
         why = "no run has moved it yet" if self.state is State.MISSING else "its run did not finish"
@@ -88,24 +87,21 @@ def verify(
     as_of_commit: bool = False,
     up_to_date: bool = False,
 ) -> list[Checked]:
-    """Compare source and target of committed ranges now; a failed verdict makes the range suspect.
+    """Compare source and target of committed ranges; return the verdicts by hop and range.
 
-    The next run moves suspect ranges again. Where the target is as it was committed, and it is the
-    source that has changed since, the verdict is `source_newer`, and only a warning.
+    The next run moves ranges with a failed verdict again. If the target is as committed and only
+    the source has changed, the verdict is `source_newer`, a warning. Verdicts are reported within
+    a run: of those reported outside, Dagster keeps only one per check and range.
 
     Args:
-        transfer: whose ranges.
-        hops: its hops, resolved.
-        servers: where its tables are.
-        context: of the run that reports the verdicts. (Dagster keeps but one verdict per check and
-            range of all that is reported outside of runs.)
-        level: how strict; the transfer's own levels when None.
-        names: these ranges only; all committed ones when empty.
-        as_of_commit: compare the targets with what was committed, and do not read the source.
-        up_to_date: a source that is newer is a failure, too.
-
-    Returns:
-        The verdicts, in order of hops and ranges.
+        transfer: the transfer.
+        hops: its resolved hops.
+        servers: the servers of its tables.
+        context: the context of the run that reports the verdicts.
+        level: the check level; None: the transfer's levels.
+        names: the ranges to compare; empty: all committed ones.
+        as_of_commit: compare the targets with what was committed, without reading the source.
+        up_to_date: a newer source is a failure, too.
     """
     instance = context.instance
     ranges = present_ranges(transfer, hops, servers, instance)
@@ -142,7 +138,7 @@ def summarise(
     found: Sequence[Checked],
     selected: Collection[dg.AssetCheckKey],
 ) -> None:
-    """Record of each selected check how the ranges did in it."""
+    """Record a summary over the ranges of each selected check."""
     for key in selected:
         ranges = [
             one
@@ -165,10 +161,10 @@ def _verify_hop(
     ranges: Sequence[KeyRange],
     compare: Callable[[Sequence[KeyRange]], Iterable[dict[str, Verdict]]],
 ) -> list[dict[str, Verdict]]:
-    """The verdicts of each check by range, recorded as about what was in the target before.
+    """Compare ranges, and record the verdicts of each check about what was in the target before.
 
-    A range that was recorded anew meanwhile, because a run goes on beside this one, is compared
-    again: what was seen of it may have been of before and after.
+    A range that another run has recorded meanwhile is compared again: the comparison may have read
+    rows from before and after.
     """
     writer = Writer(context, hop.asset, transfer)
     found: dict[str, dict[str, Verdict]] = {}
@@ -178,7 +174,7 @@ def _verify_hop(
             break
         about = newest(context.instance, hop.asset, [one.name for one in todo])
         for verdicts in compare(todo):
-            # failed ones last: the check's page opens with the latest
+            # failures last: the page of a check shows the latest verdict
             for name in sorted(verdicts, key=lambda name: not verdicts[name].passed):
                 if verdicts[name].note != UNKNOWN:  # that is no verdict about the rows
                     writer.checked(name, verdicts[name], about.get(name))
@@ -197,7 +193,7 @@ def _compared(
     level: Level | None,
     ranges: Sequence[KeyRange],
 ) -> Iterator[dict[str, Verdict]]:
-    """The verdicts of each declared check, or of the one level, by range."""
+    """Yield the verdicts of each declared check, or of the given level, by range."""
     source = servers.endpoint(hop.plan.source)
     target = servers.endpoint(hop.plan.target)
     compared = {one.name: Comparison(hop.found_plan, source, target, one) for one in ranges}
@@ -227,7 +223,7 @@ def _changed_sides(
     verdicts: Mapping[str, Verdict],
     level: Level,
 ) -> dict[str, Side | None]:
-    """Which side of the ranges that failed has changed since they were committed."""
+    """Return which side of each failed range has changed since its commit."""
     if not failed:
         return {}
     known = committed_records(context.instance, hop.asset, [one.name for one in failed])
@@ -244,7 +240,7 @@ def _changed_sides(
 def _compared_with_commit(
     hop: Hop, servers: Servers, context: EventLogger, ranges: Sequence[KeyRange]
 ) -> Iterator[dict[str, Verdict]]:
-    """The verdicts by range about what was committed, and what the target has now."""
+    """Yield verdicts by range that compare what was committed with what the target has now."""
     source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
     now = target_digests(hop.found_plan, source, target, ranges)
     known = committed_records(context.instance, hop.asset, now)
@@ -254,13 +250,7 @@ def _compared_with_commit(
 def not_committed(
     transfer: Transfer, instance: dg.DagsterInstance, names: Sequence[str] = ()
 ) -> list[NotCommitted]:
-    """The ranges of which a check cannot say that all is well, whatever it compared.
-
-    Args:
-        transfer: whose ranges.
-        instance: whose event log.
-        names: these ranges only; all when empty.
-    """
+    """Return the ranges, of `names` or of all, that their latest attempt did not commit."""
     known = instance.get_dynamic_partitions(transfer.partitions_name)
     found: list[NotCommitted] = []
     for hop in transfer.hops:
@@ -283,7 +273,7 @@ def not_committed(
 
 
 def closing_line(found: Sequence[Checked], open_ranges: Sequence[NotCommitted]) -> str:
-    """How all of it ended, e.g. `1 of 32 checks failed, 1 warned; ranges: 2 failed, 1 missing`."""
+    """Return a summary, e.g. `1 of 32 checks failed, 1 warned; ranges: 2 failed, 1 missing`."""
     failed = sum(one.failed for one in found)
     behind = {one.range: one for one in found if one.verdict.source_newer}
     warned = sum(
@@ -304,7 +294,7 @@ def closing_line(found: Sequence[Checked], open_ranges: Sequence[NotCommitted]) 
 
 
 def _behind(newer: Sequence[Verdict]) -> str:
-    """How far a source has gone on, e.g. `the source is newer in 2 ranges (120 rows more)`."""
+    """Return how far a source has advanced, e.g. `the source is newer ... (120 rows more)`."""
     rows = sum(int(one.source[ROWS]) - int(one.target[ROWS]) for one in newer if ROWS in one.source)
     ranges = "1 range" if len(newer) == 1 else f"{len(newer)} ranges"
     more = f" ({abs(rows)} rows {'more' if rows > 0 else 'less'})" if rows else ""

@@ -1,4 +1,4 @@
-"""Says on the pages of a failed run's checks what they found, and which ranges they never saw."""
+"""Records for the checks of a failed run what they found, and which ranges they did not compare."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def explain_unproven(
 ) -> None:
     """Record an outcome of each check that a failed run had planned.
 
-    Dagster shows a planned check without one as failed, whatever it says of the other ranges. A
-    check that found nothing wrong is a warning here: it has not seen all ranges.
+    Dagster shows a planned check without an outcome as failed. A check that found no fault becomes
+    a warning: it has not seen all ranges.
 
     Args:
-        context: of the run.
-        transfer: what it moves.
-        selected: the checks that it was to do.
-        ranges: the partition keys of the run.
-        good: the ranges that are committed, or were, by target.
+        context: the run's context.
+        transfer: the run's transfer.
+        selected: the planned checks.
+        ranges: the run's partition keys.
+        good: the ranges in each target.
         problem: why the run failed, in one line.
     """
     for hop in transfer.hops:

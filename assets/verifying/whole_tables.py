@@ -1,4 +1,4 @@
-"""Asset checks of whole target tables, after the ranges of a run."""
+"""Checks of whole target tables, after the ranges of a run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DESCRIPTIONS = {
 
 
 def whole_table_specs(transfer: Transfer) -> list[dg.AssetCheckSpec]:
-    """The checks that no range alone can answer, for every hop of a transfer."""
+    """Return the specs of the checks that need the whole table, for every hop of a transfer."""
     return [
         dg.AssetCheckSpec(name, asset=asset_key(hop.to), description=DESCRIPTIONS[name])
         for hop in transfer.hops
@@ -56,20 +56,18 @@ def check_whole_tables(
 ) -> list[Checked]:
     """Check whole tables, and record the verdicts in the event log.
 
-    The checks belong to the op that moves the ranges, which yields no outputs: Dagster would skip
-    an op of their own, as one that waits for outputs. While ranges are not committed yet, a failure
-    is only a warning: the table is incomplete. So it is where the source has gained or lost rows
-    since the ranges were committed.
+    The checks belong to the op that moves the ranges. It yields no outputs, so Dagster would skip
+    an op of their own. A failure is only a warning while ranges are not committed, or if the source
+    has gained or lost rows since they were.
 
     Args:
-        context: of the run that reports the verdicts.
-        transfer: whose tables.
-        hops: its hops, resolved.
-        servers: where they are.
-        selected: the checks to record; all when None.
-        source: what the run has read of the source, which may have changed since. A run that has
-            read anything has also written since the hops were resolved, so the catalogs are asked
-            again.
+        context: the context of the run that reports the verdicts.
+        transfer: the transfer.
+        hops: its resolved hops.
+        servers: the servers of its tables.
+        selected: the checks to record; None: all.
+        source: the state of the source that the run has read. Such a run has also written since
+            the hops were resolved, so the catalogs are read again.
     """
     ranges = known_ranges(transfer, hops, context.instance)
     found: list[Checked] = []
@@ -122,10 +120,7 @@ def _compared(
 def _explained(
     verdict: Verdict, instance: dg.DagsterInstance, hop: Hop, ranges: Sequence[KeyRange]
 ) -> Verdict:
-    """Tell rows that arrived in the source since its ranges were read from rows that are lost.
-
-    A run of some ranges leaves the others as they were committed.
-    """
+    """Distinguish rows that the source has gained since its ranges were read from lost rows."""
     if verdict.check != TOTAL_ROWS or verdict.passed or not hop.first:
         return verdict
     rows = [one.rows for one in records(instance, hop.asset, [one.name for one in ranges]).values()]
