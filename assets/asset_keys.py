@@ -43,6 +43,11 @@ def asset_key(table: TableRef) -> dg.AssetKey:
     return dg.AssetKey(_path(table))
 
 
+def group_of(table: TableRef) -> str:
+    """The group of a table's asset: its schema, as in the asset's key."""
+    return key_part(table.schema) or table.connection
+
+
 def stored_key(table: TableRef) -> str:
     """The asset key as Dagster's storage writes it, made without importing Dagster."""
     return json.dumps(_path(table))

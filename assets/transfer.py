@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.asset_keys import asset_key, group_of
 from tableferry.assets.code_references import code_reference
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import move_op_name
@@ -18,7 +18,13 @@ from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.execute import check_tables, execute
 from tableferry.assets.running.launches import backfill_policy
 from tableferry.assets.running.work import Outcome
-from tableferry.assets.verifying.on_demand import closing_line, summarise, verify
+from tableferry.assets.verifying.check_request import CheckRequest
+from tableferry.assets.verifying.on_demand import (
+    closing_line,
+    not_committed,
+    summarise,
+    verify,
+)
 from tableferry.assets.verifying.unproven import explain_unproven
 from tableferry.assets.verifying.whole_tables import whole_table_specs
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
@@ -73,7 +79,7 @@ def source_asset(transfer: Transfer, origin: Origin | None = None) -> dg.AssetSp
     return dg.AssetSpec(
         asset_key(transfer.source),
         description=f"`{transfer.source}`: read by Tableferry, never written.",
-        group_name=transfer.transfer,
+        group_name=transfer.group or group_of(transfer.source),
         kinds={transfer.source.system_name},
         metadata={
             "dagster/table_name": f"{transfer.source.schema}.{transfer.source.name}",
@@ -92,7 +98,7 @@ def target_asset(transfer: Transfer, hop: HopSpec, origin: Origin | None = None)
         deps=[asset_key(source)],
         description=_description(transfer, source, hop.to),
         partitions_def=partitions_of(transfer),
-        group_name=transfer.transfer,
+        group_name=transfer.group or group_of(hop.to),
         kinds={hop.to.system_name},
         owners=transfer.owners,
         tags=transfer.tags,
@@ -159,7 +165,7 @@ def transfer_assets(
     )
     def move(context: dg.AssetExecutionContext) -> Iterator[Any]:
         servers = Servers.of(transfer, context.resources, bound)
-        if body is None:
+        if body is None or not context.selected_asset_keys:
             move_ranges(context, transfer, servers, caller)
         else:
             yield from body(context, servers)
@@ -179,7 +185,7 @@ def move_ranges(
 ) -> None:
     """Take a run's ranges through its selected hops, and record each as it commits.
 
-    A run that selects only checks compares what is committed instead.
+    A run that selects checks alone compares what is committed instead.
 
     Raises:
         Failure: a range or a check failed, or the run could not begin.
@@ -188,8 +194,8 @@ def move_ranges(
     try:
         if context.selected_asset_keys:
             outcomes = execute(context, transfer, servers, caller or Caller())
-        else:  # "Execute" on the page of a check
-            _compare(context, transfer, servers)
+        else:
+            _compare(context, transfer, servers, caller or Caller())
     except TableferryError as error:
         _explain(context, transfer, outcomes, str(error))
         raise dg.Failure(str(error), allow_retries=False) from None
@@ -204,20 +210,42 @@ def move_ranges(
         )
 
 
-def _compare(context: dg.AssetExecutionContext, transfer: Transfer, servers: Servers) -> None:
-    """Compare all committed ranges, and move nothing.
+def _compare(
+    context: dg.AssetExecutionContext, transfer: Transfer, servers: Servers, caller: Caller
+) -> None:
+    """Compare the committed ranges as the run's tags ask, and move nothing.
 
     Raises:
-        Failure: a check failed.
+        TableferryError: the comparison could not begin.
+        Failure: a check has failed.
     """
-    hops, caller = resolve_hops(transfer, servers), Caller()
-    checked = verify(transfer, hops, servers, context)
-    summarise(transfer, context, checked, context.selected_asset_check_keys)
-    check_tables(context, transfer, hops, servers, caller)
-    checked += caller.checked
-    if failed := [each.summary() for each in checked if each.failed]:
-        problems = "\n".join(failed)
-        raise dg.Failure(f"{closing_line(checked, ())}\n{problems}", allow_retries=False)
+    instance = context.instance
+    try:
+        known = list(instance.get_dynamic_partitions(transfer.partitions_name))
+        request = CheckRequest.parse(transfer, context.run.tags, known)
+        hops = caller.hops or resolve_hops(transfer, servers)
+        caller.checked += verify(
+            transfer,
+            hops,
+            servers,
+            context,
+            level=request.level,
+            names=request.ranges,
+            as_of_commit=request.as_of_last_run,
+            up_to_date=request.up_to_date,
+        )
+        summarise(transfer, context, caller.checked, context.selected_asset_check_keys)
+        if request.whole_tables:
+            check_tables(context, transfer, hops, servers, caller)
+    except TableferryError as error:
+        caller.error = error
+        raise
+    open_ranges = not_committed(transfer, instance, request.ranges) if request.complete else []
+    problems = [check.summary() for check in caller.checked if check.failed]
+    problems += [range_.summary() for range_ in open_ranges]
+    if problems or (request.complete and not caller.checked):
+        text = "\n".join([closing_line(caller.checked, open_ranges), *problems])
+        raise dg.Failure(text, allow_retries=False)
 
 
 def _explain(

@@ -22,7 +22,7 @@ from tableferry.resources.contract.endpoint import Endpoint
 
 
 def definitions(transfers: Iterable[Transfer], servers: Mapping[str, Endpoint]) -> dg.Definitions:
-    """Build a code location: assets, checks, jobs, schedules, sensors and resources.
+    """Build a code location: assets, checks, schedules, sensors and resources.
 
     Args:
         transfers: the declarations.

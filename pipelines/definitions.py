@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 import dagster as dg
 
@@ -13,10 +12,9 @@ from tableferry.assets.declaring.transfer_files import TransferFolder, load_tran
 from tableferry.assets.planning.resolve import Servers
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.transfer import Origin, source_asset, transfer_assets
-from tableferry.pipelines.jobs import check_job, move_job
 from tableferry.pipelines.schedules import check_schedule, transfer_schedule
 from tableferry.pipelines.settings import resources, transfers_folder, transfers_link
-from tableferry.sensors.alerts import check_alert, failure_alert
+from tableferry.sensors.alerts import alert_sensors
 from tableferry.sensors.failed_ranges import failed_ranges_sensor
 from tableferry.sensors.first_ranges import first_ranges_sensor
 from tableferry.sensors.invalid_files import invalid_definitions
@@ -50,14 +48,9 @@ def build(
         name: transfer_assets(transfer, callers.get(name), origins.get(name))
         for name, transfer in transfers.items()
     }
-    valid = transfer_definitions(transfers, assets, callers=callers, origins=origins)
+    valid = transfer_definitions(transfers, assets, origins=origins)
     shared = dg.Definitions(
-        sensors=[
-            *([first_ranges_sensor(transfers)] if transfers else []),
-            reaper,
-            failure_alert,
-            check_alert,
-        ],
+        sensors=[reaper, *alert_sensors(transfers=transfers.values(), all_runs=True)],
         resources=resources() if servers is None else servers,
         executor=dg.in_process_executor,
     )
@@ -68,44 +61,46 @@ def transfer_definitions(
     transfers: Mapping[str, Transfer],
     assets: Mapping[str, dg.AssetsDefinition],
     *,
-    callers: Mapping[str, Caller] | None = None,
     origins: Mapping[str, Origin] | None = None,
     bound: Servers | None = None,
     sources: bool = True,
+    prefix: str = "",
 ) -> dg.Definitions:
-    """Build the jobs, schedules and sensors of transfers, and add their assets.
+    """Build the schedules and sensors of transfers, and add their assets.
+
+    Their runs are runs of Dagster's job of all assets, so that loading takes time in proportion to
+    the number of transfers: each further job would be built from all assets.
 
     Args:
         transfers: the declarations by name.
         assets: the assets of each transfer's targets, by its name.
-        callers: the callers in this process, by transfer.
         origins: where each transfer is declared.
         bound: the servers to use instead of Dagster resources.
         sources: also define the source tables, as external assets.
+        prefix: a prefix of the sensors' names.
     """
-    callers, origins = callers or {}, origins or {}
+    origins = origins or {}
     targets = {key for definition in assets.values() for key in definition.keys}
-    # a source that several transfers share appears in the group of the first
+    # a source that several transfers share is declared by the first
     specs = [
         source_asset(transfer, origins.get(name)) for name, transfer in transfers.items() if sources
     ]
     external = {spec.key: spec for spec in reversed(specs) if spec.key not in targets}
-    jobs: list[Any] = []
     schedules: list[dg.ScheduleDefinition] = []
-    sensors: list[dg.SensorDefinition] = []
-    for name, transfer in transfers.items():
-        jobs.append(move_job(transfer, assets[name]))
-        jobs.append(check_job(transfer, callers.get(name), bound))
-        sensors += [new_ranges_sensor(transfer, bound), failed_ranges_sensor(transfer)]
+    for transfer in transfers.values():
         if transfer.schedule:
             schedules.append(transfer_schedule(transfer, transfer.schedule, bound))
         if transfer.check_schedule:
             schedules.append(check_schedule(transfer, transfer.check_schedule))
+    sensors = [
+        first_ranges_sensor(transfers, f"{prefix}first_ranges", bound),
+        new_ranges_sensor(transfers, f"{prefix}new_ranges", bound),
+        failed_ranges_sensor(transfers, f"{prefix}failed_ranges"),
+    ]
     return dg.Definitions(
         assets=[*assets.values(), *external.values()],
-        jobs=jobs,
         schedules=schedules,
-        sensors=sensors,
+        sensors=sensors if transfers else [],
     )
 
 

@@ -7,29 +7,36 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.freshness import GRACE, longest_pause
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import (
-    check_job_name,
-    check_schedule_name,
-    move_job_name,
-    schedule_name,
-)
+from tableferry.assets.declaring.names import ASSET_JOB, check_schedule_name, schedule_name
 from tableferry.assets.log.ledger import latest_materialization
 from tableferry.assets.log.records import Reason
+from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.assets.planning.decisions import decisions
 from tableferry.assets.planning.resolve import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
-from tableferry.assets.running.runs import run_requests, run_under_way
+from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
+from tableferry.assets.verifying.check_request import CheckRequest
 
 
 def check_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
     """Build the schedule that reconciles all committed ranges; nothing is moved."""
-    return dg.ScheduleDefinition(
+    request = CheckRequest(complete=True)
+
+    @dg.schedule(
         name=check_schedule_name(transfer.transfer),
-        job_name=check_job_name(transfer.transfer),
+        job_name=ASSET_JOB,
         cron_schedule=cron,
         execution_timezone="UTC",
         description=f"Compares {transfer.source} with its targets.",
     )
+    def tick() -> dg.RunRequest:
+        return dg.RunRequest(
+            asset_selection=[],
+            asset_check_keys=request.checks(transfer),
+            tags={**request.tags(), TRANSFER: transfer.transfer},
+        )
+
+    return tick
 
 
 def transfer_schedule(
@@ -44,7 +51,7 @@ def transfer_schedule(
 
     @dg.schedule(
         name=schedule_name(transfer.transfer),
-        job_name=move_job_name(transfer.transfer),
+        job_name=ASSET_JOB,
         cron_schedule=cron,
         execution_timezone="UTC",
         description=f"Moves the changed and new ranges of {transfer.source}.",
@@ -53,7 +60,9 @@ def transfer_schedule(
     def tick(
         context: dg.ScheduleEvaluationContext,
     ) -> list[dg.RunRequest] | dg.SkipReason:
-        if transfer.parallel.runs > 1 and (running := run_under_way(context.instance, transfer)):
+        if transfer.parallel.runs > 1 and (
+            running := run_under_way(transfer, runs_under_way(context.instance))
+        ):
             # the pool has slots for several runs, which would move the same ranges
             return dg.SkipReason(f"run {running} is under way")
         servers = Servers.of(transfer, context.resources, bound)

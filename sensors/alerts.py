@@ -1,13 +1,12 @@
 """The sensors that alert about failed runs, and about failed checks in successful runs."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import check_job_name, move_job_name
 from tableferry.assets.log.history import failed_checks
 from tableferry.assets.log.run_tags import (
     RANGE_END,
@@ -26,28 +25,34 @@ NOT_OURS = dg.SkipReason("a run of other assets")
 
 def alert_sensors(
     prefix: str = "",
-    transfers: Collection[Transfer] | None = None,
+    transfers: Collection[Transfer] = (),
     bound: Servers | None = None,
+    *,
+    all_runs: bool = False,
 ) -> tuple[dg.SensorDefinition, dg.SensorDefinition]:
     """Build the sensor of failed runs, and the sensor of failed checks in successful runs.
 
     Args:
         prefix: a prefix of the sensors' names.
-        transfers: the transfers whose runs to watch; by default all runs of the code location.
+        transfers: the transfers whose runs to watch.
         bound: servers whose passwords to redact, besides those that the environment names.
+        all_runs: watch all other runs of the code location, too.
     """
 
+    names = {asset_key(hop.to): item.transfer for item in transfers for hop in item.hops}
+
     def is_foreign(run: dg.DagsterRun) -> bool:
-        return transfers is not None and not _belongs(run, transfers)
+        return not all_runs and not _transfers_of(run, names)
 
     def alert(
         context: dg.RunStatusSensorContext, kind: Kind, message: str, errors: list[str]
     ) -> None:
         run = context.dagster_run
+        subject = ", ".join(_transfers_of(run, names)) or run.job_name
         unsafe = Alert(
             kind,
-            f"{run.job_name} {message}",
-            run.job_name,
+            f"{subject} {message}",
+            subject,
             run.run_id,
             run.tags.get(RANGE_START),
             run.tags.get(RANGE_END),
@@ -90,17 +95,16 @@ def alert_sensors(
     return failed_run, failed_check
 
 
-failure_alert, check_alert = alert_sensors()
+def _transfers_of(run: dg.DagsterRun, names: Mapping[dg.AssetKey, str]) -> list[str]:
+    """Return the transfers whose assets or checks a run selects.
 
-
-def _belongs(run: dg.DagsterRun, transfers: Collection[Transfer]) -> bool:
-    """Whether a run is of a job of the transfers, or selects their assets or checks."""
-    names = [transfer.transfer for transfer in transfers]
-    if run.job_name in {job(name) for name in names for job in (move_job_name, check_job_name)}:
-        return True
-    selected = set(run.asset_selection or ())
+    Args:
+        run: any run.
+        names: the transfer of each target.
+    """
+    selected = {*(run.asset_selection or ())}
     selected |= {key.asset_key for key in run.asset_check_selection or ()}
-    return any(asset_key(hop.to) in selected for transfer in transfers for hop in transfer.hops)
+    return sorted({names[key] for key in selected if key in names})
 
 
 def _without_passwords(alert: Alert, bound: Servers | None) -> Alert:

@@ -46,7 +46,8 @@ class Alert:
     kind: Kind
     text: str
     """A one-line summary."""
-    job: str
+    transfer: str
+    """The transfer, or several, or the job of a run that concerns none."""
     run_id: str | None = None
     first_range: str | None = None
     last_range: str | None = None

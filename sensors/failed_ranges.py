@@ -1,5 +1,6 @@
 """The sensor that retries failed ranges a few times, with growing pauses."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from time import time
 
@@ -7,66 +8,72 @@ import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log.ledger import records, verdicts
 from tableferry.assets.log.records import State, digest
 from tableferry.assets.planning.resolve import checks_of
-from tableferry.assets.running.runs import run_requests, run_under_way
-from tableferry.sensors.tries import (
-    MOST_TRIES,
-    Tries,
-    format_cursor,
-    given_up_reason,
-    parse_cursor,
-    report_given_up,
-)
+from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
+from tableferry.sensors.rounds import INTERVAL_SECONDS, Look, look_round
+from tableferry.sensors.tries import MOST_TRIES, Tries, given_up_reason, report_given_up
 
 
-def failed_ranges_sensor(transfer: Transfer) -> dg.SensorDefinition:
-    """Build the sensor that retries the failed ranges of one transfer."""
+def failed_ranges_sensor(
+    transfers: Mapping[str, Transfer], name: str = "failed_ranges"
+) -> dg.SensorDefinition:
+    """Build the sensor that retries the failed ranges of transfers."""
+    watched = {name: transfer for name, transfer in transfers.items() if transfer.retry_failed}
 
     @dg.sensor(
-        name=f"{transfer.transfer}_failed_ranges",
-        job_name=move_job_name(transfer.transfer),
-        minimum_interval_seconds=60,
-        description=f"Retries failed ranges of {transfer.transfer}, up to {MOST_TRIES} times.",
+        name=name,
+        job_name=ASSET_JOB,
+        minimum_interval_seconds=INTERVAL_SECONDS,
+        description=f"Retries failed ranges, up to {MOST_TRIES} times.",
     )
-    def failed_ranges(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        failed = _failed(transfer, context.instance)
-        earlier = parse_cursor(context.cursor)
-        tries = {name: earlier.get(name, Tries()) for name in failed}
-        now = time()
-        due = {
-            name
-            for name, failed_at in failed.items()
-            if (due_at := tries[name].next_due(failed_at)) is not None and due_at <= now
-        }
-        given_up = sorted(name for name in tries if tries[name].count >= MOST_TRIES)
-        unreported = [
-            name
-            for name in given_up
-            if not tries[name].reported and tries[name].exhausted(failed[name], now)
-        ]
-        if unreported and report_given_up(transfer, unreported, context):
-            tries |= {name: replace(tries[name], reported=True) for name in unreported}
-        if not due:
-            reason = f"{len(failed)} failed ranges, none due for a retry"
-            if given_up:
-                reason += f"; {given_up_reason(given_up)}"
-            return dg.SensorResult(skip_reason=dg.SkipReason(reason), cursor=format_cursor(tries))
-        if running := run_under_way(context.instance, transfer):
-            reason = f"{len(due)} failed ranges wait for the end of run {running}"
-            return dg.SensorResult(skip_reason=dg.SkipReason(reason), cursor=format_cursor(tries))
-        tries |= {name: Tries(tries[name].count + 1, now) for name in due}
-        # a repeated tick requests the same runs; a further retry requests new ones
-        key = digest(sorted((name, failed[name], tries[name].count) for name in due))
-        order = context.instance.get_dynamic_partitions(transfer.partitions_name)
-        return dg.SensorResult(
-            run_requests=run_requests(transfer, order, due, key=f"failed:{key}"),
-            cursor=format_cursor(tries),
+    def failed_ranges(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        moving = runs_under_way(context.instance)
+        return look_round(
+            context, watched, lambda transfer, tries: _look(context, transfer, tries, moving)
         )
 
     return failed_ranges
+
+
+def _look(
+    context: dg.SensorEvaluationContext,
+    transfer: Transfer,
+    earlier: Mapping[str, Tries],
+    moving: Mapping[dg.AssetKey, str],
+) -> Look:
+    """Find the failed ranges of a transfer that are due for a retry."""
+    failed = _failed(transfer, context.instance)
+    tries = {name: earlier.get(name, Tries()) for name in failed}
+    now = time()
+    due = {
+        name
+        for name, failed_at in failed.items()
+        if (due_at := tries[name].next_due(failed_at)) is not None and due_at <= now
+    }
+    given_up = sorted(name for name in tries if tries[name].count >= MOST_TRIES)
+    unreported = [
+        name
+        for name in given_up
+        if not tries[name].reported and tries[name].exhausted(failed[name], now)
+    ]
+    if unreported and report_given_up(transfer, unreported, context):
+        tries |= {name: replace(tries[name], reported=True) for name in unreported}
+    if not due:
+        reason = f"{len(failed)} failed ranges, none due for a retry"
+        if given_up:
+            reason += f"; {given_up_reason(given_up)}"
+        return Look(reason, tries=tries)
+    if running := run_under_way(transfer, moving):
+        return Look(f"{len(due)} failed ranges wait for the end of run {running}", tries=tries)
+    tries |= {name: Tries(tries[name].count + 1, now) for name in due}
+    # a repeated tick requests the same runs; a further retry requests new ones
+    key = digest(sorted((name, failed[name], tries[name].count) for name in due))
+    order = context.instance.get_dynamic_partitions(transfer.partitions_name)
+    requests = run_requests(transfer, order, due, key=f"{transfer.transfer}:failed:{key}")
+    return Look(requests=requests, tries=tries)
 
 
 def _failed(transfer: Transfer, instance: dg.DagsterInstance) -> dict[str, float]:

@@ -13,9 +13,7 @@ from tableferry.assets.planning.resolve import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.checks.whole_table import TOTAL_ROWS
 from tableferry.resources.errors import TableferryError
-
-TICK_SECONDS = 20.0
-"""How long a tick may take before it leaves the rest to the next; Dagster's limit is a minute."""
+from tableferry.sensors.rounds import TICK_SECONDS, in_turn
 
 
 def first_ranges_sensor(
@@ -53,7 +51,7 @@ def first_ranges_sensor(
         cut: dict[str, int] = {}
         failed: dict[str, str] = {}
         unproven: list[dg.AssetCheckEvaluation] = []
-        for name in sorted(new, key=lambda name: (name <= last, name)):
+        for name in in_turn(new, last):
             if monotonic() - started > TICK_SECONDS:
                 break
             transfer, last = transfers[name], name

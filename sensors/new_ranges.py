@@ -1,6 +1,6 @@
 """The sensor that adds ranges for new keys, and moves ranges that no run has reached."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import time
 
@@ -8,80 +8,95 @@ import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log.ledger import records
 from tableferry.assets.planning.resolve import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
-from tableferry.assets.running.runs import run_requests, run_under_way
-from tableferry.resources.errors import TableferryError
-from tableferry.sensors.tries import (
-    Tries,
-    format_cursor,
-    given_up_reason,
-    parse_cursor,
-    report_given_up,
-)
+from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
+from tableferry.sensors.rounds import INTERVAL_SECONDS, Look, look_round
+from tableferry.sensors.tries import Tries, given_up_reason, report_given_up
 
 
-def new_ranges_sensor(transfer: Transfer, bound: Servers | None = None) -> dg.SensorDefinition:
-    """Build the sensor that adds partitions as a transfer's source grows.
+def new_ranges_sensor(
+    transfers: Mapping[str, Transfer], name: str = "new_ranges", bound: Servers | None = None
+) -> dg.SensorDefinition:
+    """Build the sensor that adds partitions as the sources of transfers grow.
 
     A requested range that no run has recorded is retried as failed ranges are: its run ended
-    before it got there. `bound` are servers to use instead of Dagster resources.
+    before it got there.
+
+    Args:
+        transfers: the transfers of the code location, by name.
+        name: the sensor's name.
+        bound: the servers to use instead of Dagster resources.
     """
+    watched = {name: transfer for name, transfer in transfers.items() if transfer.new_ranges}
 
     @dg.sensor(
-        name=f"{transfer.transfer}_new_ranges",
-        job_name=move_job_name(transfer.transfer),
-        minimum_interval_seconds=60,
-        description=f"Adds key ranges for new keys of {transfer.source}, and moves them.",
-        required_resource_keys=resources_of(transfer, bound),
+        name=name,
+        job_name=ASSET_JOB,
+        minimum_interval_seconds=INTERVAL_SECONDS,
+        description="Adds key ranges for new keys of the sources, and moves them.",
+        required_resource_keys=set().union(
+            *(resources_of(transfer, bound) for transfer in watched.values())
+        ),
     )
-    def new_ranges(
-        context: dg.SensorEvaluationContext,
-    ) -> dg.SensorResult | dg.SkipReason:
-        servers = Servers.of(transfer, context.resources, bound)
-        try:
-            plan = plan_growth(transfer, servers, context.instance)
-        except TableferryError as error:
-            return dg.SkipReason(str(error))
-        if running := run_under_way(context.instance, transfer):
-            return dg.SkipReason(f"run {running} is under way; new ranges wait for its end")
-        apply_growth(plan, servers, context.instance)
-        order = context.instance.get_dynamic_partitions(transfer.partitions_name)
-        # the daemon may have died between adding ranges and starting their run
-        missing = {range_.name for range_ in plan.growth.add} | _untouched(transfer, context, order)
-        earlier, now = parse_cursor(context.cursor), time()
-        tries = {name: earlier.get(name, Tries()) for name in sorted(missing)}
-        due = {name for name in tries if _is_due(tries[name], now)}
-        unreported = [
-            name for name in tries if tries[name].exhausted(0.0, now) and not tries[name].reported
-        ]
-        if unreported and report_given_up(transfer, unreported, context):
-            tries |= {name: replace(tries[name], reported=True) for name in unreported}
-        if not due:
-            reason = f"no keys of {transfer.source} beyond the known ranges"
-            given_up = [name for name in tries if tries[name].reported]
-            if waiting := len(tries) - len(given_up):
-                reason += f"; {waiting} ranges wait for a retry"
-            if given_up:
-                reason += f"; {given_up_reason(given_up)}"
-            return dg.SensorResult(skip_reason=dg.SkipReason(reason), cursor=format_cursor(tries))
-        requests = [
-            request
-            for count in sorted({tries[name].count for name in due})
-            # a repeated tick requests the same runs; a further retry requests new ones
-            for request in run_requests(
-                transfer,
-                order,
-                {name for name in due if tries[name].count == count},
-                key=f"new:{count}" if count else "new",
-            )
-        ]
-        tries |= {name: Tries(tries[name].count + 1, now) for name in due}
-        return dg.SensorResult(run_requests=requests, cursor=format_cursor(tries))
+    def new_ranges(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        moving = runs_under_way(context.instance)
+
+        def look(transfer: Transfer, tries: Mapping[str, Tries]) -> Look:
+            servers = Servers.of(transfer, context.resources, bound)
+            return _look(context, transfer, servers, tries, moving)
+
+        return look_round(context, watched, look)
 
     return new_ranges
+
+
+def _look(
+    context: dg.SensorEvaluationContext,
+    transfer: Transfer,
+    servers: Servers,
+    earlier: Mapping[str, Tries],
+    moving: Mapping[dg.AssetKey, str],
+) -> Look:
+    """Add the ranges of a transfer's new keys, and find those that no run has recorded."""
+    plan = plan_growth(transfer, servers, context.instance)
+    if running := run_under_way(transfer, moving):
+        return Look(f"run {running} is under way; new ranges wait for its end", tries=earlier)
+    apply_growth(plan, servers, context.instance)
+    order = context.instance.get_dynamic_partitions(transfer.partitions_name)
+    # the daemon may have died between adding ranges and starting their run
+    missing = {range_.name for range_ in plan.growth.add} | _untouched(transfer, context, order)
+    now = time()
+    tries = {name: earlier.get(name, Tries()) for name in sorted(missing)}
+    due = {name for name in tries if _is_due(tries[name], now)}
+    unreported = [
+        name for name in tries if tries[name].exhausted(0.0, now) and not tries[name].reported
+    ]
+    if unreported and report_given_up(transfer, unreported, context):
+        tries |= {name: replace(tries[name], reported=True) for name in unreported}
+    if not due:
+        reason = f"no keys of {transfer.source} beyond the known ranges"
+        given_up = [name for name in tries if tries[name].reported]
+        if waiting := len(tries) - len(given_up):
+            reason += f"; {waiting} ranges wait for a retry"
+        if given_up:
+            reason += f"; {given_up_reason(given_up)}"
+        return Look(reason, tries=tries)
+    requests = [
+        request
+        for count in sorted({tries[name].count for name in due})
+        # a repeated tick requests the same runs; a further retry requests new ones
+        for request in run_requests(
+            transfer,
+            order,
+            {name for name in due if tries[name].count == count},
+            key=f"{transfer.transfer}:new{f':{count}' if count else ''}",
+        )
+    ]
+    tries |= {name: Tries(tries[name].count + 1, now) for name in due}
+    return Look(requests=requests, tries=tries)
 
 
 def _is_due(tries: Tries, now: float) -> bool:

@@ -1,9 +1,8 @@
 """The number of times a sensor has retried a range, and when the next retry is due.
 
-A sensor keeps this in its cursor.
+A sensor keeps this in its cursor, by transfer.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 
@@ -11,7 +10,6 @@ import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import move_job_name
 from tableferry.assets.log.ledger import records
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.words import counted
@@ -44,17 +42,17 @@ class Tries:
         return self.count >= MOST_TRIES and (failed > self.latest or late)
 
 
-def parse_cursor(cursor: str | None) -> dict[str, Tries]:
-    """Read the retries by range; a cursor that another version wrote counts as empty."""
+def parse_tries(stored: object) -> dict[str, Tries]:
+    """Read the retries by range; what another version wrote counts as none."""
     try:
-        return {name: Tries(*fields) for name, fields in json.loads(cursor or "{}").items()}
+        return {name: Tries(*fields) for name, fields in stored.items()}  # type: ignore[attr-defined]
     except (TypeError, ValueError, AttributeError):
         return {}
 
 
-def format_cursor(tries: Mapping[str, Tries]) -> str:
-    """Write the retries by range as a cursor."""
-    return json.dumps({name: [*astuple(item)] for name, item in tries.items() if item.count})
+def stored_tries(tries: Mapping[str, Tries]) -> dict[str, list[object]]:
+    """Return the retries by range as a cursor keeps them."""
+    return {name: [*astuple(item)] for name, item in tries.items() if item.count}
 
 
 def report_given_up(
@@ -71,7 +69,7 @@ def report_given_up(
     lines = [errors.get(name, name) for name in names]
     context.log.error(text)
     try:
-        send(Alert("ranges_given_up", text, move_job_name(transfer.transfer), errors=lines))
+        send(Alert("ranges_given_up", text, transfer.transfer, errors=lines))
     except TableferryError as error:
         context.log.warning(str(error))
         return False

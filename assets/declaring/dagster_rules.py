@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""What Dagster allows as the name of an op, a group and a partitions definition."""
+"""What Dagster allows as the name of an op and a partitions definition."""
+
+GROUP = re.compile(r"[A-Za-z0-9_]+")
 
 RESERVED = {
     *keyword.kwlist,
@@ -72,6 +74,17 @@ def op_name(value: str) -> str:
         raise ValueError("should be letters, digits and underscores")
     if value in RESERVED:
         raise ValueError("is a word that Dagster reserves")
+    return value
+
+
+def group_name(value: str) -> str:
+    """A group of assets.
+
+    Raises:
+        ValueError: Dagster would refuse it.
+    """
+    if not GROUP.fullmatch(value):
+        raise ValueError("should be letters, digits and underscores")
     return value
 
 

@@ -14,7 +14,14 @@ from pydantic import (
     model_validator,
 )
 
-from tableferry.assets.declaring.dagster_rules import cron_line, op_name, owner, tag_key, tag_value
+from tableferry.assets.declaring.dagster_rules import (
+    cron_line,
+    group_name,
+    op_name,
+    owner,
+    tag_key,
+    tag_value,
+)
 from tableferry.assets.declaring.freshness import BY_SCHEDULE, fresh_for
 from tableferry.assets.declaring.problems import InvalidParts, as_value_error
 from tableferry.assets.declaring.profiles import DEFAULT, PROFILES, profile
@@ -93,7 +100,7 @@ class Transfer(Section):
     """
 
     transfer: Annotated[str, AfterValidator(op_name)]
-    """Name of the transfer, its asset group, job and partitions."""
+    """Name of the transfer, its schedules and partitions."""
     description: str | None = None
     """Shown with Dagster's assets."""
     source: Table
@@ -154,6 +161,12 @@ class Transfer(Section):
     """Tags of Dagster's assets."""
     owners: list[Annotated[str, AfterValidator(owner)]] = []
     """E-mail addresses, or team:name."""
+    group: Annotated[str, AfterValidator(group_name)] | None = None
+    """Group of Dagster's assets. By default each is in the group of its table's schema."""
+    new_ranges: bool = True
+    """Whether the sensor `new_ranges`, once it is on, looks at this transfer."""
+    retry_failed: bool = True
+    """Whether the sensor `failed_ranges`, once it is on, looks at this transfer."""
     schedule: Annotated[str, AfterValidator(cron_line)] | None = None
     """Cron line (UTC): plan, and run what changed."""
     check_schedule: Annotated[str, AfterValidator(cron_line)] | None = None

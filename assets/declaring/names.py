@@ -1,9 +1,13 @@
-"""Names of a transfer's jobs, ops and schedules in Dagster."""
+"""What Dagster calls the runs' job, and a transfer's op and schedules."""
 
 from __future__ import annotations
 
 CODE_LOCATION = "tableferry"
 """Name of the code location in workspace.yaml, `ferry dev` and the runs of commands."""
+
+
+ASSET_JOB = "__ASSET_JOB"
+"""Dagster's job of all assets and checks. A run of it selects those of one transfer or several."""
 
 
 def about(transfer: str, text: str) -> str:
@@ -14,21 +18,6 @@ def about(transfer: str, text: str) -> str:
 def move_op_name(transfer: str) -> str:
     """Name of the op that moves a transfer; an asset may have the transfer's own name."""
     return f"transfer_{transfer}"
-
-
-def move_job_name(transfer: str) -> str:
-    """Name of the job that moves a transfer."""
-    return f"move_{transfer}"
-
-
-def check_job_name(transfer: str) -> str:
-    """Name of the job that only reconciles a transfer."""
-    return f"check_{transfer}"
-
-
-def compare_op_name(transfer: str) -> str:
-    """Name of the op that only reconciles a transfer."""
-    return f"compare_{transfer}"
 
 
 def schedule_name(transfer: str) -> str:

@@ -8,15 +8,23 @@ from typing import Any
 import dagster as dg
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
-from dagster._core.execution.api import execute_run
+from dagster._core.execution.api import create_execution_plan, execute_run
 from dagster._core.remote_origin import (
     RegisteredCodeLocationOrigin,
     RemoteJobOrigin,
     RemoteRepositoryOrigin,
 )
+from dagster._core.snap import snapshot_from_execution_plan
 
 from tableferry.assets.declaring.names import CODE_LOCATION
 from tableferry.assets.log.grouping import together
+
+
+class _SelectedJob(InMemoryJob):
+    """A job that consists of what a run selects, so that Dagster need not build it again."""
+
+    def get_subset(self, **_: object) -> InMemoryJob:
+        return self
 
 
 def carry_out(
@@ -24,24 +32,63 @@ def carry_out(
     job: dg.JobDefinition,
     *,
     tags: Mapping[str, str],
-    assets: Collection[dg.AssetKey] | None = None,
+    assets: Collection[dg.AssetKey] = (),
+    checks: Collection[dg.AssetCheckKey] | None = None,
     run_config: Mapping[str, Any],
 ) -> dg.JobExecutionResult:
-    """Create a run of a job, or of some of its assets, and execute it; the result has its failures.
+    """Create a run of a job and execute it; the result has its failures.
 
     The run names the code location of the job. `JobDefinition.execute_in_process` names none:
     Dagster's Timeline would not show the run, nor could it be re-executed there.
+
+    Args:
+        instance: where the run is recorded.
+        job: the job, of the selected assets and checks alone; see `selected`.
+        tags: of the run, besides those of the job.
+        assets: the assets that the run materializes.
+        checks: the checks that it executes; None for those of the assets.
+        run_config: of the run.
     """
     location = RemoteRepositoryOrigin(
         RegisteredCodeLocationOrigin(CODE_LOCATION), SINGLETON_REPOSITORY_NAME
     )
+    tags = {**job.run_tags, **tags}
+    plan = create_execution_plan(job, run_config=run_config, tags=tags)
     # Dagster logs an event for each planned asset and check
     with together(instance.event_log_storage):
-        run = instance.create_run_for_job(
-            job,
+        run = instance.create_run(
+            job_name=job.name,
+            run_id=None,
             run_config=run_config,
-            tags={**job.run_tags, **tags},
-            asset_selection=frozenset(assets) if assets is not None else None,
+            status=None,
+            tags=tags,
+            root_run_id=None,
+            parent_run_id=None,
+            step_keys_to_execute=plan.step_keys_to_execute,
+            execution_plan_snapshot=snapshot_from_execution_plan(plan, job.get_job_snapshot_id()),
+            job_snapshot=job.get_job_snapshot(),
+            parent_job_snapshot=job.get_parent_job_snapshot(),
+            asset_selection=frozenset(assets),
+            asset_check_selection=None if checks is None else frozenset(checks),
+            resolved_op_selection=None,
+            op_selection=None,
             remote_job_origin=RemoteJobOrigin(location, job.name),
+            job_code_origin=None,
+            asset_graph=job.asset_layer.asset_graph,
         )
-    return execute_run(InMemoryJob(job), run, instance)
+    return execute_run(_SelectedJob(job), run, instance)
+
+
+def selected(
+    definitions: dg.Definitions,
+    assets: Collection[dg.AssetKey] = (),
+    checks: Collection[dg.AssetCheckKey] | None = None,
+) -> dg.JobDefinition:
+    """Build the job of all assets, with the selected assets and checks alone."""
+    job = definitions.resolve_implicit_global_asset_job_def()
+    if checks is None and {*assets} == {*job.asset_layer.executable_asset_keys}:
+        return job
+    return job.get_subset(
+        asset_selection=frozenset(assets),
+        asset_check_selection=None if checks is None else frozenset(checks),
+    )

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
 import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import check_job_name
+from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log import answers
 from tableferry.assets.log.records import NOT_COMMITTED, ROWS_SINCE
 from tableferry.assets.log.run_tags import (
     RANGE_END,
     RANGE_START,
+    checked_ranges,
 )
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 
@@ -79,14 +80,14 @@ def past_runs(
     runs: dict[str, PastRun] = {}
     answered: set[dg.AssetKey] = set()
     for record in islice(run_records(instance), MAX_RUNS_READ):
-        if run := _past_run(instance, transfer, targets, record):
+        if run := _past_run(instance, targets, record):
             runs[run.run_id] = run
             answered |= run.targets if run.outcome == "succeeded" else set()
         if len(runs) >= RECENT_RUNS and answered >= targets:
             break
     if missing := [run_id for run_id in dict.fromkeys(also) if run_id not in runs]:
         for record in instance.get_run_records(dg.RunsFilter(run_ids=missing)):
-            if run := _past_run(instance, transfer, targets, record):
+            if run := _past_run(instance, targets, record):
                 runs[run.run_id] = run
     return list(runs.values())
 
@@ -131,35 +132,33 @@ def _is_incomplete(check: dg.AssetCheckEvaluation) -> bool:
 
 
 def coverage(
-    run: dg.DagsterRun, transfer: Transfer, targets: frozenset[dg.AssetKey]
+    run: dg.DagsterRun, targets: frozenset[dg.AssetKey]
 ) -> answers.Coverage[dg.AssetKey] | None:
-    """Return what a run does to a transfer with these targets; None if it does nothing to it."""
+    """Return what a run does to the targets of transfers; None if it concerns none of them."""
+    checked = {key.asset_key for key in run.asset_check_selection or ()}
+    # a run that selects nothing is of all assets
+    every = run.job_name == ASSET_JOB and not checked
     return answers.coverage(
-        transfer.transfer,
+        run.asset_selection or (targets if every else frozenset()),
+        checked,
         targets,
-        run.job_name,
-        frozenset(run.asset_selection or ()),
-        {key.asset_key for key in run.asset_check_selection or ()},
-        some_ranges=bool(_checked_ranges(run)),
+        some_ranges=bool(checked_ranges(run.tags)),
     )
 
 
 def _past_run(
-    instance: dg.DagsterInstance,
-    transfer: Transfer,
-    targets: frozenset[dg.AssetKey],
-    record: dg.RunRecord,
+    instance: dg.DagsterInstance, targets: frozenset[dg.AssetKey], record: dg.RunRecord
 ) -> PastRun | None:
     """Return a run of the transfer; None for a run of another one."""
     run = record.dagster_run
-    covered = coverage(run, transfer, targets)
+    covered = coverage(run, targets)
     if covered is None:
         return None
     kind, answered = covered
     bounds = [run.tags.get(tag, "") for tag in (RANGE_START, RANGE_END)]
     ranges = run.tags.get(PARTITION) or " to ".join(dict.fromkeys(filter(None, bounds)))
-    if run.job_name == check_job_name(transfer.transfer):
-        ranges = ", ".join(_checked_ranges(run))
+    if kind == "check":
+        ranges = ", ".join(checked_ranges(run.tags) or ())
     return PastRun(
         run_id=run.run_id,
         kind=kind,
@@ -173,12 +172,6 @@ def _past_run(
         ended_at=record.end_time,
         error=_error(instance, run.run_id) if run.status in ENDED_BADLY else "",
     )
-
-
-def _checked_ranges(run: dg.DagsterRun) -> list[str]:
-    """Return the ranges that a run of the check job was restricted to."""
-    ops: Any = run.run_config.get("ops") or {}
-    return [name for op in ops.values() for name in (op.get("config") or {}).get("ranges") or ()]
 
 
 def _outcome(status: dg.DagsterRunStatus) -> Outcome:

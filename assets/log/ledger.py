@@ -291,6 +291,24 @@ def committed_schema(log: Log, asset: Asset) -> Sequence[WrittenColumn] | None:
     return None
 
 
+def recent_runs(log: Log, stored_key: str) -> list[str]:
+    """Return the ids of the last runs that selected an asset or its checks, newest first.
+
+    Each such run has planned the asset's checks. Unlike the runs of an instance, these rows have an
+    index by asset.
+    """
+    marks, names = parameters("check", WHOLE_TABLE_CHECKS)
+    rows = select_events(
+        log,
+        "SELECT c.run_id FROM asset_check_executions c"
+        f" WHERE c.asset_key = :asset AND c.check_name IN ({marks})"
+        " GROUP BY c.run_id ORDER BY max(c.id) DESC LIMIT 200",
+        asset=stored_key,
+        **names,
+    )
+    return [run_id for (run_id,) in rows]
+
+
 def evaluations(
     instance: dg.DagsterInstance, asset: dg.AssetKey, checks: Sequence[str]
 ) -> dict[str | None, dict[str, StoredCheck]]:

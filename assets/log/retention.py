@@ -53,6 +53,7 @@ def retention(
         before: seconds since the epoch; runs that ended later are kept.
     """
     declared = list(transfers)
+    targets = frozenset(asset_key(hop.to) for transfer in declared for hop in transfer.hops)
     needed: dict[str, str] = {}
     for transfer in declared:
         for hop in transfer.hops:
@@ -62,7 +63,7 @@ def retention(
     succeeded: set[tuple[str, dg.AssetKey]] = set()
     for record in run_records(instance):
         run = record.dagster_run
-        covered = _covered_targets(run, declared)
+        covered = _covered_targets(run, targets)
         if covered is None:
             continue
         newest_success = False
@@ -118,12 +119,10 @@ def _needed_runs(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Iterator[t
 
 
 def _covered_targets(
-    run: dg.DagsterRun, transfers: Iterable[Transfer]
+    run: dg.DagsterRun, targets: frozenset[dg.AssetKey]
 ) -> set[tuple[str, dg.AssetKey]] | None:
-    """Return the targets that a run moved or checked; None for a run of no such transfer."""
-    for transfer in transfers:
-        targets = frozenset(asset_key(hop.to) for hop in transfer.hops)
-        if covered := coverage(run, transfer, targets):
-            action, answered = covered
-            return {(action, target) for target in answered}
+    """Return the targets that a run moved or checked; None if it concerns none of them."""
+    if covered := coverage(run, targets):
+        action, answered = covered
+        return {(action, target) for target in answered}
     return None

@@ -8,8 +8,7 @@ import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import move_job_name
-from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START
+from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, TRANSFER
 from tableferry.assets.planning.splitting import MOST_RUNS, segments, split_by_rows
 
 UNFINISHED = [
@@ -46,22 +45,25 @@ def run_requests(
     return [
         dg.RunRequest(
             run_key=f"{key}:{first}:{last}",
-            job_name=move_job_name(transfer.transfer),
-            tags={RANGE_START: first, RANGE_END: last, **tags},
+            asset_selection=[asset_key(hop.to) for hop in transfer.hops],
+            tags={TRANSFER: transfer.transfer, RANGE_START: first, RANGE_END: last, **tags},
         )
         for first, last in spans
     ]
 
 
-def run_under_way(instance: dg.DagsterInstance, transfer: Transfer) -> str | None:
-    """Return the id of an unfinished or queued run that moves ranges of the transfer, if any.
-
-    Runs of the transfer's job count, and those that the user interface starts for its assets.
-    """
-    targets = {asset_key(hop.to) for hop in transfer.hops}
+def runs_under_way(instance: dg.DagsterInstance) -> dict[dg.AssetKey, str]:
+    """Return each asset that a run moves now, or is about to, with the id of the run."""
     statuses = [dg.DagsterRunStatus.QUEUED, *UNFINISHED]
-    for run in instance.get_runs(dg.RunsFilter(statuses=statuses)):
-        moves = run.job_name == move_job_name(transfer.transfer)
-        if moves or targets & (run.asset_selection or set()):
-            return run.run_id
-    return None
+    return {
+        key: run.run_id
+        for run in instance.get_runs(dg.RunsFilter(statuses=statuses))
+        for key in run.asset_selection or ()
+    }
+
+
+def run_under_way(transfer: Transfer, moving: Mapping[dg.AssetKey, str]) -> str | None:
+    """Return the id of one of `runs_under_way` that moves a transfer; None if there is none."""
+    return next(
+        (moving[key] for hop in transfer.hops if (key := asset_key(hop.to)) in moving), None
+    )

@@ -11,7 +11,13 @@ import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.ledger import committed, committed_records, newest, records
+from tableferry.assets.log.ledger import (
+    committed,
+    committed_records,
+    newest,
+    records,
+    standing,
+)
 from tableferry.assets.log.records import State
 from tableferry.assets.log.writer import EventLogger, Writer
 from tableferry.assets.planning.resolve import Hop, Servers, levels_of
@@ -28,6 +34,7 @@ from tableferry.checks.drilldown import Comparison
 from tableferry.checks.expectations import run_suite
 from tableferry.checks.reconcile import DIGESTED, reconcile_all, target_digests
 from tableferry.checks.verdict import Level, Verdict
+from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.keys.range import KeyRange
@@ -138,20 +145,29 @@ def summarise(
     found: Sequence[Checked],
     selected: Collection[dg.AssetCheckKey],
 ) -> None:
-    """Record a summary over the ranges of each selected check."""
+    """Record of each selected check how the ranges did in it.
+
+    A check that this run did not do, but selected, repeats how they did in it last.
+    """
     for key in selected:
+        writer = Writer(context, key.asset_key, transfer)
         ranges = [
             one
             for one in found
             if one.hop.asset == key.asset_key and one.verdict.check == key.name and one.range
         ]
         if ranges:
-            Writer(context, key.asset_key, transfer).summarised(
+            writer.summarised(
                 key.name,
                 ranges=len(ranges),
                 failed=sum(not one.verdict.passed for one in ranges),
                 warning=all(one.warning for one in ranges if not one.verdict.passed),
             )
+        elif key.name not in WHOLE_TABLE_CHECKS:
+            last = standing(context.instance, key.asset_key, [key.name])
+            passed = [verdict[key.name].passed for verdict in last.values()]
+            if passed:
+                writer.summarised(key.name, ranges=len(passed), failed=passed.count(False))
 
 
 def _verify_hop(

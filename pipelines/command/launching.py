@@ -17,9 +17,8 @@ from uuid import uuid4
 
 import dagster as dg
 
-from tableferry.assets.declaring.names import move_job_name
-from tableferry.assets.log.command_runs import carry_out
-from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START
+from tableferry.assets.log.command_runs import carry_out, selected
+from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, TRANSFER
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, this_process
 from tableferry.assets.running.progress import OnProgress, Progress
@@ -39,8 +38,8 @@ class Share:
     """The runs that one process executes."""
 
     transfer: str
-    hops: tuple[dg.AssetKey, ...] | None
-    """The targets to move to; None: all, without an asset selection."""
+    hops: tuple[dg.AssetKey, ...]
+    """The targets to move to."""
     segments: Sequence[tuple[str, str]]
     """The first and last range of each run."""
     tags: Mapping[str, str]
@@ -72,10 +71,10 @@ def execute(session: Session, share: Share, caller: Caller) -> Outcome:
     """Execute the runs of a share in this process, one after the other."""
     outcome = Outcome()
     name = share.transfer
-    job = built(session, name, caller).resolve_job_def(move_job_name(name))
+    job = selected(built(session, name, caller), share.hops)
     for number, (first, last) in enumerate(share.segments, start=1):
         caller.last = number == len(share.segments)
-        tags = {**share.tags, RANGE_START: first, RANGE_END: last}
+        tags = {**share.tags, TRANSFER: name, RANGE_START: first, RANGE_END: last}
         tags[PROCESS] = this_process(session.instance)
         result = carry_out(
             session.instance,

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import check_job_name, compare_op_name
-from tableferry.assets.log.command_runs import carry_out
+from tableferry.assets.log.command_runs import carry_out, selected
 from tableferry.assets.log.ledger import committed_schema
 from tableferry.assets.log.queries import Log
+from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.assets.planning.decisions import decisions
 from tableferry.assets.planning.drift import foreseen, misfits
 from tableferry.assets.planning.hazards import hazard_notes
@@ -19,6 +19,7 @@ from tableferry.assets.planning.resolve import Servers, require_servers, resolve
 from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, run_is_alive, this_process
+from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.assets.verifying.on_demand import not_committed
 from tableferry.checks.drilldown import drill_down
 from tableferry.checks.verdict import Differences, Level
@@ -127,21 +128,18 @@ def check(
         current = known_ranges(transfer, caller.hops, session.instance)
         known = {range_.name: range_ for range_ in current}
         ranges = match_ranges(name, ranges, known)
-    config = {
-        "level": level,
-        "ranges": list(ranges),
-        "as_of_last_run": as_of_last_run,
-        "up_to_date": up_to_date,
-    }
-    job = built(session, name, caller).resolve_job_def(check_job_name(name))
+    request = CheckRequest(level, tuple(ranges), as_of_last_run, up_to_date, complete=True)
+    checks = request.checks(transfer)
     result = carry_out(
         session.instance,
-        job,
-        tags={PROCESS: this_process(session.instance)},
-        run_config={
-            **logging_config(log_level),
-            "ops": {compare_op_name(name): {"config": config}},
+        selected(built(session, name, caller), checks=checks),
+        tags={
+            **request.tags(),
+            TRANSFER: name,
+            PROCESS: this_process(session.instance),
         },
+        checks=checks,
+        run_config=logging_config(log_level),
     )
     if caller.error is not None:
         raise caller.error

@@ -219,8 +219,7 @@ def _move(
     apply_growth(plan, servers, session.instance)
     tags = {FORCE: "true"} if force else {}
     tags |= {PROFILE: profile} if profile else {}
-    some_hops = len(work.hops) < len(transfer.hops)
-    assets = tuple(hop.asset for hop in work.hops) if some_hops else None
+    assets = tuple(hop.asset for hop in work.hops)
     shares = [
         Share(
             transfer.transfer, assets, segments(order, part, most_runs), tags, log_level, snapshot

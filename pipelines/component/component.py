@@ -41,7 +41,6 @@ from tableferry.pipelines.settings import server
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
 from tableferry.sensors.alerts import alert_sensors
-from tableferry.sensors.first_ranges import first_ranges_sensor
 from tableferry.sensors.reaper import reaper_sensor
 
 
@@ -201,7 +200,7 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
         return ()
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Build the assets, checks, jobs, schedules and sensors of the transfers.
+        """Build the assets, checks, schedules and sensors of the transfers.
 
         Raises:
             InputError: a declaration is invalid; names its file, line, transfer and field.
@@ -226,10 +225,11 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
             item.transfer: transfer_assets(item, bound=bound, specs=specs, body=self._body(item))
             for item, specs in resolved
         }
-        definitions = transfer_definitions(transfers, assets, bound=bound, sources=False)
         prefix = _sensor_prefix(context)
+        definitions = transfer_definitions(
+            transfers, assets, bound=bound, sources=False, prefix=prefix
+        )
         sensors = [
-            first_ranges_sensor(transfers, f"{prefix}first_ranges", bound),
             reaper_sensor(f"{prefix}reaper"),
             *alert_sensors(prefix, transfers.values(), bound),
         ]

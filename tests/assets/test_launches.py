@@ -7,7 +7,7 @@ import pytest
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log.run_tags import (
     LAUNCH,
     RANGE_END,
@@ -80,9 +80,7 @@ def test_the_pool_has_a_slot_per_run_unless_somebody_has_set_its_limit() -> None
 
 def started(instance: dg.DagsterInstance, **tags: str) -> dg.DagsterRun:
     status = dg.DagsterRunStatus.STARTED
-    return instance.add_run(
-        dg.DagsterRun(job_name=move_job_name("orders"), status=status, tags=tags)
-    )
+    return instance.add_run(dg.DagsterRun(job_name=ASSET_JOB, status=status, tags=tags))
 
 
 def test_the_last_run_of_a_launch_checks_the_tables() -> None:

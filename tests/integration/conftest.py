@@ -12,10 +12,12 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from tableferry.assets.asset_keys import asset_key
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.range_views import RangeView, TransferView
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry.pipelines.command.views import PlannedRange, PlanView
+from tableferry.pipelines.definitions import build
 from tableferry.resources import registry
 from tableferry.resources.contract import facts
 from tableferry.resources.registry import registered
@@ -56,6 +58,16 @@ class Ferry:
     def run(self, **options: Any) -> TransferView:
         """`ferry run`."""
         return runner.run(self.session, self.table, **options)
+
+    def launch(
+        self, definitions: dg.Definitions | None = None, **options: Any
+    ) -> dg.ExecuteInProcessResult:
+        """What Dagster runs for a request of the transfer's assets; `options` of the run."""
+        targets = [asset_key(hop.to) for hop in self.session.transfer(self.table).hops]
+        job = (definitions or build()).resolve_implicit_global_asset_job_def()
+        quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+        options = {"asset_selection": targets, "run_config": quiet, **options}
+        return job.execute_in_process(instance=self.session.instance, **options)
 
     def plan(self) -> PlanView:
         """`ferry plan`."""

@@ -15,6 +15,7 @@ from dagster.components.testing.utils import component_defs
 
 import tableferry
 from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.pipelines.component.connections import EnvText, endpoints, lazily
 from tableferry.pipelines.component.scaffolder import ScaffoldParams, TransfersScaffolder
 from tests.guide import blocks
@@ -67,10 +68,10 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_component_has_what_files_would_give() -> None:
     with project(**{"shop__defs--yaml": HEAD + CONNECTIONS + ORDERS}) as found:
         repository = found.get_repository_def()
-    assert {job.name for job in repository.get_all_jobs()} >= {"move_orders", "check_orders"}
+    assert [job.name for job in repository.get_all_jobs()] == [ASSET_JOB]
     assert [one.name for one in repository.schedule_defs] == ["orders_schedule"]
     assert {one.name for one in repository.sensor_defs} == {
-        *("orders_new_ranges", "orders_failed_ranges", "shop_first_ranges"),
+        *("shop_new_ranges", "shop_failed_ranges", "shop_first_ranges"),
         *("shop_reaper", "shop_failure_alert", "shop_check_alert"),
     }
     graph = repository.asset_graph
@@ -83,9 +84,8 @@ def test_a_component_has_what_files_would_give() -> None:
     assert {key.name for key in graph.asset_check_keys if key.asset_key == last} >= {"checksum"}
     lines = [one.line_number for one in _references(graph.get(last).metadata)]
     assert lines == [10, 1], "the hop's line in defs.yaml, and the component's"
-    move = repository.get_job("move_orders")
-    assert set(move.resource_defs) == {"io_manager"}, "what it needs, it brings"
-    assert move.executor_def is dg.in_process_executor
+    job = repository.get_job(ASSET_JOB)
+    assert set(job.resource_defs) == {"io_manager"}, "what it needs, it brings"
 
 
 def _references(metadata: Any) -> list[dg.LocalFileCodeReference]:
@@ -137,8 +137,8 @@ def test_two_components_of_one_project() -> None:
     both["erp__defs--yaml"] += "  prefix: erp\n"
     with project(**both) as found:
         repository = found.get_repository_def()
-    names = {one.name for one in (*repository.sensor_defs, *repository.get_all_jobs())}
-    assert {"move_orders", "move_erp_orders", "erp_orders_new_ranges", "erp_reaper"} <= names
+    names = {sensor.name for sensor in repository.sensor_defs}
+    assert {"shop_new_ranges", "erp_new_ranges", "erp_failed_ranges", "erp_reaper"} <= names
     ours = dg.AssetKey(["erp", "dw", "warehouse", "orders"])
     node = repository.asset_graph.get(ours)
     assert node.partitions_def == dg.DynamicPartitionsDefinition(name="erp_orders_ranges")
@@ -150,10 +150,7 @@ def test_two_components_of_one_project() -> None:
 
 def _ops(repository: dg.RepositoryDefinition) -> list[dg.OpDefinition]:
     return [
-        op
-        for one in ("move_orders", "move_erp_orders")
-        for op in repository.get_job(one).all_node_defs
-        if isinstance(op, dg.OpDefinition)
+        op for op in repository.get_job(ASSET_JOB).all_node_defs if isinstance(op, dg.OpDefinition)
     ]
 
 
@@ -303,7 +300,7 @@ def test_a_subclass_says_more_of_an_asset_and_of_a_run() -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         instance.add_dynamic_partitions("orders_ranges", ["..5"])
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-        found.resolve_job_def("move_orders").execute_in_process(
+        found.resolve_job_def(ASSET_JOB).execute_in_process(
             instance=instance, partition_key="..5", run_config=quiet
         )
     assert told == ["orders/clickhouse ['clickhouse', 'shop']"]
@@ -346,7 +343,7 @@ def test_a_scaffold_without_flags_is_an_example_that_loads(form: Any) -> None:
             assert "prefix: berlin" in uncommented
         with sandbox.build_all_defs() as found:
             repository = found.get_repository_def()
-    assert "move_my_shop" in {job.name for job in repository.get_all_jobs()}
+    assert "transfer_my_shop" in {op.name for op in _ops(repository)}
     assert repository.has_sensor_def("more_my_shop_first_ranges")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from datetime import timedelta
 from pathlib import Path
@@ -9,9 +10,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.definitions.assets.job.asset_job import IMPLICIT_ASSET_JOB_NAME
+from dagster._core.remote_representation.external_data import RepositorySnap
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.pipelines.definitions import build, defs
 from tableferry.resources.errors import InputError
@@ -36,7 +40,11 @@ def test_each_hop_is_an_asset_and_the_source_an_external_one(definitions: dg.Def
         {"sqlserver"},
         {"clickhouse"},
     ], "the system that holds the table"
-    assert {graph.get(key).group_name for key in (source, middle, last)} == {"flights"}
+    assert {graph.get(key).group_name for key in (source, middle, last)} == {
+        "public",
+        "dbo",
+        "warehouse",
+    }
     assert graph.get(last).owners == ["team:data-platform"]
     assert graph.get(last).metadata["dagster/table_name"] == "warehouse.flights"
     assert isinstance(graph.get(last).partitions_def, dg.DynamicPartitionsDefinition)
@@ -49,12 +57,63 @@ def test_every_hop_has_blocking_partitioned_checks(definitions: dg.Definitions) 
         assert {key.name for key in keys} >= {"row_count", "checksum"}
 
 
-def test_jobs_and_sensors_exist_per_transfer(definitions: dg.Definitions) -> None:
-    repository = definitions.get_repository_def()
-    jobs = {job.name for job in repository.get_all_jobs()}
-    assert {"move_flights", "check_flights", "move_flights_direct"} <= jobs
-    sensors = {sensor.name for sensor in repository.sensor_defs}
-    assert {"reaper", "failure_alert", "flights_new_ranges", "flights_failed_ranges"} <= sensors
+def test_all_transfers_share_one_job_and_one_sensor_per_purpose(folder: Path) -> None:
+    assert ASSET_JOB == IMPLICIT_ASSET_JOB_NAME, "what Dagster calls it"
+    text = (folder / "t.yaml").read_text(encoding="utf-8")
+    lines = 'schedule: "0 2 * * *"\ncheck_schedule: "0 5 * * 0"\n'
+
+    def load(transfers: int) -> tuple[dg.RepositoryDefinition, int]:
+        for number in range(transfers):
+            name = f"t{number}"
+            (folder / f"{name}.yaml").write_text(
+                text.replace("transfer: t", f"transfer: {name}").replace(".t", f".{name}") + lines,
+                encoding="utf-8",
+            )
+        calls = 0
+
+        def count(_: object, event: str, __: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        declared = load_transfers(folder)
+        sys.setprofile(count)
+        try:
+            repository = build(declared).get_repository_def()
+            RepositorySnap.from_def(repository)
+        finally:
+            sys.setprofile(None)
+        return repository, calls
+
+    _, fewer = load(100)
+    repository, more = load(400)
+    assert more < 4.4 * fewer, "four times as many take four times as long"
+    assert [job.name for job in repository.get_all_jobs()] == [ASSET_JOB]
+    assert sorted(sensor.name for sensor in repository.sensor_defs) == sorted(
+        ["reaper", "failure_alert", "check_alert", "first_ranges", "new_ranges", "failed_ranges"]
+    )
+    assert len(repository.schedule_defs) == 800, "so that each transfer has its own switch"
+
+
+def test_assets_are_grouped_by_schema_unless_the_file_names_a_group(folder: Path) -> None:
+    target, source = (
+        dg.AssetKey(["clickhouse", "warehouse", "t"]),
+        dg.AssetKey(["postgres", "public", "t"]),
+    )
+
+    def groups() -> list[str]:
+        graph = build().resolve_asset_graph()
+        return [str(graph.get(key).group_name) for key in (source, target)]
+
+    assert groups() == ["public", "warehouse"]
+    with (folder / "t.yaml").open("a", encoding="utf-8") as file:
+        file.write("group: sales\n")
+    assert groups() == ["sales", "sales"]
+    (folder / "t.yaml").write_text(
+        (folder / "t.yaml").read_text().replace("sales", "a-b"), encoding="utf-8"
+    )
+    assert "group: should be letters, digits and underscores" in str(
+        load_transfers(folder).invalid[0]
+    )
 
 
 def test_both_schedules_of_a_file_are_schedules(
@@ -67,7 +126,7 @@ def test_both_schedules_of_a_file_are_schedules(
         )
     monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(tmp_path))
     found = {one.name: one.job_name for one in build().get_repository_def().schedule_defs}
-    assert found == {"t_schedule": "move_t", "t_check_schedule": "check_t"}
+    assert found == {"t_schedule": ASSET_JOB, "t_check_schedule": ASSET_JOB}
 
 
 @pytest.fixture
@@ -90,7 +149,7 @@ def test_a_wrong_file_is_an_asset_with_a_failed_check(
     found = defs().get_repository_def()
     assert f"{bad}:2: unknown key nonsense" in caplog.text, "in the log of the code server"
     graph = found.asset_graph
-    assert {"move_t", "check_t"} <= {job.name for job in found.get_all_jobs()}, "the good one is in"
+    assert dg.AssetKey(["clickhouse", "warehouse", "t"]) in graph.get_all_asset_keys()
     keys = [key for key in graph.get_all_asset_keys() if graph.get(key).group_name == GROUP]
     assert sorted(key.path for key in keys) == [[GROUP, "bad_one"], [GROUP, "bad_one_"]]
     node = graph.get(dg.AssetKey([GROUP, "bad_one"]))
@@ -128,7 +187,7 @@ def test_without_wrong_files_there_is_nothing_of_them(folder: Path) -> None:
     found = defs().get_repository_def()
     assert not found.has_sensor_def("invalid_transfer_files")
     assert all(
-        found.asset_graph.get(key).group_name == "t"
+        found.asset_graph.get(key).group_name != GROUP
         for key in found.asset_graph.get_all_asset_keys()
     )
 

@@ -14,19 +14,24 @@ from tableferry.assets.log.run_tags import (
 )
 from tableferry.assets.planning.resolve import Servers
 from tableferry.resources.postgres.server import PostgresServer
-from tableferry.sensors.alerts import alert_sensors, check_alert, failure_alert
+from tableferry.sensors.alerts import alert_sensors
 from tableferry.sensors.channels import ALERT_URL
 from tests.sensors.conftest import Listener
 
+ORDERS = dg.AssetKey(["clickhouse", "w", "orders"])
 
-@dg.op
-def failing() -> None:
+
+def transfer(name: str) -> Transfer:
+    hops = [f"clickhouse://w.{name}"]
+    return Transfer(transfer=name, source="postgres://s.t", hops=hops, key="id")
+
+
+failure_alert, check_alert = alert_sensors(transfers=[transfer("orders")], all_runs=True)
+
+
+@dg.asset(key=ORDERS)
+def orders() -> None:
     raise dg.Failure("orders: clickhouse://w.orders range 1..5: no such luck", allow_retries=False)
-
-
-@dg.job
-def move_orders() -> None:
-    failing()
 
 
 @dg.op
@@ -61,9 +66,13 @@ def checked_orders() -> None:
     checking()
 
 
+DEFINITIONS = dg.Definitions([orders], jobs=[checked_orders])
+
+
 def failed_run(instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
-    return move_orders.execute_in_process(
+    return DEFINITIONS.resolve_implicit_global_asset_job_def().execute_in_process(
         instance=instance,
+        asset_selection=[ORDERS],
         raise_on_error=False,
         tags={RANGE_START: "1..5", RANGE_END: "5..9"},
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
@@ -77,8 +86,8 @@ class Ticks:
         self, instance: dg.DagsterInstance, sensor: dg.SensorDefinition = failure_alert
     ) -> None:
         self._instance, self._sensor, self.cursor = instance, sensor, None
-        self._repository = dg.Definitions(
-            jobs=[move_orders, checked_orders], sensors=[sensor]
+        self._repository = dg.Definitions.merge(
+            DEFINITIONS, dg.Definitions(sensors=[sensor])
         ).get_repository_def()
 
     def tick(self) -> Any:
@@ -104,24 +113,20 @@ def test_a_failed_run_is_told_once_with_what_and_why(
     ticks.tick()
     ticks.tick()
     (alert,) = listener.bodies
-    assert alert["job"] == "move_orders"
+    assert alert["transfer"] == "orders"
     assert alert["run_id"] == result.run_id
     assert (alert["first_range"], alert["last_range"]) == ("1..5", "5..9")
     assert alert["errors"] == ["orders: clickhouse://w.orders range 1..5: no such luck"]
-    assert "move_orders failed" in alert["text"]
+    assert "orders failed" in alert["text"]
     assert listener.types == ["application/json"]
 
 
 def test_a_component_tells_of_its_own_transfers_and_of_no_password(
     instance: dg.DagsterInstance, listener: Listener
 ) -> None:
-    def of(name: str) -> Transfer:
-        hops = [f"clickhouse://w.{name}"]
-        return Transfer(transfer=name, source="postgres://s.t", hops=hops, key="id")
-
     bound = Servers({"shop": PostgresServer(host="db", password="no such")})
-    ours, _ = alert_sensors("ours_", [of("orders")], bound)
-    others, checks = alert_sensors("others_", [of("others")])
+    ours, _ = alert_sensors("ours_", [transfer("orders")], bound)
+    others, checks = alert_sensors("others_", [transfer("others")])
     ticks = [Ticks(instance, one) for one in (ours, others, checks)]
     for one in ticks:
         one.tick()
@@ -188,7 +193,7 @@ def test_a_check_that_does_not_block_is_told_too(
     ).success
     ticks.tick()
     (alert,) = listener.bodies
-    assert (alert["kind"], alert["job"]) == ("check_failed", "checked_orders")
+    assert (alert["kind"], alert["transfer"]) == ("check_failed", "checked_orders")
     assert alert["errors"] == [
         "clickhouse/w/orders 5..9: expectations failed: price < 0 in 5..9",
         "clickhouse/w/orders (whole table): total_rows failed: rows differ",

@@ -24,8 +24,8 @@ from tests.sensors.conftest import Listener
 PASSWORD = "s3cr3t-w0rd"
 FAILED = Alert(
     "run_failed",
-    "move_orders failed",
-    "move_orders",
+    "orders failed",
+    "orders",
     "0123",
     errors=[f"<orders> & postgresql://me:{PASSWORD}@db is gone", *(f"line {n}" for n in range(30))],
 )
@@ -49,7 +49,7 @@ def test_slack_gets_a_text_without_secrets(
     (body,) = listener.bodies
     assert list(body) == ["text"]
     lines = body["text"].splitlines()
-    assert lines[0] == "*move_orders failed*"
+    assert lines[0] == "*orders failed*"
     assert lines[1] == "> &lt;orders&gt; &amp; postgresql://me:***@db is gone"
     assert lines[-2:] == ["> ... and 11 lines more", "> https://dagster.example.com/runs/0123"]
     assert secret not in body["text"]
@@ -115,7 +115,7 @@ def test_a_mail_is_sent_with_a_login_by_tls_only(
         return
     send(FAILED)
     (mail,) = post.mails
-    assert mail["Subject"] == "Tableferry: move_orders failed"
+    assert mail["Subject"] == "Tableferry: orders failed"
     assert (mail["From"], mail["To"]) == ("ferry@example.com", "ops@example.com, me@example.com")
     text = mail.get_content()
     assert "<orders> & postgresql://me:***@db is gone" in text

@@ -17,7 +17,7 @@ from dagster._core.events import (
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log.records import RangeRecord, State
 from tableferry.assets.log.run_tags import (
     RANGE_END,
@@ -40,15 +40,15 @@ TRANSFER = Transfer.model_validate(
         "key": "id",
     }
 )
+LEFT_OUT = TRANSFER.model_copy(update={"transfer": "left_out", "retry_failed": False})
 ONE, TWO = (asset_key(hop.to) for hop in TRANSFER.hops)
 NAMES = [f"{start:010d}..{start + 10:010d}" for start in range(0, 60, 10)]
-JOB = move_job_name("orders")
 PAUSE, LATE = 1_000_000.0, 10_000.0
 """Long, so that the seconds that a test takes do not matter."""
 
 
-@dg.job(name=JOB)
-def move() -> None:
+@dg.asset
+def any_asset() -> None:
     pass
 
 
@@ -69,12 +69,20 @@ class Log:
         self.instance.report_dagster_event(found, self.run_id)
 
 
+DEFINITIONS = dg.Definitions([any_asset])
+
+
+def tries_of(cursor: str | None) -> dict[str, dict[str, list[float]]]:
+    found: dict[str, dict[str, list[float]]] = json.loads(cursor or "")["tries"]
+    return found
+
+
 class Ticks:
     """The sensor as the daemon evaluates it, with its cursor and a clock of its own."""
 
     def __init__(self, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
         self.instance, self.cursor, self.now = instance, None, time.time()
-        self._sensor = failed_ranges_sensor(TRANSFER)
+        self._sensor = failed_ranges_sensor({"orders": TRANSFER, "left_out": LEFT_OUT})
         monkeypatch.setattr(failed_ranges, "time", lambda: self.now)
         monkeypatch.setattr(tries, "FIRST_PAUSE", PAUSE)
         instance.add_dynamic_partitions(TRANSFER.partitions_name, NAMES)
@@ -86,9 +94,7 @@ class Ticks:
     def evaluate(self, after: float = 0.0) -> Any:
         self.now += after
         data = self._sensor.evaluate_tick(
-            dg.build_sensor_context(
-                self.instance, cursor=self.cursor, definitions=dg.Definitions(jobs=[move])
-            )
+            dg.build_sensor_context(self.instance, cursor=self.cursor, definitions=DEFINITIONS)
         )
         self.cursor = data.cursor
         return data
@@ -119,7 +125,7 @@ class Ticks:
 
         self.write(act, hop)
 
-    def start_run(self, job: str = JOB, **arguments: Any) -> dg.DagsterRun:
+    def start_run(self, job: str = ASSET_JOB, **arguments: Any) -> dg.DagsterRun:
         run = dg.DagsterRun(job_name=job, status=dg.DagsterRunStatus.STARTED, **arguments)
         return self.instance.add_run(run)
 
@@ -161,7 +167,7 @@ def test_only_what_failed_is_tried_again_one_run_per_stretch(ticks: Ticks) -> No
         (NAMES[1], NAMES[2]),
         (NAMES[4], NAMES[4]),
     ]
-    assert {one.job_name for one in found.run_requests} == {JOB}
+    assert {tuple(one.asset_selection) for one in found.run_requests} == {(ONE, TWO)}
 
 
 def test_the_pauses_double_and_then_it_gives_up(ticks: Ticks) -> None:
@@ -207,10 +213,10 @@ def test_a_tick_that_is_repeated_asks_for_the_same_runs(ticks: Ticks) -> None:
 def test_what_was_mended_begins_anew_when_it_fails_again(ticks: Ticks) -> None:
     ticks.record(State.FAILED, NAMES[1])
     assert ticks.tick(PAUSE + LATE)
-    assert json.loads(ticks.cursor or "")[NAMES[1]][0] == 1
+    assert tries_of(ticks.cursor)["orders"][NAMES[1]][0] == 1
     ticks.record(State.COMMITTED, NAMES[1])
     assert ticks.tick() == []
-    assert json.loads(ticks.cursor or "") == {}
+    assert tries_of(ticks.cursor) == {}
     ticks.record(State.FAILED, NAMES[1])
     ticks.now = time.time()
     assert ticks.tick(PAUSE + LATE) == [(NAMES[1], NAMES[1])]
@@ -237,8 +243,8 @@ def test_what_a_killed_run_left_half_done_is_tried_again(ticks: Ticks) -> None:
 
 def test_it_waits_for_the_end_of_a_run_of_the_transfer(ticks: Ticks) -> None:
     ticks.record(State.FAILED, NAMES[1])
-    for arguments in ({}, {"job": "__ASSET_JOB", "asset_selection": frozenset([TWO])}):
-        run = ticks.start_run(**arguments)
+    for target in (ONE, TWO):
+        run = ticks.start_run(asset_selection=frozenset([target]))
         found = ticks.evaluate(PAUSE + LATE)
         assert not found.run_requests
         assert run.run_id in str(found.skip_message)
@@ -250,7 +256,7 @@ def test_it_waits_for_the_end_of_a_run_of_the_transfer(ticks: Ticks) -> None:
 
 def test_a_cursor_of_another_version_is_no_error(ticks: Ticks) -> None:
     ticks.record(State.FAILED, NAMES[1])
-    for cursor in (json.dumps({NAMES[1]: 2}), "nonsense", "[]"):
+    for cursor in (json.dumps({NAMES[1]: 2}), '{"tries": {"orders": {"x": 2}}}', "nonsense", "[]"):
         ticks.cursor = cursor
         assert ticks.tick(PAUSE + LATE) == [(NAMES[1], NAMES[1])]
 
@@ -259,7 +265,7 @@ def test_nothing_failed_is_nothing_to_do(ticks: Ticks) -> None:
     ticks.record(State.COMMITTED, *NAMES)
     found = ticks.evaluate(PAUSE * 10)
     assert not found.run_requests
-    assert str(found.skip_message) == "0 failed ranges, none due for a retry"
+    assert str(found.skip_message) == "orders: 0 failed ranges, none due for a retry"
 
 
 def test_a_range_that_is_given_up_is_told_once(
@@ -290,4 +296,4 @@ def test_a_range_that_is_given_up_is_told_once(
     assert alert.text == f"orders: 1 range given up after {MOST_TRIES} tries"
     ticks.record(State.COMMITTED, NAMES[1])
     ticks.evaluate()
-    assert json.loads(ticks.cursor or "") == {}, "it may fail anew"
+    assert tries_of(ticks.cursor) == {}, "it may fail anew"

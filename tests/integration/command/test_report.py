@@ -11,17 +11,15 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
-from tableferry.assets.declaring.names import move_job_name
 from tableferry.assets.log.run_tags import (
     RANGE_END,
     RANGE_START,
 )
 from tableferry.pipelines.command import runner
-from tableferry.pipelines.definitions import build
 from tableferry.pipelines.reporting.collect import report
 from tableferry.pipelines.reporting.html import render
 from tableferry.pipelines.reporting.report import HopEntry
-from tests.integration.conftest import QUIET, Ferry
+from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import Command, crash, reopen, staging_tables
 from tests.integration.support.webui import browser, until
 from tests.pipelines.sample_report import sample
@@ -105,15 +103,7 @@ def test_the_evidence_of_both_hops_and_of_a_skip(ferry: Callable[..., Ferry]) ->
     (first,) = one.run().run_ids
     one.source("UPDATE {t} SET name = 'new' WHERE id = 1")
     names = one.session.instance.get_dynamic_partitions(f"{one.table}_ranges")
-    again = (
-        build()
-        .resolve_job_def(move_job_name(one.table))
-        .execute_in_process(
-            instance=one.session.instance,
-            tags={RANGE_START: names[0], RANGE_END: names[-1]},
-            run_config=QUIET,
-        )
-    )
+    again = one.launch(tags={RANGE_START: names[0], RANGE_END: names[-1]})
     assert again.success
     found = report(one.session, one.table, dagster_url="http://dagster:3000/")
     assert found.problems == ()

@@ -12,7 +12,7 @@ import dagster as dg
 import psycopg
 import pytest
 
-from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log.ledger import committed
 from tableferry.assets.running.processes import PROCESS
 from tableferry.pipelines.command import runner
@@ -120,8 +120,11 @@ def test_two_launches_of_a_table_do_not_mix(ferry: Make, monkeypatch: pytest.Mon
     first = one.plan().ranges[0].range
     instance, storage = one.session.instance, one.session.instance.event_log_storage
     storage.set_concurrency_slots(one.table, 2)
+    key = dg.AssetKey(["copies", COPIES, one.table])
     status = dg.DagsterRunStatus.STARTED
-    other = instance.add_run(dg.DagsterRun(job_name=move_job_name(one.table), status=status))
+    other = instance.add_run(
+        dg.DagsterRun(ASSET_JOB, status=status, asset_selection=frozenset({key}))
+    )
     storage.claim_concurrency_slot(one.table, other.run_id, "move")
     assert runner.blocking_runs(one.session, one.table) == [], "a slot is free for a check"
     assert other.run_id in schedule_tick(one, "schedule").skip_message
@@ -191,7 +194,7 @@ def test_the_last_run_of_a_tick_checks_the_whole_table(ferry: Make) -> None:
     storage = one.session.instance.event_log_storage
     verdicts = []
     for request in found.run_requests:
-        launch(one, found._replace(run_requests=[request]), move_job_name(one.table))
+        launch(one, found._replace(run_requests=[request]))
         history = storage.get_asset_check_execution_history(key, limit=10)
         verdicts.append([one.status.name for one in history].count("SUCCEEDED"))
     done = committed(one.session.instance, key.asset_key, ())

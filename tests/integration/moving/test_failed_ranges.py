@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log.run_tags import (
     RANGE_END,
     RANGE_START,
@@ -77,7 +77,7 @@ def test_the_user_interface_runs_only_what_failed_or_is_missing(
     ferry.source(REFUSED)
     # the partitions become known, and the last but one range is committed
     assert ferry.run(ranges=[FIFTH]).good
-    job = move_job_name(ferry.table)
+    selector = api.selector(ASSET_JOB, f"clickhouse/warehouse/{ferry.table}")
 
     launched = api.ask(
         """mutation($params: ExecutionParams!) {
@@ -85,7 +85,7 @@ def test_the_user_interface_runs_only_what_failed_or_is_missing(
             __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
           } }""",
         params={
-            "selector": api.selector(job),
+            "selector": selector,
             "mode": "default",
             "executionMetadata": {
                 "tags": [

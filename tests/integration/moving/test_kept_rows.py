@@ -7,14 +7,12 @@ from collections.abc import Callable
 import dagster as dg
 import pytest
 
-from tableferry.assets.declaring.names import move_job_name
 from tableferry.assets.log.run_tags import (
     RANGE_END,
     RANGE_START,
 )
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.pipelines.command import runner
-from tableferry.pipelines.definitions import build
 from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import rows_of
 
@@ -120,9 +118,7 @@ def test_an_unchanged_range_with_kept_rows_is_skipped(ferry: Make) -> None:
     """Also when Dagster's UI asks for it; the command would not have run it."""
     one = upserted(ferry, "clickhouse")
     assert one.run().good
-    job = build().resolve_job_def(move_job_name(one.table))
-    result = job.execute_in_process(
-        instance=one.session.instance,
+    result = one.launch(
         tags={RANGE_START: FIRST, RANGE_END: SECOND},
         raise_on_error=False,
     )

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tableferry.assets.declaring.names import move_job_name
 from tableferry.assets.log.run_tags import (
     RANGE_END,
     RANGE_START,
@@ -21,7 +20,7 @@ from tableferry.pipelines.definitions import build
 from tableferry.resources.errors import InputError, PlacesLost
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.tables import TableRef
-from tests.integration.conftest import QUIET, Ferry
+from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 from tests.integration.support.crashing import Command, crash, reopen
 
@@ -160,11 +159,9 @@ def test_what_changed_elsewhere_moves_along(ferry: Make, copies: str) -> None:
 
     # the same as Dagster's UI and sensors start it: by a range of partitions
     one.source("UPDATE {t} SET note = 'x' WHERE ctid IN ('(1,1)', '(20,1)')")
-    job = build(one.session.declared, {}, one.session.resources)
-    result = job.resolve_job_def(move_job_name(one.table)).execute_in_process(
-        instance=one.session.instance,
+    result = one.launch(
+        build(one.session.declared, {}, one.session.resources),
         tags={RANGE_START: begin, RANGE_END: begin},
-        run_config=QUIET,
     )
     assert result.success
     assert rows(one, copies) == rows(one)

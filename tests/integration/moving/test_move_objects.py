@@ -112,7 +112,7 @@ def new_files(one: Ferry) -> list[str]:
         repository_def=repository,
         resources=repository.get_top_level_resources(),
     ) as context:
-        sensor = repository.get_sensor_def(f"{one.table}_new_ranges")
+        sensor = repository.get_sensor_def("new_ranges")
         requests = sensor.evaluate_tick(context).run_requests or []
     return [str(request.tags["dagster/asset_partition_range_start"]) for request in requests]
 

@@ -13,6 +13,8 @@ import yaml
 from dagster.components.testing import DefsFolderSandbox, create_defs_folder_sandbox
 
 import tableferry
+from tableferry.assets.log.command_runs import selected
+from tableferry.assets.log.run_tags import COMPLETE
 from tests.integration.conftest import QUIET
 from tests.integration.support import homes, looking
 from tests.servers import Servers, own
@@ -106,8 +108,10 @@ def test_a_table_of_the_catalog_is_moved_by_the_component_of_a_project(
         after = dg.evaluate_automation_conditions(found, instance, cursor=before.cursor)
         assert (before.total_requested, after.get_num_requested(dg.AssetKey("total"))) == (0, 1)
         assert instance.get_dynamic_partitions("told") == ranges, "what the subclass does besides"
-        check = found.resolve_job_def(f"check_{TABLE}")
-        assert check.execute_in_process(instance=instance, run_config=QUIET).success
+        checks = [dg.AssetCheckKey(TARGET, name) for name in ("row_count", "total_rows")]
+        check = selected(found, checks=checks)
+        tags = {COMPLETE: "true"}
+        assert check.execute_in_process(instance=instance, run_config=QUIET, tags=tags).success
     rows = looking.ask_clickhouse(
         stack.clickhouse_url, f"SELECT count(), sum(amount) FROM warehouse.{TABLE}"
     )

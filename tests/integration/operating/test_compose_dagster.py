@@ -21,7 +21,8 @@ import dagster as dg
 import psycopg
 import pytest
 
-from tableferry.assets.declaring.names import move_job_name
+from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.assets.running.processes import PROCESS
 from tableferry.pipelines.command.session import Session, open_session
@@ -84,7 +85,11 @@ class Deployment:
                 "selector": {
                     "repositoryLocationName": "tableferry",
                     "repositoryName": "__repository__",
-                    "pipelineName": move_job_name(self.table),
+                    "pipelineName": ASSET_JOB,
+                    "assetSelection": [
+                        {"path": asset_key(hop.to).path}
+                        for hop in self.session.transfer(self.table).hops
+                    ],
                 },
                 "mode": "default",
                 "executionMetadata": {

@@ -114,14 +114,14 @@ def test_the_daemon_mends_what_failed_moves_what_is_new_and_tells_of_failures(
         one.source("INSERT INTO {t} VALUES (101, 'z', '0044-03-15 BC')")
         until(log, "the alert", lambda: alerts)
     (alert, *_) = alerts
-    assert alert["job"] == f"move_{one.table}"
+    assert alert["transfer"] == one.table
     assert "'amount'" in alert["errors"][0]
     assert "101" in alert["errors"][0]
     run = one.session.instance.get_run_by_id(alert["run_id"])
     assert run is not None
     assert run.status is dg.DagsterRunStatus.FAILURE
     assert run.tags[RANGE_START] == alert["first_range"]
-    assert run.tags["dagster/sensor_name"] == f"{one.table}_new_ranges"
+    assert run.tags["dagster/sensor_name"] == "new_ranges"
 
 
 def ended(one: Ferry, log: Path) -> None:

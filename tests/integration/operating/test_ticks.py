@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from tableferry.assets.declaring.names import check_job_name, move_job_name
+from tableferry.assets.declaring.names import ASSET_JOB
+from tableferry.assets.log.command_runs import selected
 from tableferry.assets.log.run_tags import (
     RANGE_END,
     RANGE_START,
+    TRANSFER,
 )
 from tableferry.assets.planning.transfer_plan import apply_growth
 from tableferry.pipelines.definitions import build
@@ -33,13 +36,8 @@ QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 Make = Callable[..., Ferry]
 
 
-def tick(one: Ferry, which: str, cursor: str | None = None) -> Any:
-    """One tick of a sensor of the transfer, as the daemon evaluates it."""
-    return evaluate(one, f"{one.table}_{which}", cursor)
-
-
-def evaluate(one: Ferry, sensor: str, cursor: str | None = None) -> Any:
-    """One tick of any sensor of the code location."""
+def tick(one: Ferry, sensor: str, cursor: str | None = None) -> Any:
+    """One tick of a sensor, as the daemon evaluates it."""
     repository = build().get_repository_def()
     with dg.build_sensor_context(
         one.session.instance,
@@ -61,21 +59,19 @@ def schedule_tick(one: Ferry, which: str) -> Any:
         return repository.get_schedule_def(f"{one.table}_{which}").evaluate_tick(context)
 
 
+def target(one: Ferry) -> dg.AssetKey:
+    return dg.AssetKey(["clickhouse", "warehouse", one.table])
+
+
 def spans(found: Any) -> list[tuple[str, str]]:
     return [(one.tags[RANGE_START], one.tags[RANGE_END]) for one in found.run_requests]
 
 
-def launch(one: Ferry, found: Any, job: str) -> None:
+def launch(one: Ferry, found: Any) -> None:
     """What the daemon does with a tick's requests."""
     for request in found.run_requests:
-        result = (
-            build()
-            .resolve_job_def(job)
-            .execute_in_process(
-                instance=one.session.instance, tags=dict(request.tags), run_config=QUIET
-            )
-        )
-        assert result.success
+        assert request.tags[TRANSFER] == one.table
+        assert one.launch(tags=request.tags, asset_selection=request.asset_selection).success
 
 
 def test_new_keys_become_ranges_and_are_moved_once(ferry: Make) -> None:
@@ -95,7 +91,7 @@ def test_new_keys_become_ranges_and_are_moved_once(ferry: Make) -> None:
     assert [request.run_key for request in again.run_requests] == [
         request.run_key for request in found.run_requests
     ], "of a daemon that died in between: Dagster launches each key once"
-    launch(one, found, move_job_name(one.table))
+    launch(one, found)
     assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
     assert not tick(one, "new_ranges").run_requests
 
@@ -110,7 +106,7 @@ def test_new_files_become_ranges_and_are_moved(ferry: Make, tmp_path: Path) -> N
     (folder / "b.csv").write_text("id\n2\n", encoding="utf-8")
     found = tick(one, "new_ranges")
     assert spans(found) == [("b.csv", "b.csv")]
-    launch(one, found, move_job_name(one.table))
+    launch(one, found)
     assert not tick(one, "new_ranges").run_requests
     assert not one.run().run_ids
 
@@ -124,7 +120,9 @@ def test_new_ranges_wait_for_a_run_that_is_under_way(
     instance, partitions = one.session.instance, f"{one.table}_ranges"
     known = instance.get_dynamic_partitions(partitions)
     run = instance.add_run(
-        dg.DagsterRun(job_name=move_job_name(one.table), status=dg.DagsterRunStatus.STARTED)
+        dg.DagsterRun(
+            ASSET_JOB, status=dg.DagsterRunStatus.STARTED, asset_selection=frozenset({target(one)})
+        )
     )
     assert run.run_id in tick(one, "new_ranges").skip_message
     assert instance.get_dynamic_partitions(partitions) == known
@@ -139,7 +137,7 @@ def test_new_ranges_whose_run_recorded_nothing_are_tried_again_a_few_times(
     one = ferry(HOPS, *TABLE, ranges="{rows: 25}")
     assert one.run().good
     one.source(MORE)
-    job, clock, alerts = move_job_name(one.table), [1_000_000.0], list[Alert]()
+    clock, alerts = [1_000_000.0], list[Alert]()
     monkeypatch.setattr(new_ranges, "time", lambda: clock[0])
     monkeypatch.setattr(tries, "send", alerts.append)
     cursor, keys, asked = None, list[str](), list[tuple[str, str]]()
@@ -148,9 +146,7 @@ def test_new_ranges_whose_run_recorded_nothing_are_tried_again_a_few_times(
         keys += [request.run_key for request in found.run_requests]
         asked += spans(found)
         cursor = found.cursor
-        one.session.instance.add_run(
-            dg.DagsterRun(job_name=job, status=dg.DagsterRunStatus.FAILURE)
-        )
+        one.session.instance.add_run(dg.DagsterRun(ASSET_JOB, status=dg.DagsterRunStatus.FAILURE))
         clock[0] += 10
         found = tick(one, "new_ranges", cursor)
         assert not found.run_requests
@@ -167,7 +163,7 @@ def test_new_ranges_whose_run_recorded_nothing_are_tried_again_a_few_times(
         cursor = found.cursor
     assert [alert.kind for alert in alerts] == ["ranges_given_up"]
     assert one.run().good
-    assert tick(one, "new_ranges", cursor).cursor == "{}"
+    assert json.loads(tick(one, "new_ranges", cursor).cursor)["tries"] == {}
 
 
 def test_two_ticks_at_once_add_each_range_once(
@@ -219,8 +215,8 @@ def test_a_table_that_never_changes_stays_fresh(ferry: Make) -> None:
     assert spans(found) == [(last, last)], (
         "none has changed, but a day without an event is too long"
     )
-    launch(one, found, move_job_name(one.table))
-    asset = dg.AssetKey(["clickhouse", "warehouse", one.table])
+    launch(one, found)
+    asset = target(one)
     (newest,) = instance.fetch_materializations(asset, limit=1).records
     event = newest.asset_materialization
     assert event is not None
@@ -252,20 +248,17 @@ def test_a_schedule_runs_what_changed_and_nothing_else(ferry: Make) -> None:
     assert spans(found)[0][0] == names[0]
     assert names[1] not in {name for span in spans(found) for name in span}
     assert all(request.run_key.startswith("20250102T0300:") for request in found.run_requests)
-    launch(one, found, move_job_name(one.table))
+    launch(one, found)
     assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
     assert not schedule_tick(one, "schedule").run_requests
     # the other schedule compares, and moves nothing
     (request,) = schedule_tick(one, "check_schedule").run_requests
     before = one.materializations("clickhouse", "warehouse")
-    result = (
-        build()
-        .resolve_job_def(check_job_name(one.table))
-        .execute_in_process(
-            instance=one.session.instance, tags=dict(request.tags), run_config=QUIET
-        )
-    )
-    assert result.success
+    assert not request.asset_selection
+    check = selected(build(), checks=request.asset_check_keys)
+    assert check.execute_in_process(
+        instance=one.session.instance, tags=dict(request.tags), run_config=QUIET
+    ).success
     assert one.materializations("clickhouse", "warehouse") == before
 
 
@@ -273,13 +266,13 @@ def test_a_new_table_gets_ranges_before_anybody_moves_it(ferry: Make) -> None:
     one = ferry(HOPS, *TABLE, ranges="{rows: 25}")
     partitions = f"{one.table}_ranges"
     assert not one.session.instance.get_dynamic_partitions(partitions)
-    found = evaluate(one, "first_ranges")
+    found = tick(one, "first_ranges")
     assert not found.run_requests, "it cuts, and moves nothing"
     assert one.table in found.skip_message
     known = one.session.instance.get_dynamic_partitions(partitions)
     assert len(known) >= 3
     one.source("DROP TABLE {t}")
-    assert "all transfers have" in evaluate(one, "first_ranges").skip_message, "it is asked no more"
+    assert "all transfers have" in tick(one, "first_ranges").skip_message, "it is asked no more"
 
 
 def test_a_table_that_cannot_be_cut_is_named_and_stops_no_other(ferry: Make) -> None:
@@ -288,7 +281,7 @@ def test_a_table_that_cannot_be_cut_is_named_and_stops_no_other(ferry: Make) -> 
     for name in ("aaa_missing", "zzz_missing"):
         other = text.replace(one.table, name)
         (one.folder / f"{name}.yaml").write_text(other, encoding="utf-8")
-    message = evaluate(one, "first_ranges").skip_message
+    message = tick(one, "first_ranges").skip_message
     assert f"{one.table} has" in message
     for name in ("aaa_missing", "zzz_missing"):
         assert f"{name} cannot be cut yet" in message and "does not exist" in message
@@ -297,11 +290,10 @@ def test_a_table_that_cannot_be_cut_is_named_and_stops_no_other(ferry: Make) -> 
 def test_a_run_without_a_partition_moves_all_that_is_missing(ferry: Make) -> None:
     """As Dagster's Launchpad starts it."""
     one = ferry(HOPS, *TABLE, ranges="{rows: 25}")
-    job = build().resolve_job_def(move_job_name(one.table))
-    assert job.execute_in_process(instance=one.session.instance, run_config=QUIET).success
+    assert one.launch().success
     assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
     one.source(MORE)
-    assert job.execute_in_process(instance=one.session.instance, run_config=QUIET).success
+    assert one.launch().success
     assert rows_of(one, "clickhouse") == rows_of(one, "postgres"), "also of keys that are new"
     view = one.run()
     assert view.good and not one.moved(view)

@@ -15,6 +15,7 @@ import dagster as dg
 import psycopg
 import pytest
 
+from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.pipelines.command import demo, runner
 from tableferry.pipelines.command.session import open_session
 from tableferry_local.demo_data import load_demo_data
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 NAME = "departures"
 SQLSERVER = dg.AssetKey(["sqlserver", "dbo", NAME])
 CLICKHOUSE = dg.AssetKey(["clickhouse", "warehouse", NAME])
-TRANSFER = f"""\
+DECLARED = f"""\
 transfer: {NAME}
 description: Departures from New York in 2013.
 source: postgres://public.{NAME}
@@ -39,6 +40,7 @@ key: id
 ranges: {{bounds: [1, 5001, 10001, 15001, 20001, 25001]}}
 columns: {{flight: {{rename: flight_number}}}}
 owners: ["team:data-platform"]
+group: {NAME}
 schedule: "0 2 * * *"
 """
 OTHER = "carriers"
@@ -57,6 +59,7 @@ expectations:
 NEW = "tails"
 FIRST_MOVE = f"""\
 transfer: {NEW}
+group: {NEW}
 source: postgres://public.{NEW}
 hops: ["clickhouse://warehouse.{NEW}"]
 key: id
@@ -95,7 +98,7 @@ def ui(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sho
     """A transfer that is moved already, and one that is not, as `make dev` shows them."""
     folder = tmp_path_factory.mktemp("ui")
     (folder / "transfers").mkdir()
-    (folder / "transfers" / f"{NAME}.yaml").write_text(TRANSFER, encoding="utf-8")
+    (folder / "transfers" / f"{NAME}.yaml").write_text(DECLARED, encoding="utf-8")
     (folder / "transfers" / f"{OTHER}.yaml").write_text(SCHEDULED, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in stack.environment().items():
@@ -153,7 +156,7 @@ def test_the_demo_registers_its_ranges_for_the_ui(ui: Shown) -> None:
 
 def test_no_invitation_covers_the_first_page(ui: Shown, page: Browser) -> None:
     page.open("/")
-    page.see("Timeline", f"move_{NAME}")  # the run of the command
+    page.see("Timeline", "tableferry")
     time.sleep(3)  # Dagster's dialog would come up a second after the page
     assert "community" not in page.text()
     assert ui.dagster.graphql("{ shouldShowNux }") == {"shouldShowNux": False}
@@ -177,9 +180,9 @@ def test_the_lineage_shows_all_three_tables(ui: Shown, page: Browser, pictures: 
 def test_a_run_of_a_command_is_on_the_timeline_and_is_executed_again(
     ui: Shown, page: Browser
 ) -> None:
-    (command,) = ui.session.instance.get_runs(dg.RunsFilter(job_name=f"move_{NAME}"))
+    (command,) = ui.session.instance.get_runs(dg.RunsFilter(tags={TRANSFER: NAME}))
     page.open("/timeline")
-    page.see("tableferry", f"move_{NAME}")
+    page.see("tableferry")
     page.go(f"/runs/{command.run_id}")
     again = ui.ended(ui.launched(page, lambda: page.press("Re-execute")))
     assert again.status is dg.DagsterRunStatus.SUCCESS

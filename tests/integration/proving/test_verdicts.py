@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tableferry.assets.asset_keys import asset_key
-from tableferry.assets.declaring.names import move_job_name
 from tableferry.assets.log.run_tags import (
     RANGE_END,
     RANGE_START,
@@ -25,8 +24,7 @@ from tableferry.pipelines.cli import main
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.command.views import CheckView
-from tableferry.pipelines.definitions import build
-from tests.integration.conftest import QUIET, Ferry
+from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import Command, ask_clickhouse, rows_of
 from tests.integration.support.interface import Interface, served
 
@@ -68,16 +66,10 @@ def materialize_all(one: Ferry, hop: int | None = None) -> dg.ExecuteInProcessRe
     """What the button does, for all ranges, changed or not."""
     names = one.session.instance.get_dynamic_partitions(f"{one.table}_ranges")
     hops = one.session.transfer(one.table).hops
-    return (
-        build()
-        .resolve_job_def(move_job_name(one.table))
-        .execute_in_process(
-            instance=one.session.instance,
-            tags={RANGE_START: names[0], RANGE_END: names[-1]},
-            asset_selection=[asset_key(hops[hop - 1].to)] if hop else None,
-            raise_on_error=False,
-            run_config=QUIET,
-        )
+    return one.launch(
+        tags={RANGE_START: names[0], RANGE_END: names[-1]},
+        asset_selection=[asset_key(item.to) for item in ([hops[hop - 1]] if hop else hops)],
+        raise_on_error=False,
     )
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from tableferry.assets.declaring.names import move_job_name
 from tableferry.assets.log.history import failed_checks
 from tableferry.assets.log.run_tags import (
     RANGE_END,
@@ -16,7 +15,6 @@ from tableferry.assets.log.run_tags import (
 )
 from tableferry.assets.running import execute
 from tableferry.pipelines.command import runner
-from tableferry.pipelines.definitions import build
 from tests.integration.conftest import Ferry
 
 pytestmark = pytest.mark.integration
@@ -102,13 +100,7 @@ def test_rows_that_arrive_in_other_ranges_are_no_failure(
     )
     # as the sensor that retries starts it: without a plan of the table
     failed = "0000000051..0000000101"
-    result = (
-        build()
-        .resolve_job_def(move_job_name(one.table))
-        .execute_in_process(
-            instance=one.session.instance, tags={RANGE_START: failed, RANGE_END: failed}
-        )
-    )
+    result = one.launch(tags={RANGE_START: failed, RANGE_END: failed})
     check = dg.AssetCheckKey(dg.AssetKey(["clickhouse", "warehouse", one.table]), "total_rows")
     storage = one.session.instance.event_log_storage
     evaluation = storage.get_asset_check_execution_history(check, limit=1)[0].evaluation

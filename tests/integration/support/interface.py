@@ -44,11 +44,12 @@ class Interface:
         (answer,) = result.data.values()
         return answer
 
-    def selector(self, job: str) -> dict[str, str]:
+    def selector(self, job: str, *assets: str) -> dict[str, Any]:
         return {
             "repositoryLocationName": "tableferry",
             "repositoryName": "__repository__",
             "pipelineName": job,
+            "assetSelection": [{"path": asset.split("/")} for asset in assets] or None,
         }
 
     def wait(self, run_id: str) -> dg.DagsterRunStatus:

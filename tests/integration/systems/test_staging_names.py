@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tableferry.assets.declaring.names import move_job_name
 from tableferry.assets.log.records import Reason
-from tableferry.pipelines.definitions import build
 from tableferry.resources.contract.inspection import Use
 from tableferry.resources.contract.markers import markers_of
 from tableferry.resources.contract.table_sql import qualified
@@ -171,8 +169,7 @@ def test_a_server_that_misinforms_the_driver_is_refused_before_rows_move(
     assert told in str(refused.value)
     assert "declare 'wire: text', which loads by bcp" in str(refused.value)
     # so is a run of which Dagster is the first to hear
-    job = build().resolve_job_def(move_job_name(one.table))
-    result = job.execute_in_process(instance=one.session.instance, raise_on_error=False)
+    result = one.launch(raise_on_error=False)
     (failure,) = [event for event in result.all_events if event.is_step_failure]
     assert told in str(failure.event_specific_data)
     assert server.query("SELECT name FROM sys.tables") == []

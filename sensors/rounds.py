@@ -1,0 +1,96 @@
+"""Looks at one transfer after the other, for as long as a tick may take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic, thread_time
+
+import dagster as dg
+
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.names import about
+from tableferry.resources.errors import TableferryError
+from tableferry.sensors.tries import Tries, parse_tries, stored_tries
+
+INTERVAL_SECONDS = 60
+TICK_SECONDS = 20.0
+"""How long a tick may take before it leaves the rest to the next; Dagster's limit is a minute."""
+TICK_CPU_SECONDS = 1.2
+"""How much of a processor it may take: two such sensors use a 25th of a core, however many
+transfers there are."""
+MOST_REASONS = 10
+"""Transfers that a tick's message names."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a sensor found out about a transfer."""
+
+    reason: str = ""
+    """Why no run is requested."""
+    requests: list[dg.RunRequest] = field(default_factory=list)
+    tries: Mapping[str, Tries] = field(default_factory=dict)
+    """The retries to keep in the cursor."""
+
+
+def in_turn(names: Iterable[str], last: str) -> list[str]:
+    """Return the names in order, beginning after the last one of the tick before."""
+    return sorted(names, key=lambda name: (name <= last, name))
+
+
+def look_round(
+    context: dg.SensorEvaluationContext,
+    transfers: Mapping[str, Transfer],
+    look: Callable[[Transfer, Mapping[str, Tries]], Look],
+) -> dg.SensorResult:
+    """Look at the transfers in turn, beginning after the last one of the tick before.
+
+    A transfer that cannot be looked at stops no other, and keeps its retries.
+
+    Args:
+        context: the tick's context, with a cursor that this function wrote.
+        transfers: the transfers by name.
+        look: looks at a transfer, given its retries until now.
+    """
+    last, kept = _parse(context.cursor)
+    tries = {name: stored for name, stored in kept.items() if name in transfers}
+    requests: list[dg.RunRequest] = []
+    reasons: list[str] = []
+    deadline, cpu = monotonic() + TICK_SECONDS, thread_time() + TICK_CPU_SECONDS
+    for name in in_turn(transfers, last):
+        if monotonic() > deadline or thread_time() > cpu:
+            break
+        last = name
+        try:
+            found = look(transfers[name], parse_tries(tries.get(name)))
+        except TableferryError as error:
+            reasons.append(about(name, str(error)))
+        except Exception:
+            context.log.exception(f"{name}: this transfer was left out")
+            reasons.append(f"{name}: failed; see the log of this tick")
+        else:
+            tries[name] = stored_tries(found.tries)
+            requests += found.requests
+            if found.reason:
+                reasons.append(about(name, found.reason))
+    cursor = json.dumps(
+        {"last": last, "tries": {name: item for name, item in tries.items() if item}}
+    )
+    if requests:
+        return dg.SensorResult(run_requests=requests, cursor=cursor)
+    more = len(reasons) - MOST_REASONS
+    message = "; ".join(reasons[:MOST_REASONS]) + (
+        f"; and {more} transfers more" if more > 0 else ""
+    )
+    return dg.SensorResult(skip_reason=dg.SkipReason(message), cursor=cursor)
+
+
+def _parse(cursor: str | None) -> tuple[str, dict[str, object]]:
+    """Read a cursor; one that another version wrote counts as empty."""
+    try:
+        stored = json.loads(cursor or "{}")
+        return str(stored.get("last", "")), dict(stored.get("tries", {}))
+    except (TypeError, ValueError, AttributeError):
+        return "", {}
