@@ -13,7 +13,6 @@ from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.decimals import Scaled, ToDecimal
 from tableferry.resources.types.declared import read
 from tableferry.resources.types.kinds import (
-    EPOCH,
     MICROSECONDS_PER_DAY,
     Binary,
     Boolean,
@@ -26,6 +25,7 @@ from tableferry.resources.types.kinds import (
     Time,
     Timestamp,
     Uuid,
+    civil,
 )
 from tableferry.resources.types.steps import (
     Cast,
@@ -33,6 +33,7 @@ from tableferry.resources.types.steps import (
     Length,
     OverflowPolicy,
     Step,
+    Unguarded,
     Units,
     Whole,
     Within,
@@ -88,7 +89,15 @@ def text_expression(
         expression = f"{expression}::float8"
     conditions, reason = [], ""
     for step in conversion.steps:
-        if condition := condition_of(step, conversion.source.kind, expression):
+        if isinstance(step, (Within, ToDecimal)):
+            condition = condition_of(step, conversion.source.kind, expression)
+        elif isinstance(step, Unguarded):
+            continue
+        else:
+            condition = unfit(step, expression)
+            if condition is None:
+                return None
+        if condition:
             conditions.append(condition)
             reason = step.reason
     if not conditions:
@@ -123,16 +132,28 @@ def condition_of(step: object, kind: Kind, name: str) -> str | None:
 
 def _limit(limit: int, kind: Kind) -> str:
     if isinstance(kind, Date):
-        return f"date '{(EPOCH + dt.timedelta(days=limit)).isoformat()}'"
+        day, era = _day(limit)
+        return f"date '{day}{era}'"
     if isinstance(kind, Timestamp):
         days, rest = divmod(limit, MICROSECONDS_PER_DAY)
-        moment = dt.datetime(1970, 1, 1) + dt.timedelta(days=days, microseconds=rest)
-        text = moment.isoformat(sep=" ", timespec="microseconds")
-        return f"timestamptz '{text}+00'" if kind.zone == "utc" else f"timestamp '{text}'"
+        day, era = _day(days)
+        if kind.zone == "utc":
+            return f"timestamptz '{day} {_clock(rest)}+00{era}'"
+        return f"timestamp '{day} {_clock(rest)}{era}'"
     if isinstance(kind, Time):
-        moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=limit)
-        return f"time '{moment.time().isoformat(timespec='microseconds')}'"
+        return f"time '{_clock(limit)}'"
     return str(limit)
+
+
+def _day(days: int) -> tuple[str, str]:
+    """Write a day since 1970-01-01 for any year that PostgreSQL has, with its era apart."""
+    year, month_and_day = civil(days)
+    return f"{year if year > 0 else 1 - year:04}-{month_and_day}", "" if year > 0 else " BC"
+
+
+def _clock(microseconds: int) -> str:
+    moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=microseconds)
+    return moment.time().isoformat(timespec="microseconds")
 
 
 def _sql_type(kind: Kind) -> str:
