@@ -243,15 +243,6 @@ class Transfer(Section):
                     "tables without a key; where there is one, ranges by key are better"
                 )
             return place.column.name
-        if isinstance(value, dict) and set(value) == {UNDECIDED}:
-            choices = value[UNDECIDED]
-            if not isinstance(choices, list) or not choices:
-                raise ValueError(
-                    "is undecided, and no column of this table can be the key: add an identity "
-                    "column, or declare a view with such a column as the source"
-                )
-            names = ", ".join(map(str, choices))
-            raise ValueError(f"is undecided: replace it by one of these columns: {names}")
         if value not in ("", None):
             if own not in (None, value):
                 raise ValueError("is not needed: each file is a range")

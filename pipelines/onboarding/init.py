@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -11,18 +13,31 @@ from re import ASCII, findall, sub
 from typing import Any
 
 from tableferry.assets.declaring.dagster_rules import op_name
+from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.schema import transfer_schema
-from tableferry.assets.declaring.transfer_files import DEFAULTS, TransferFolder, load_transfers
+from tableferry.assets.declaring.transfer_files import (
+    DEFAULTS,
+    TransferFolder,
+    load_transfer,
+    load_transfers,
+)
 from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
 from tableferry.assets.planning.resolve import Servers
-from tableferry.pipelines.onboarding.proposal import Open, propose
-from tableferry.pipelines.onboarding.text import DEFAULTS_TEXT, SCHEMA_FILE, transfer_text
+from tableferry.pipelines.onboarding.catalogs import Catalogs
+from tableferry.pipelines.onboarding.proposal import Decision, Proposal, propose
+from tableferry.pipelines.onboarding.text import (
+    DEFAULTS_TEXT,
+    SCHEMA_FILE,
+    flow,
+    transfer_text,
+)
 from tableferry.resources.connecting.names import system_of, table_of, url_variable
 from tableferry.resources.contract.catalog import Listed
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
 from tableferry.resources.tables import TableRef
+from tableferry.resources.words import one_line
 
 OURS = "__ferry_"
 """The prefix of Tableferry's own tables."""
@@ -38,7 +53,13 @@ class Declared:
     written: bool
     kept: str = ""
     """Why no file was written."""
-    open: tuple[Open, ...] = ()
+    proposal: Proposal | None = None
+    """What was written."""
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The columns that needed a decision."""
+        return self.proposal.decisions if self.proposal else ()
 
     def json(self) -> dict[str, Any]:
         """Return the `--json` form."""
@@ -48,13 +69,18 @@ class Declared:
             "file": str(self.file),
             "written": self.written,
             "kept": self.kept or None,
-            "undecided": [
+            "cut_by": (self.proposal.key or self.proposal.ranges["by"]) if self.proposal else None,
+            "decisions": [
                 {
-                    "what": decision.what,
+                    "column": decision.column,
                     "why": decision.why,
-                    "choices": [choice.yaml for choice in decision.choices],
+                    "taken": decision.taken,
+                    "choices": [
+                        {"yaml": flow(choice.value), "meaning": choice.meaning}
+                        for choice in decision.choices
+                    ],
                 }
-                for decision in self.open
+                for decision in self.decisions
             ],
         }
 
@@ -76,16 +102,55 @@ class Result:
         }
 
     def lines(self) -> Iterator[str]:
-        """Describe the outcome for people."""
+        """Summarize the outcome for people, by decision."""
+        written = [table for table in self.declared if table.written]
+        if written:
+            yield f"written  {_counted(len(written), 'file')} to {written[0].file.parent}"
+        for what, by_key in (("cut by a key", True), ("cut by ctid, for want of a key", False)):
+            names = [
+                table.file.stem
+                for table in written
+                if table.proposal and (table.proposal.key is not None) is by_key
+            ]
+            if names:
+                yield f"  {what}: {_some(names)}"
+        reviews: dict[str, list[str]] = defaultdict(list)
+        for table in written:
+            for decision in table.decisions:
+                name = f"{table.file.stem}.{decision.column}"
+                reviews[f"{decision.why}; {decision.taken}"].append(name)
+        for review, names in reviews.items():
+            yield f"  review {_counted(len(names), 'column')}, {_some(names)}: {one_line(review)}"
+        for word, reasons in (("kept", self._kept()), ("left out", self._reasons())):
+            for why, names in reasons.items():
+                yield f"{word:<8} {_some(names)}: {why}"
+
+    def _kept(self) -> dict[str, list[str]]:
+        reasons: dict[str, list[str]] = defaultdict(list)
         for table in self.declared:
             if not table.written:
-                yield f"kept     {table.file}: {table.kept}"
-                continue
-            undecided = f"; {len(table.open)} to decide" if table.open else ""
-            yield f"written  {table.file}: {table.source}{undecided}"
-            yield from (f"  decide {decision}" for decision in table.open)
+                reasons[table.kept].append(str(table.file))
+        return reasons
+
+    def _reasons(self) -> dict[str, list[str]]:
+        reasons: dict[str, list[str]] = defaultdict(list)
         for name, why in self.left_out:
-            yield f"left out {name}: {why}"
+            reasons[why].append(name)
+        return reasons
+
+
+SHOWN = 5
+"""Names per line of the summary."""
+
+
+def _some(names: Sequence[str]) -> str:
+    """Name a few of many."""
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + "s" * (number != 1)
 
 
 def init(
@@ -132,58 +197,99 @@ def init(
     for listed in _matching(source.tables(servers.endpoints[connection], connection), tables):
         if any(_fits(listed.table, pattern) for pattern in exclude):
             continue
-        if listed.view and not views:
-            result.left_out.append((str(listed.table), "a view; --views includes views"))
-        elif not listed.readable:
-            result.left_out.append((str(listed.table), "this login may not read it (SELECT)"))
+        if why := _unfit(listed, views=views):
+            result.left_out.append((str(listed.table), why))
         else:
             selected.append(listed.table)
     hops = {table: _targets(table, templates) for table in selected}
-    _require_distinct(hops)
+    for table, why in _require_distinct(hops):
+        result.left_out.append((str(table), why))
+        del hops[table]
     output.mkdir(parents=True, exist_ok=True)
     known = load_transfers(output)
     # file systems may not tell case apart
     names = [*known.transfers, *(file.transfer or file.path.stem for file in known.invalid)]
     taken = {name.casefold() for name in names}
-    for table in selected:
+    moved = {target: name for name, one in known.transfers.items() for target in _hops_of(one)}
+    new: dict[TableRef, tuple[TableRef, ...]] = {}
+    for table, targets in hops.items():
+        if kept := _kept(table, targets, output, known, moved):
+            result.declared.append(kept)
+        else:
+            new[table] = targets
+    catalogs = Catalogs(servers, new)
+    for table, targets in new.items():
         try:
-            result.declared.append(_declare(table, hops[table], servers, output, known, taken))
+            proposal = propose(table, targets, catalogs)
+            result.declared.append(_declare(proposal, output, taken))
         except ConnectionFailed:
             raise
         except TableferryError as error:
-            result.left_out.append((str(table), " ".join(str(error).split())))
+            why = " ".join(str(error).split())
+            for own in (table, *targets):
+                why = why.removeprefix(f"{own}: ").removeprefix(f"{own} ")
+            result.left_out.append((str(table), why))
     if any(declared.written for declared in result.declared):
         _write_new(output / SCHEMA_FILE, json.dumps(transfer_schema(), indent=2) + "\n")
         _write_new(output / DEFAULTS, DEFAULTS_TEXT)
     return result
 
 
-def _declare(
+def _unfit(listed: Listed, *, views: bool) -> str:
+    """Why a table cannot be moved, or not without being asked for."""
+    if listed.view and not views:
+        return "a view; --views includes views"
+    if not listed.readable:
+        return "this login may not read it (SELECT)"
+    return listed.hidden or ""
+
+
+def _hops_of(transfer: Transfer) -> tuple[TableRef, ...]:
+    return tuple(hop.to for hop in transfer.hops)
+
+
+def _kept(
     table: TableRef,
-    hops: Sequence[TableRef],
-    servers: Servers,
+    targets: Sequence[TableRef],
     output: Path,
     known: TransferFolder,
-    taken: set[str],
-) -> Declared:
-    for name, transfer in known.transfers.items():
-        targets = {hop.to for hop in transfer.hops} & set(hops)
-        if targets:
+    moved: Mapping[TableRef, str],
+) -> Declared | None:
+    """Find the file that moves a table, or seems to, already."""
+    for target in targets:
+        if name := moved.get(target):
             path = known.files[name].path
-            kept = f"it moves {transfer.source} to {next(iter(targets))} already"
+            kept = f"it moves {known.transfers[name].source} to {target} already"
             return Declared(name, str(table), path, written=False, kept=kept)
     # a file with the table's name counts as this table's, even if it is invalid
     plain = identifier(table.name)
     path = output / f"{plain}.yaml"
     if path.exists() and _mentions(path, table):
-        kept = "it exists already"
-        return Declared(plain, str(table), path, written=False, kept=kept)
+        return Declared(plain, str(table), path, written=False, kept="it exists already")
+    return None
+
+
+def _declare(proposal: Proposal, output: Path, taken: set[str]) -> Declared:
+    """Write the file of a proposal.
+
+    Raises:
+        InputError: the file would not be valid, for example because of the folder's defaults.
+    """
+    table = proposal.source
     name = _name(table, output, taken)
-    proposal = propose(table, hops, servers)
     path = output / f"{name}.yaml"
-    _write_new(path, transfer_text(name, proposal))
+    # a running code location leaves out files whose names begin with a dot
+    draft = output / f".{name}.yaml"
+    draft.write_text(transfer_text(name, proposal), encoding="utf-8")
+    try:
+        load_transfer(draft)
+        os.link(draft, path)
+    except InputError as error:
+        raise InputError(str(error).replace(f"{draft}:", "line ")) from None
+    finally:
+        draft.unlink()
     taken.add(name.casefold())
-    return Declared(name, str(table), path, written=True, open=proposal.open)
+    return Declared(name, str(table), path, written=True, proposal=proposal)
 
 
 def _template(text: str) -> TableRef:
@@ -207,18 +313,33 @@ def _targets(table: TableRef, templates: Sequence[TableRef]) -> tuple[TableRef, 
     )
 
 
-def _require_distinct(hops: Mapping[TableRef, Sequence[TableRef]]) -> None:
-    claimed: dict[tuple[str, ...], TableRef] = {}
+def _require_distinct(
+    hops: Mapping[TableRef, Sequence[TableRef]],
+) -> list[tuple[TableRef, str]]:
+    """Find the tables whose targets another one has but for case, each with the reason.
+
+    Raises:
+        InputError: tables have the very same target.
+    """
+    claimed: dict[tuple[str, ...], tuple[TableRef, TableRef]] = {}
+    unfit: dict[TableRef, str] = {}
     for table, targets in hops.items():
         for target in targets:
             folded = target.system.dialect.folded
             key = (target.connection, folded(target.schema), folded(target.name))
-            if other := claimed.get(key):
+            other, theirs = claimed.setdefault(key, (table, target))
+            if other == table:
+                continue
+            if theirs == target:
                 raise InputError(
                     f"{other} and {table} would both go to {target}; "
                     "put {schema} into --to, or --exclude one of them"
                 )
-            claimed[key] = table
+            unfit[table] = (
+                f"{target.system} would not tell its target {target} from that of {other}; write "
+                "a file for it with another target"
+            )
+    return list(unfit.items())
 
 
 def _matching(listed: Sequence[Listed], patterns: Sequence[str]) -> list[Listed]:

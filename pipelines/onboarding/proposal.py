@@ -1,19 +1,18 @@
-"""Proposes a transfer of a table from the catalog: key, ranges, types and open decisions."""
+"""Proposes a transfer of a table from the catalog: key, ranges, types and decisions to review."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tableferry.assets.planning.columns import as_source
-from tableferry.assets.planning.resolve import Servers
+from tableferry.pipelines.onboarding.catalogs import Catalogs
 from tableferry.resources.columns.advice import choices
-from tableferry.resources.columns.planner import ColumnOverride, plan_copy, require_distinct
+from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.columns.scan import Fitting, decimal_types
-from tableferry.resources.contract.catalog import TableSize
+from tableferry.resources.contract.catalog import Described, TableSize
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target import TargetOptions
@@ -21,6 +20,7 @@ from tableferry.resources.errors import ColumnsRefused, InputError, NamesClash
 from tableferry.resources.ranges.key_kind import is_text_key, key_kind
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
+from tableferry.resources.types.kinds import Decimal
 
 USUAL_ROWS = 250_000
 RANGE_BYTES = 64 << 20
@@ -36,24 +36,30 @@ CHANGED = ("updated_at", "modified_at", "changed_at", "last_modified", "last_upd
 
 @dataclass(frozen=True)
 class Choice:
-    """One option of a decision: its value as YAML, and its meaning."""
+    """One option of a decision: a key column, or what `columns:` says about a column."""
 
-    yaml: str
+    value: Any
     meaning: str
 
 
 @dataclass(frozen=True)
-class Open:
-    """A decision that needs knowledge of the data."""
+class Decision:
+    """A column that needed a decision; the proposal takes the first choice."""
 
-    what: str
-    """`key`, the name of a column, or a target."""
+    column: str
     why: str
+    """The same for columns alike, so that a summary can group them."""
     choices: tuple[Choice, ...] = ()
-    column: bool = False
+    """Without any, the column is left out."""
 
-    def __str__(self) -> str:
-        return f"{self.what}: {self.why}"
+    @property
+    def taken(self) -> str:
+        """Say what the proposal does about the column."""
+        if not self.choices:
+            return "left out by `exclude`"
+        first = self.choices[0]
+        types = first.value.get("type", {}).values()
+        return f"taken as {', '.join(types)}: {first.meaning}" if types else first.meaning
 
 
 @dataclass(frozen=True)
@@ -64,50 +70,63 @@ class Proposal:
     hops: tuple[TableRef, ...]
     size: TableSize
     key: str | None
+    """None: the table has no suitable key, and is cut by its storage blocks instead."""
     why_key: str
     keys: tuple[Choice, ...]
     """Other columns that could be the key."""
-    by_blocks: bool
-    """Whether the table has no suitable key, and is cut by its storage blocks instead."""
     range_rows: int
     types: Mapping[str, tuple[str, ...]]
     """The types of each column in the source and in the targets that it reaches."""
     watermark: str | None = None
     """A column that seems to hold the time of a row's last change."""
-    open: tuple[Open, ...] = field(default=())
+    decisions: tuple[Decision, ...] = field(default=())
+
+    @property
+    def range_count(self) -> int:
+        """The number of ranges of the table as it is."""
+        return max(1, -(-self.size.rows // self.range_rows))
+
+    @property
+    def columns(self) -> dict[str, dict[str, Any]]:
+        """What `columns:` says."""
+        return {one.column: one.choices[0].value for one in self.decisions if one.choices}
+
+    @property
+    def exclude(self) -> list[str]:
+        """The columns that no target can hold."""
+        return [decision.column for decision in self.decisions if not decision.choices]
+
+    @property
+    def ranges(self) -> dict[str, Any]:
+        """What `ranges:` says."""
+        place = source_of(self.source.system).place
+        if self.key is None and place is not None:
+            return {"by": place.column.name, "count": self.range_count}
+        return {"rows": self.range_rows}
 
 
-def propose(table: TableRef, hops: Sequence[TableRef], servers: Servers) -> Proposal:
+def propose(table: TableRef, hops: Sequence[TableRef], catalogs: Catalogs) -> Proposal:
     """Propose a transfer of a table to its targets, in the order of the hops. Nothing is changed.
 
     Raises:
+        InputError: the table cannot be moved like this, and why.
         TableferryError: a server does not answer.
     """
-    endpoint = servers.endpoint(table)
     source = source_of(table.system)
-    columns = endpoint.columns(table)
-    size = source.size(endpoint, table)
-    leading = source.leading(endpoint, table)
+    described = catalogs.described(table)
+    columns, leading = described.columns, described.leading
     key, why, keys = choose_key(columns, leading, table.system)
     others = tuple(
         Choice(column.name, _description(column, leading)) for column in keys if column.name != key
     )
-    by_blocks = key is None and _has_blocks(endpoint, table)
-    decisions = [] if key is not None or by_blocks else [Open("key", why, others)]
-    plans, refused, renames, clashes = _plans(table, columns, hops, key, servers)
-    decisions += clashes
-    fittings: dict[str, Fitting] = {}
-    in_first_hop = [column for hop, column, _ in refused if hop == 1]
-    if in_first_hop and size.bytes is not None and size.bytes <= SCANNED_BYTES:
-        fittings = decimal_types(endpoint, table, in_first_hop, hops[0].system)
-    for hop, column, reason in refused:
-        origin = table if hop == 1 else hops[hop - 2]
-        fitting = fittings.get(column.name) if hop == 1 else None
-        rename = renames.pop(column.name, None)
-        target = hops[hop - 1].system
-        decisions.append(_open_type(column, origin.system, target, reason, fitting, rename))
-    decisions += [_open_name(column, renames) for column in columns if column.name in renames]
-    decisions += _target_refusals(plans, servers)
+    if key is None:
+        _require_blocks(described, why, others)
+    planning = _Planning(table, described, hops, key, catalogs)
+    plans = planning.plans()
+    for plan in plans:
+        catalogs.target(plan.target).require(plan, TargetOptions())
+    place = None if source.place is None else source.place.column.name
+    decisions = planning.decisions()
     types = {column.name: (column.type, *_target_types(column.name, plans)) for column in columns}
     watermarks = [column.name for column in columns if _is_watermark(column, table.system)]
     # an indexed column is preferred
@@ -115,16 +134,27 @@ def propose(table: TableRef, hops: Sequence[TableRef], servers: Servers) -> Prop
     return Proposal(
         table,
         tuple(hops),
-        size,
+        described.size,
         key,
         why,
         others,
-        by_blocks,
-        range_rows(size),
+        range_rows(described.size),
         types,
         next(iter(watermarks), None),
-        tuple(decisions),
+        tuple(decision for decision in decisions if decision.column != place),
     )
+
+
+def _require_blocks(described: Described, why: str, others: Sequence[Choice]) -> None:
+    """Refuse a table that has neither a key nor blocks."""
+    if described.blocks is not None:
+        return
+    remedy = "add an identity column or a primary key"
+    if others:
+        names = ", ".join(str(choice.value) for choice in others[:5])
+        remedy = f"write a file for it with `key:` and one of {names}, or {remedy}"
+    blocks = f", and it is {described.no_blocks}" if described.no_blocks else ""
+    raise InputError(f"{why}{blocks}: {remedy}")
 
 
 def choose_key(
@@ -184,122 +214,181 @@ def _round_up(rows: int) -> int:
     return next(step for step in (unit, unit * 5 // 2, unit * 5, unit * 10) if step >= rows)
 
 
-def _has_blocks(endpoint: Endpoint, table: TableRef) -> bool:
-    """Whether a table can be cut by the blocks that store its rows."""
-    source = source_of(table.system)
-    if source.place is None:
-        return False
-    try:
-        source.blocks(endpoint, table)
-    except InputError:
-        return False
-    return True
+class _Planning:
+    """Plans the hops of a table, with a decision about each column that a target refuses."""
 
+    def __init__(
+        self,
+        table: TableRef,
+        described: Described,
+        hops: Sequence[TableRef],
+        key: str | None,
+        catalogs: Catalogs,
+    ) -> None:
+        self._table, self._described, self._hops = table, described, hops
+        self._catalogs = catalogs
+        self._columns = list(described.columns)
+        self._renames: dict[str, str] = {}
+        self._options: dict[tuple[str, str], list[Choice]] = {}
+        """By column and target system: the type that is planned with, and those left to try."""
+        self._excluded: dict[str, str] = {}
+        """The reason of each column that is left out."""
+        self._reasons: dict[tuple[str, str], str] = {}
+        self._fittings: dict[str, Fitting] | None = None
+        place = source_of(table.system).place
+        if key is None and place is not None:
+            # as `assets.planning.columns` has them
+            plain = [replace(column, primary_key=None) for column in self._columns]
+            self._columns = [place.column, *plain]
+            key, self._renames[place.column.name] = place.column.name, place.name
+        self._key = str(key)
 
-def _plans(
-    table: TableRef,
-    columns: Sequence[Column],
-    hops: Sequence[TableRef],
-    key: str | None,
-    servers: Servers,
-) -> tuple[list[CopyPlan], list[tuple[int, Column, str]], dict[str, str], list[Open]]:
-    """Plan the hops without the columns that they refuse.
+    def plans(self) -> list[CopyPlan]:
+        """Plan all hops, anew after each decision, as it may concern the hops before.
 
-    Returns:
-        The plans; the refused columns, each with the hop and the reason; new names of columns
-        whose names clash in a target; and a decision if a hop is refused as a whole.
-    """
-    plans: list[CopyPlan] = []
-    refused: list[tuple[int, Column, str]] = []
-    renames: dict[str, str] = {}
-    source, source_columns = table, list(columns)
-    for hop, target in enumerate(hops, start=1):
-        types = target.system.types
-        version = servers.endpoint(target).ping() if types.by_release else None
-        excluded: set[str] = set()
-        new_names = _distinct_names(source, source_columns, target)
+        Raises:
+            InputError: a hop is refused as a whole.
+        """
         while True:
-            names = [column.name for column in source_columns if column.name not in excluded]
-            if not names:
-                return plans, refused, renames, []
-            overrides = {
-                name: ColumnOverride(rename=new)
-                for name, new in new_names.items()
-                if name not in excluded
-            }
-            try:
-                plan = plan_copy(
-                    source,
-                    source_columns,
-                    target,
-                    # any column will do: the key has no influence on types
-                    key=key if key in names else names[0],
-                    overrides=overrides,
-                    exclude=excluded,
-                    target_version=version,
-                )
-            except ColumnsRefused as error:
-                first_names = {new: name for name, new in renames.items()}
-                by_name = {
-                    column.name: replace(column, name=first_names.get(column.name, column.name))
-                    for column in source_columns
-                }
-                refused += [(hop, by_name[name], why) for name, why in error.problems.items()]
-                excluded |= set(error.problems)
-            except InputError as error:
-                return plans, refused, renames, [Open(str(target), str(error))]
+            plans: list[CopyPlan] = []
+            source, columns = self._table, self._columns
+            for number, target in enumerate(self._hops, start=1):
+                try:
+                    plan = self._plan(number, source, columns, target)
+                except NamesClash as error:
+                    self._rename(error.renames)
+                    break
+                except ColumnsRefused as error:
+                    self._decide(number, source, columns, target, error.problems)
+                    break
+                plans.append(plan)
+                source, columns = target, as_source(plan)
             else:
-                break
-        plans.append(plan)
-        renames |= new_names
-        source, source_columns = target, as_source(plan)
-    return plans, refused, renames, []
+                return plans
+
+    def decisions(self) -> list[Decision]:
+        """Return the decisions in the order of the columns."""
+        return [
+            decision for column in self._columns if (decision := self._decision(column)) is not None
+        ]
+
+    def _decision(self, column: Column) -> Decision | None:
+        name = column.name
+        if name in self._excluded:
+            return Decision(name, self._excluded[name])
+        rename = {"rename": self._renames[name]} if name in self._renames else {}
+        systems = [system for of, system in self._options if of == name]
+        if not systems:
+            why = "a target would not tell its name from another column's"
+            meaning = f"renamed to {rename.get('rename')} in all targets"
+            return Decision(name, why, (Choice(rename, meaning),)) if rename else None
+        *before, last = systems
+        types = {system: self._options[name, system][0].value for system in before}
+        options = tuple(
+            Choice({**rename, "type": {**types, last: choice.value}}, choice.meaning)
+            for choice in self._options[name, last]
+        )
+        return Decision(name, "; ".join(self._reasons[name, system] for system in systems), options)
+
+    def _plan(
+        self, number: int, source: TableRef, columns: Sequence[Column], target: TableRef
+    ) -> CopyPlan:
+        here = self._names(number)
+        overrides = {}
+        for name in {*self._renames, *(name for name, _ in self._options)} - {*self._excluded}:
+            types = self._options.get((name, target.system.name), ())
+            overrides[here.get(name, name)] = ColumnOverride(
+                rename=self._renames.get(name) if number == 1 else None,
+                type=types[0].value if types else None,
+            )
+        return plan_copy(
+            source,
+            columns,
+            target,
+            key=here.get(self._key, self._key),
+            overrides=overrides,
+            exclude=self._excluded if number == 1 else (),
+            target_version=self._catalogs.release(target),
+        )
+
+    def _names(self, number: int) -> Mapping[str, str]:
+        """The names that renamed columns have in a hop's source, by their first names."""
+        return {} if number == 1 else self._renames
+
+    def _rename(self, renames: Mapping[str, str]) -> None:
+        first_names = {new: name for name, new in self._renames.items()}
+        for name, new in renames.items():
+            self._renames[first_names.get(name, name)] = new
+
+    def _decide(
+        self,
+        number: int,
+        source: TableRef,
+        columns: Sequence[Column],
+        target: TableRef,
+        problems: Mapping[str, str],
+    ) -> None:
+        """Take the next type for each refused column; leave it out if there is none."""
+        first_names = {name: first for first, name in self._names(number).items()}
+        refused = {column.name: column for column in columns if column.name in problems}
+        for name, column in refused.items():
+            first = first_names.get(name, name)
+            if first == self._key:
+                raise InputError(f"the key {problems[name]}")
+            place = (first, target.system.name)
+            if place in self._options:
+                options = self._options[place][1:]
+            else:
+                reason = problems[name]
+                typed = "of type" in reason
+                why = reason.partition(": ")[2].partition(";")[0] if typed else reason
+                self._reasons[place] = f"{column.type} to {target.system}: {why}"
+                fitting = self._fitting(column, refused.values()) if number == 1 else None
+                options = list(_types(source.system, column, target.system, fitting)) * typed
+            if options:
+                self._options[place] = options
+            else:
+                self._excluded[first] = self._reasons[place]
+                self._options = {at: one for at, one in self._options.items() if at[0] != first}
+
+    def _fitting(self, column: Column, refused: Collection[Column]) -> Fitting | None:
+        """Scan a table of moderate size, once, for the digits of its undeclared decimals."""
+        if self._fittings is None:
+            stored, self._fittings = self._described.size.bytes, {}
+            if stored is not None and stored <= SCANNED_BYTES:
+                endpoint = self._catalogs.endpoint(self._table)
+                self._fittings = decimal_types(
+                    endpoint, self._table, list(refused), self._hops[0].system
+                )
+        return self._fittings.get(column.name)
 
 
-def _distinct_names(
-    source: TableRef, columns: Sequence[Column], target: TableRef
-) -> dict[str, str]:
-    """Return new names for columns whose names are equal in the target, e.g. but for case."""
-    try:
-        require_distinct(source, target, {column.name: column.name for column in columns})
-    except NamesClash as error:
-        return error.renames
-    return {}
+def _types(
+    source: System, column: Column, target: System, fitting: Fitting | None
+) -> Iterator[Choice]:
+    """The types that a column without a default could have, the most faithful first."""
+    options = [Choice(*choice) for choice in choices(source, column, target)]
+    if fitting is None:
+        yield from options
+        return
+    fits = Choice(fitting.type, fitting.held)
+    others = [option for option in options if option.value != fitting.type]
+    if fitting.not_numbers:
+        others.sort(key=lambda option: option.value != target.types.text)
+        yield from (*others[:1], fits, *others[1:])
+    elif others and _holds(target, others[0].value, fitting.type):
+        yield from (others[0], fits, *others[1:])
+    else:
+        yield from (fits, *others)
 
 
-def _open_name(column: Column, renames: Mapping[str, str]) -> Open:
-    new = renames[column.name]
-    choice = Choice(f"{{rename: {json.dumps(new, ensure_ascii=False)}}}", "its name in all targets")
-    why = "a target would not tell its name from another column's"
-    return Open(column.name, why, (choice,), column=True)
-
-
-def _open_type(
-    column: Column,
-    source: System,
-    target: System,
-    reason: str,
-    fitting: Fitting | None,
-    rename: str | None,
-) -> Open:
-    types = choices(source, column, target) if "of type" in reason else []
-    if fitting:
-        others = [choice for choice in types if choice[0] != fitting.type]
-        types = [(fitting.type, fitting.held), *others]
-    name = f"rename: {json.dumps(rename, ensure_ascii=False)}, " if rename else ""
-    options = [Choice(f'{{{name}type: {{{target}: "{type_}"}}}}', held) for type_, held in types]
-    why = reason.partition(": ")[2].partition(";")[0] if "of type" in reason else reason
-    return Open(column.name, f"{column.type} to {target}: {why}", tuple(options), column=True)
-
-
-def _target_refusals(plans: Sequence[CopyPlan], servers: Servers) -> list[Open]:
-    refusals = []
-    for plan in plans:
-        try:
-            servers.target(plan.target).require(plan, TargetOptions())
-        except InputError as error:
-            refusals.append(Open(str(plan.target), str(error)))
-    return refusals
+def _holds(system: System, roomy: str, tight: str) -> bool:
+    """Whether a decimal type holds all values of another one."""
+    kinds = system.types.read(roomy).kind, system.types.read(tight).kind
+    match kinds:
+        case Decimal(int() as most, int() as scale), Decimal(int() as digits, int() as needed):
+            return scale >= needed and most - scale >= digits - needed
+    return False
 
 
 def _target_types(name: str, plans: Sequence[CopyPlan]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tableferry.resources.clickhouse.dialect import literal
@@ -27,16 +28,24 @@ class Layout:
 
 def layout_of(resource: ClickHouseServer, table: TableRef) -> Layout | None:
     """The layout of a table; None if it does not exist."""
+    return layouts_of(resource, [table])[table]
+
+
+def layouts_of(
+    resource: ClickHouseServer, tables: Sequence[TableRef]
+) -> dict[TableRef, Layout | None]:
+    """Return the layout of each table; None if it does not exist."""
+    names = ", ".join(f"({literal(table.schema)}, {literal(table.name)})" for table in tables)
     rows = resource.query(
-        "SELECT engine, toString(uuid), partition_key, "
+        "SELECT database, name, engine, toString(uuid), partition_key, "
         f"position(create_table_query, '`{RANGE_COLUMN}` UInt64 MATERIALIZED ') "
-        f"FROM system.tables WHERE database = {literal(table.schema)} "
-        f"AND name = {literal(table.name)}"
+        f"FROM system.tables WHERE (database, name) IN ({names})"
     )
-    if not rows:
-        return None
-    engine, identity, partition_key, hidden = rows[0]
-    return Layout(engine, identity, bool(hidden) and partition_key == RANGE_COLUMN)
+    layouts = {
+        (database, name): Layout(engine, identity, bool(hidden) and partition_key == RANGE_COLUMN)
+        for database, name, engine, identity, partition_key, hidden in rows
+    }
+    return {table: layouts.get((table.schema, table.name)) for table in tables}
 
 
 def ensure_shadow(resource: ClickHouseServer, plan: CopyPlan, layout: Layout) -> None:

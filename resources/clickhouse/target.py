@@ -11,7 +11,13 @@ from tableferry.resources import crash_points
 from tableferry.resources.clickhouse import hazards, preview
 from tableferry.resources.clickhouse.ddl import create_table, move_rows, partition
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
-from tableferry.resources.clickhouse.layout import Layout, ensure_shadow, is_current, layout_of
+from tableferry.resources.clickhouse.layout import (
+    Layout,
+    ensure_shadow,
+    is_current,
+    layout_of,
+    layouts_of,
+)
 from tableferry.resources.clickhouse.load import UNDIVIDED, ClickHouseLoad
 from tableferry.resources.clickhouse.locks import Owner, release_lock, take_lock
 from tableferry.resources.clickhouse.markers import (
@@ -72,16 +78,26 @@ class ClickHouseTarget(Target):
         self.resource = resource
         self._layouts: dict[TableRef, Layout] = {}
         self._images: dict[TableRef, Image] = {}
+        self._looked_up: dict[TableRef, Layout | None] = {}
+        self._databases: list[str] | None = None
 
     def __repr__(self) -> str:
         return f"ClickHouseTarget({self.resource.settings()})"
+
+    def look_up(self, tables: Sequence[TableRef]) -> None:
+        """Read the tables' layouts and the databases' names. See `Target.look_up`."""
+        self._looked_up = layouts_of(self.resource, tables)
+        self._databases = self._database_names()
 
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
         """Refuse a missing database, and SQL that cannot be parsed. See `Target.require`."""
         self._required(plan, options)
 
     def _required(self, plan: CopyPlan, options: TargetOptions) -> Layout | None:
-        layout = layout_of(self.resource, plan.target)
+        if plan.target in self._looked_up:
+            layout = self._looked_up[plan.target]
+        else:
+            layout = layout_of(self.resource, plan.target)
         _check_mode(plan, options, layout.atomic if layout else options.partition_by is None)
         if layout is None:
             self._require_database(plan.target)
@@ -344,8 +360,7 @@ class ClickHouseTarget(Target):
         return int(self.resource.query(f"SELECT count() FROM {table} WHERE {condition}")[0][0])
 
     def _require_database(self, table: TableRef) -> None:
-        rows = self.resource.query("SELECT name FROM system.databases ORDER BY name")
-        databases = [name for (name,) in rows]
+        databases = self._database_names() if self._databases is None else self._databases
         if table.schema not in databases:
             present = [name for name in databases if name.lower() not in SYSTEM_DATABASES]
             raise InputError(
@@ -353,6 +368,10 @@ class ClickHouseTarget(Target):
                 f"there are {', '.join(present)}. Correct the name, or create it: "
                 f"CREATE DATABASE {DIALECT.quote(table.schema)}"
             )
+
+    def _database_names(self) -> list[str]:
+        rows = self.resource.query("SELECT name FROM system.databases ORDER BY name")
+        return [str(name) for (name,) in rows]
 
     def _require_syntax(self, plan: CopyPlan, options: TargetOptions) -> None:
         statement = create_table(plan, options)

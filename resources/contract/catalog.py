@@ -21,6 +21,8 @@ class Listed:
     view: bool = False
     readable: bool = True
     """Whether the login may read all rows and columns."""
+    hidden: str | None = None
+    """Why row-level security hides some of its rows, if it does."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,20 @@ class TableSize:
     rows: int
     bytes: int | None = None
     """None if the catalog does not say."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """What a catalog says about a table that could be moved."""
+
+    columns: Sequence[Column]
+    size: TableSize
+    leading: Sequence[str]
+    """See `Source.leading`."""
+    blocks: int | None = None
+    """See `Source.blocks`; None where the table cannot be cut by them."""
+    no_blocks: str = ""
+    """Why it cannot be cut by them, in a system whose tables have blocks."""
 
 
 def listed(endpoint: Endpoint, connection: str) -> list[Listed]:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.contract import catalog
-from tableferry.resources.contract.catalog import Listed, TableSize
+from tableferry.resources.contract.catalog import Described, Listed, TableSize
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.refusals import Where
 from tableferry.resources.contract.snapshots import SharedSnapshot
 from tableferry.resources.contract.system import System
-from tableferry.resources.errors import InputError
+from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -90,6 +90,37 @@ class Source:
     def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
         """Return the approximate size of a table."""
         return catalog.counted(endpoint, table)
+
+    def described(
+        self, endpoint: Endpoint, tables: Sequence[TableRef]
+    ) -> dict[TableRef, Described | TableferryError]:
+        """Return what the catalog says about each of many tables, or why it says nothing.
+
+        A system whose catalog answers for many tables at once overrides it.
+
+        Raises:
+            ConnectionFailed: the server does not answer.
+        """
+        described: dict[TableRef, Described | TableferryError] = {}
+        for table in tables:
+            try:
+                described[table] = self._described(endpoint, table)
+            except ConnectionFailed:
+                raise
+            except TableferryError as error:
+                described[table] = error
+        return described
+
+    def _described(self, endpoint: Endpoint, table: TableRef) -> Described:
+        blocks, no_blocks = None, ""
+        if self.place is not None:
+            try:
+                blocks = self.blocks(endpoint, table)
+            except InputError as error:
+                no_blocks = str(error).partition("this is ")[2]
+        columns = endpoint.columns(table)
+        size, leading = self.size(endpoint, table), self.leading(endpoint, table)
+        return Described(columns, size, leading, blocks, no_blocks)
 
     def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
         """List the first columns of indexes, those of unique indexes first, as far as known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from tableferry.resources.contract.catalog import Listed, TableSize
@@ -9,14 +10,16 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import rows_hidden
-from tableferry.resources.postgres.names import about
+from tableferry.resources.postgres.names import about, about_all
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
 COLUMNS_SQL = """
 WITH RECURSIVE tables AS (
-    SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = {schema} AND c.relname = {name} AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    SELECT c.oid, c.relname
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = {schema} AND c.relname IN ({names})
+        AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 ), attributes AS (
     SELECT a.attrelid, a.attnum, a.attname, a.attnotnull AS not_null, a.attgenerated, a.attidentity,
         a.atttypid AS typid, a.atttypmod AS typmod, a.attcollation AS collated
@@ -53,36 +56,44 @@ SELECT a.attname,
      FROM pg_catalog.pg_collation l,
         (SELECT to_jsonb(b) AS d FROM pg_catalog.pg_database b
          WHERE b.datname = current_database()) d
-     WHERE l.oid = a.collated)
-FROM attributes a
+     WHERE l.oid = a.collated),
+    tables.relname::text
+FROM attributes a JOIN tables ON tables.oid = a.attrelid
 JOIN pg_catalog.pg_type t ON t.oid = a.typid AND t.typtype <> 'd'
 JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
 LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
-ORDER BY a.attnum
+ORDER BY a.attrelid, a.attnum
 """
 
 TABLES_SQL = """
 SELECT n.nspname, c.relname, c.relkind IN ('v', 'm'),
-    has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+    has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'),
+    CASE WHEN row_security_active(c.oid) THEN current_user::text END
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
     AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)'
 ORDER BY 1, 2
 """
 
-SIZE_SQL = """
-SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint, sum(pg_table_size(c.oid))::bigint,
-    bool_or(c.reltuples < 0 AND pg_relation_size(c.oid) > 0)
-FROM (SELECT {table}::regclass::oid AS root) r
+SIZES_SQL = """
+SELECT r.relname::text, coalesce(sum(greatest(c.reltuples, 0)), 0)::bigint,
+    sum(pg_table_size(c.oid))::bigint, bool_or(c.reltuples < 0 AND pg_relation_size(c.oid) > 0)
+FROM (
+    SELECT t.oid AS root, t.relname FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+    WHERE n.nspname = {schema} AND t.relname IN ({names})
+) r
 LEFT JOIN LATERAL (SELECT relid FROM pg_partition_tree(r.root) UNION SELECT r.root) parts ON true
-JOIN pg_class c ON c.oid = parts.relid AND c.relkind IN ('r', 'm')
+LEFT JOIN pg_class c ON c.oid = parts.relid AND c.relkind IN ('r', 'm')
+GROUP BY r.root, r.relname
 """
 
 LEADING_SQL = """
-SELECT a.attname
-FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-WHERE i.indrelid = {table}::regclass AND i.indisvalid AND i.indpred IS NULL
-ORDER BY i.indisprimary DESC, i.indisunique DESC, a.attnum
+SELECT t.relname::text, a.attname
+FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+JOIN pg_index i ON i.indrelid = t.oid
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+WHERE n.nspname = {schema} AND t.relname IN ({names}) AND i.indisvalid AND i.indpred IS NULL
+ORDER BY i.indrelid, i.indisprimary DESC, i.indisunique DESC, a.attnum
 """
 
 HIDDEN_SQL = """
@@ -119,6 +130,9 @@ SELECT c.relkind IN ('v', 'f') OR EXISTS (
 FROM pg_class c WHERE c.oid = {table}::regclass
 """
 
+SAMPLED_AT_ONCE = 100
+"""How many tables without statistics one query samples."""
+
 SAMPLE_BYTES = 32 << 20
 """How much of a table without statistics is read to estimate its rows."""
 
@@ -126,28 +140,67 @@ SAMPLE_BYTES = 32 << 20
 def listed(endpoint: Endpoint, connection: str) -> list[Listed]:
     """See `Source.tables`. Partitions are left out."""
     return [
-        Listed(TableRef(endpoint.system_name, schema, name, connection), view, readable)
-        for schema, name, view, readable in endpoint.query(TABLES_SQL)
+        Listed(
+            TableRef(endpoint.system_name, schema, name, connection),
+            view,
+            readable,
+            rows_hidden(user) if user else None,
+        )
+        for schema, name, view, readable, user in endpoint.query(TABLES_SQL)
     ]
+
+
+def columns(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, list[Column]]:
+    """Return the columns of tables of one schema, without the tables that have none."""
+    by_name: dict[str, list[Column]] = defaultdict(list)
+    for *column, name in endpoint.query(about_all(COLUMNS_SQL, tables)):
+        by_name[name].append(Column(*column))
+    return {table: by_name[table.name] for table in tables if table.name in by_name}
 
 
 def size(endpoint: Endpoint, table: TableRef) -> TableSize | None:
     """The rows by ANALYZE or a sample, and the bytes; None for a view or foreign table."""
-    rows, stored, unknown = endpoint.query(about(SIZE_SQL, table))[0]
-    if stored is None:
-        return None
-    if unknown:
-        percent = min(100.0, 100 * SAMPLE_BYTES / max(stored, 1))
-        sample = f"TABLESAMPLE SYSTEM ({percent:.6f}) REPEATABLE (0)"
-        count = endpoint.query(f"SELECT count(*) FROM {qualified(table)} {sample}")[0][0]
-        rows = round(count * 100 / percent)
-    return TableSize(int(rows), int(stored))
+    return sizes(endpoint, [table]).get(table)
+
+
+def sizes(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, TableSize]:
+    """Return the sizes of tables of one schema, without views and foreign tables."""
+    found: dict[TableRef, TableSize] = {}
+    sampled: dict[TableRef, tuple[int, float]] = {}
+    by_name = {table.name: table for table in tables}
+    for name, rows, stored, unknown in endpoint.query(about_all(SIZES_SQL, tables)):
+        if stored is not None:
+            found[by_name[name]] = TableSize(int(rows), int(stored))
+            if unknown:
+                percent = min(100.0, 100 * SAMPLE_BYTES / max(stored, 1))
+                sampled[by_name[name]] = (int(stored), percent)
+    unknown_sizes = list(sampled.items())
+    for start in range(0, len(unknown_sizes), SAMPLED_AT_ONCE):
+        batch = unknown_sizes[start : start + SAMPLED_AT_ONCE]
+        counts = endpoint.query(
+            " UNION ALL ".join(
+                f"SELECT {number}, count(*) FROM {qualified(table)} "
+                f"TABLESAMPLE SYSTEM ({percent:.6f}) REPEATABLE (0)"
+                for number, (table, (_, percent)) in enumerate(batch)
+            )
+        )
+        for number, count in counts:
+            table, (stored, percent) = batch[number]
+            found[table] = TableSize(round(count * 100 / percent), stored)
+    return found
 
 
 def leading(endpoint: Endpoint, table: TableRef) -> tuple[str, ...]:
     """See `Source.leading`. The primary key's column comes first."""
-    rows = endpoint.query(about(LEADING_SQL, table))
-    return tuple(dict.fromkeys(name for (name,) in rows))
+    return leadings(endpoint, [table]).get(table, ())
+
+
+def leadings(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, tuple[str, ...]]:
+    """Return the leading columns of tables of one schema, without tables that have no index."""
+    names: dict[str, dict[str, None]] = defaultdict(dict)
+    for table, column in endpoint.query(about_all(LEADING_SQL, tables)):
+        names[table][column] = None
+    return {table: tuple(names[table.name]) for table in tables if table.name in names}
 
 
 def unique_by(endpoint: Endpoint, table: TableRef, columns: Sequence[str]) -> str | None:

@@ -7,10 +7,12 @@ integer, `block * 10000 + number`: the largest block, of 32 kB, has at most 8,19
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Place
 from tableferry.resources.errors import InputError
-from tableferry.resources.postgres.names import about
+from tableferry.resources.postgres.names import about_all
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -36,9 +38,11 @@ SELECT c.relkind::text, coalesce(a.amname, ''),
     EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid),
     current_setting('server_version_num')::int / 10000,
     CASE WHEN c.relkind = 'r' THEN pg_catalog.pg_relation_size(c.oid)
-        / current_setting('block_size')::bigint END
+        / current_setting('block_size')::bigint END,
+    c.relname::text
 FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_am a ON a.oid = c.relam
-WHERE c.oid = {table}::regclass
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = {schema} AND c.relname IN ({names})
 """
 
 KINDS = {
@@ -61,12 +65,7 @@ def blocks(endpoint: Endpoint, table: TableRef) -> int:
     Raises:
         InputError: the table cannot be cut by blocks, or the server is too old.
     """
-    kind, method, parent, version, size = endpoint.query(about(HEAP_SQL, table))[0]
-    problem = KINDS.get(kind)
-    if problem is None and parent:
-        problem = "the parent of other tables, each of which counts blocks of its own"
-    if problem is None and method != "heap":
-        problem = f"stored by {method}, not in a heap"
+    ((_, size, problem, version),) = _heaps(endpoint, [table])
     if problem is not None:
         raise InputError(f"{table}: 'ranges: {{by: ctid}}' needs a table; this is {problem}")
     if version < OLDEST:
@@ -74,4 +73,31 @@ def blocks(endpoint: Endpoint, table: TableRef) -> int:
             f"{table}: 'ranges: {{by: ctid}}' needs PostgreSQL {OLDEST} or later, whose TID range "
             f"scans read a range alone; {version} would read the whole table for each range"
         )
-    return int(size)
+    return int(size or 0)
+
+
+def all_blocks(
+    endpoint: Endpoint, tables: Sequence[TableRef]
+) -> dict[TableRef, tuple[int | None, str]]:
+    """Return the blocks of tables of one schema, or None and what a table is that has none."""
+    by_name = {table.name: table for table in tables}
+    answers: dict[TableRef, tuple[int | None, str]] = {}
+    for name, size, problem, version in _heaps(endpoint, tables):
+        why = problem or ""
+        if not why and version < OLDEST:
+            why = f"on PostgreSQL {version}, which has no TID range scans"
+        answers[by_name[name]] = (None, why) if why else (int(size or 0), "")
+    return answers
+
+
+def _heaps(
+    endpoint: Endpoint, tables: Sequence[TableRef]
+) -> Iterator[tuple[str, int | None, str | None, int]]:
+    """Yield name, blocks, why it cannot be cut by them, and the server's release of each table."""
+    for kind, method, parent, version, size, name in endpoint.query(about_all(HEAP_SQL, tables)):
+        problem = KINDS.get(kind)
+        if problem is None and parent:
+            problem = "the parent of other tables, each of which counts blocks of its own"
+        if problem is None and method != "heap":
+            problem = f"stored by {method}, not in a heap"
+        yield name, size, problem, version

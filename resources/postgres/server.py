@@ -18,13 +18,11 @@ from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.contract.endpoint import BATCH_ROWS
 from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.errors import TableMissing
-from tableferry.resources.postgres import arrow_session
+from tableferry.resources.postgres import arrow_session, catalog
 from tableferry.resources.postgres.arrow_session import ArrowSession
-from tableferry.resources.postgres.catalog import COLUMNS_SQL
 from tableferry.resources.postgres.copy_out import copy_out
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import connection_failed, statement_failed
-from tableferry.resources.postgres.names import about
 from tableferry.resources.postgres.session import PostgresSession
 from tableferry.resources.postgres.settings import (
     AT_LOGIN,
@@ -77,10 +75,10 @@ class PostgresServer(Server):
         Types are as `format_type` prints them, e.g. `numeric(38,10)`. A domain appears as its base
         type, an enum as `enum`, a row type as `composite`, an extension's type without its schema.
         """
-        rows = self.query(about(COLUMNS_SQL, table))
-        if not rows:
+        columns = catalog.columns(self, [table])
+        if table not in columns:
             raise TableMissing(f"{table} does not exist")
-        return [Column(*row) for row in rows]
+        return columns[table]
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """See `Endpoint.query`. Select dates beyond the years 1 to 9999 as text.

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from tableferry.resources.artifacts import Artifact
-from tableferry.resources.contract.catalog import TableSize
+from tableferry.resources.contract.catalog import Described, TableSize
 from tableferry.resources.contract.copy_plan import CopyPlan, Format
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.snapshots import SharedSnapshot
 from tableferry.resources.contract.source import Source
 from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.errors import StatementFailed, TableferryError, TableMissing
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres import catalog, places
 from tableferry.resources.postgres.dialect import DIALECT
@@ -70,6 +71,38 @@ class PostgresSource(Source):
     def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
         """See `Source.size`. A view's rows are counted."""
         return catalog.size(endpoint, table) or super().size(endpoint, table)
+
+    def described(
+        self, endpoint: Endpoint, tables: Sequence[TableRef]
+    ) -> dict[TableRef, Described | TableferryError]:
+        """See `Source.described`. Four queries per schema, and one per view to count its rows."""
+        described: dict[TableRef, Described | TableferryError] = {}
+        for schema in dict.fromkeys(table.schema for table in tables):
+            here = [table for table in tables if table.schema == schema]
+            try:
+                described |= self._schema_described(endpoint, here)
+            except StatementFailed:
+                # a table may have been dropped meanwhile
+                described |= super().described(endpoint, here)
+        return described
+
+    def _schema_described(
+        self, endpoint: Endpoint, tables: Sequence[TableRef]
+    ) -> dict[TableRef, Described | TableferryError]:
+        columns, sizes = catalog.columns(endpoint, tables), catalog.sizes(endpoint, tables)
+        leading, blocks = catalog.leadings(endpoint, tables), places.all_blocks(endpoint, tables)
+        described: dict[TableRef, Described | TableferryError] = {}
+        for table in tables:
+            try:
+                if table not in columns:
+                    raise TableMissing(f"{table} has no columns")
+                size = sizes.get(table) or super().size(endpoint, table)
+                described[table] = Described(
+                    columns[table], size, leading.get(table, ()), *blocks.get(table, (None, ""))
+                )
+            except (TableMissing, StatementFailed) as error:
+                described[table] = error
+        return described
 
     def index_of_order(self, table: TableRef, key: Column) -> str:
         """The statement for an index by expression: the column has another collation."""
