@@ -156,6 +156,7 @@ class Target(Protocol):
 
     def look_up(self, tables: Sequence[TableRef]) -> None:
         """Read at once what `require` asks about tables, for a caller that prepares none."""
+        return
 
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
         """Refuse what `prepare` could not do, without changing anything.
