@@ -9,12 +9,14 @@ import click
 import pytest
 import yaml
 
+from tableferry.assets.declaring.many_tables import lock_text
 from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.pipelines.cli import main
 from tests.guide import DOCS, ROOT, Block, blocks, pages
 
 BLOCKS = [block for page in pages() for block in blocks(page)]
 NOT_RUN = {
+    "transfers.md": 1,
     "quick-start.md": 2,
     "first-table.md": 3,
     "tuning.md": 1,
@@ -86,9 +88,16 @@ def test_an_example_of_a_transfer_file_is_one(
     monkeypatch.setenv("ROWS", "1000")
     given = yaml.safe_load(block.text)
     base = OF_FILES if block.page == "files.md" else BASE
+    if "tables" in given:
+        entries = {
+            name: {"transfer": name[6:], "source": f"postgres://{name}", "key": "id"}
+            for name in ("sales.orders", "sales.notes")
+        }
+        (tmp_path / "t.lock.yaml").write_text(lock_text("t.yaml", entries, {}))
+        base = {}
     rest = {} if "transfer" in given else {key: base[key] for key in base if key not in given}
     text = block.text + (yaml.safe_dump(rest) if rest else "")
     (tmp_path / "t.yaml").write_text(text)
     found = load_transfers(tmp_path)
     assert not found.invalid, [str(one) for one in found.invalid]
-    assert len(found.transfers) == 1
+    assert len(found.transfers) == (2 if "tables" in given else 1)

@@ -69,9 +69,6 @@ CHECKS = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS, EXPECTATIONS}
 LENIENT = "lenient"
 """Validation context: accept any route of hops, so that the rules after it are applied as well."""
 
-UNDECIDED = "decide"
-"""`key: {decide: [columns]}`: what `ferry init` writes where a person has to choose."""
-
 
 def _source(info: ValidationInfo) -> Source | None:
     table = info.data.get("source")

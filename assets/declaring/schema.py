@@ -53,6 +53,35 @@ def transfer_schema(*, defaults: bool = False) -> dict[str, Any]:
     return {"$schema": DIALECT, **_with_variables({**schema, **parts})}
 
 
+def tables_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a file that declares many tables."""
+    schema = transfer_schema(defaults=True)
+    single = schema["properties"]
+    texts = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+    hops = transfer_schema()["properties"]["hops"]
+    own = {
+        "tables": {**texts, "description": "Patterns: connection://schema.table, with * and ?."},
+        "exclude": {**texts, "description": "Patterns of tables to leave out."},
+        "hops": {**hops, "description": "Targets, with {schema} and {table}."},
+        "prefix": {"type": "string", "description": "Goes before names that would clash."},
+        "overrides": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "properties": {**single, "hops": hops},
+                "additionalProperties": False,
+            },
+            "description": "What is different for single tables, by table or schema.table.",
+        },
+    }
+    return {
+        **schema,
+        "title": "Many transfers of Tableferry",
+        "properties": {**single, **own},
+        "required": ["tables", "hops"],
+    }
+
+
 def _with_variables(schema: Any) -> Any:
     """Let variables of the environment stand for the schema's numbers, booleans and choices."""
     if isinstance(schema, list):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain
@@ -17,6 +18,13 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from tableferry.assets.declaring.manifest import LENIENT, Transfer
+from tableferry.assets.declaring.many_tables import (
+    Declaration,
+    declaration_of,
+    is_declaration,
+    is_lock,
+    transfers_of,
+)
 from tableferry.assets.declaring.names import check_schedule_name, schedule_name
 from tableferry.assets.declaring.problems import InvalidParts
 from tableferry.assets.declaring.sections import CONNECTIONS
@@ -132,13 +140,10 @@ def load_transfers(folder: Path, connections: Mapping[str, str] = ENV_ONLY) -> T
     if not folder.is_dir():
         raise InputError(f"{folder} should be a folder of transfer files (TABLEFERRY_TRANSFERS)")
     defaults = Defaults.read(folder)
-    # the names of editors' lock and swap files begin with a dot
-    paths = [
-        path
-        for path in sorted(folder.glob("*.y*ml"))
-        if not path.name.startswith(".") and path.name != DEFAULTS
+    outcomes = [
+        outcome for path in _declaring(folder) for outcome in _read(path, defaults, connections)
     ]
-    return _collected(folder, [_read(path, defaults, connections) for path in paths])
+    return _collected(folder, outcomes)
 
 
 def transfers_in(
@@ -177,12 +182,55 @@ def invalid_file(path: Path) -> InvalidFile | None:
     return next((file for file in load_transfers(path.parent).invalid if file.path == path), None)
 
 
-def _read(path: Path, defaults: Defaults, connections: Mapping[str, str]) -> _Outcome:
+def load_transfer(path: Path) -> Transfer:
+    """Read the file of one transfer.
+
+    Raises:
+        InputError: all that is wrong with it, one line each, by file and line.
+    """
+    (outcome,) = _read(path, Defaults.read(path.parent), ENV_ONLY)
+    if isinstance(outcome, InvalidFile):
+        raise InputError(str(outcome))
+    return outcome[1]
+
+
+def _read(path: Path, defaults: Defaults, connections: Mapping[str, str]) -> Iterator[_Outcome]:
+    """Read a transfer, or the transfers of many tables that a file declares."""
     try:
-        file = YamlFile.read(path).over(defaults.file)
+        file = YamlFile.read(path)
+        if not is_declaration(file):
+            yield _validated(file.over(defaults.file), defaults, connections)
+            return
+        parts = list(transfers_of(declaration_of(file), defaults.file))
     except Unreadable as error:
-        return InvalidFile(path, error.problems)
-    return _validated(file, defaults, connections)
+        yield InvalidFile(path, error.problems)
+        return
+    for part in parts:
+        if isinstance(part, Problem):
+            yield InvalidFile(path, (part,))
+        else:
+            yield _validated(part, defaults, connections)
+
+
+def declarations_in(folder: Path) -> list[Declaration]:
+    """Return the valid declarations of many tables in a folder, by file name."""
+    declarations = []
+    for path in _declaring(folder):
+        with suppress(Unreadable):
+            file = YamlFile.read(path)
+            if is_declaration(file):
+                declarations.append(declaration_of(file))
+    return declarations
+
+
+def _declaring(folder: Path) -> list[Path]:
+    """The files of a folder that declare transfers."""
+    # the names of editors' lock and swap files begin with a dot
+    return [
+        path
+        for path in sorted(folder.glob("*.y*ml"))
+        if not (path.name.startswith(".") or path.name == DEFAULTS or is_lock(path))
+    ]
 
 
 def _validated(file: YamlFile, defaults: Defaults, connections: Mapping[str, str]) -> _Outcome:

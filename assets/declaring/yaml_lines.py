@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -64,21 +64,32 @@ class YamlFile:
     valueless: tuple[Problem, ...] = ()
     """Variables without a value; `data` has them as they are written."""
     defaults: YamlFile | None = None
+    merged: Sequence[str] = MERGED
+    """The mappings of which the file and its defaults may each give a part."""
 
     @classmethod
-    def read(cls, path: Path, what: str = "a transfer", *, may_be_empty: bool = False) -> YamlFile:
+    def read(
+        cls,
+        path: Path,
+        what: str = "a transfer",
+        *,
+        may_be_empty: bool = False,
+        fast: bool = False,
+    ) -> YamlFile:
         """Read a file that should hold one mapping.
 
         Args:
             path: the file.
             what: what it should be, for messages.
             may_be_empty: take a file of nothing but comments for an empty mapping.
+            fast: use libyaml where it is installed, whose messages say less.
 
         Raises:
             Unreadable: it cannot be read, is not YAML, or does not hold one mapping.
         """
         with _readable(path):
-            loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
+            parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader) if fast else yaml.SafeLoader
+            loader = parser(path.read_text(encoding="utf-8"))
             node = loader.get_single_node()
             if node is None and may_be_empty:
                 node = yaml.compose("{}", yaml.SafeLoader)
@@ -127,16 +138,42 @@ class YamlFile:
         """The file, and the line at which the mapping begins there; unique."""
         return self.path, self.line(())
 
-    def over(self, defaults: YamlFile | None) -> YamlFile:
+    def inside(self, location: Location) -> YamlFile:
+        """Return a mapping inside of the file as if it were a file."""
+        node: yaml.Node | None = self.node
+        data: Any = self.data
+        for part in location:
+            found = _inside(node, part)
+            node = found[1] if found else None
+            data = data[part]
+        if not isinstance(node, yaml.MappingNode):  # an alias of what is merged into a mapping
+            node = self.node
+        return replace(self, data=data, node=node)
+
+    def without(self, names: Collection[str]) -> YamlFile:
+        """Return the file without some of its keys."""
+        rest = [pair for pair in self.node.value if pair[0].value not in names]
+        start, end = self.node.start_mark, self.node.end_mark
+        node = yaml.MappingNode(self.node.tag, rest, start, end)
+        data = {name: value for name, value in self.data.items() if name not in names}
+        return replace(self, data=data, node=node)
+
+    def over(self, defaults: YamlFile | None, merged: Sequence[str] = MERGED) -> YamlFile:
         """Return the file with its missing parts taken from the defaults."""
         if defaults is None:
             return self
         data = {**defaults.data, **self.data}
-        for name in MERGED:
+        for name in merged:
             base, override = defaults.data.get(name), self.data.get(name)
             if isinstance(base, dict) and isinstance(override, dict):
                 data[name] = {**base, **override}
-        return replace(self, data=data, defaults=defaults)
+        return replace(self, data=data, defaults=defaults, merged=merged)
+
+    def chain(self) -> Iterator[YamlFile]:
+        """Yield the file, its defaults and theirs."""
+        yield self
+        if self.defaults is not None:
+            yield from self.defaults.chain()
 
     def problem(self, location: Location, message: str) -> Problem:
         """A problem at a part of the file, or of its defaults."""
@@ -156,10 +193,11 @@ class YamlFile:
         """The file that holds a part: this one, or its defaults."""
         if self.defaults is None or not location:
             return self
-        decisive = location[: 2 if location[0] in MERGED else 1]
+        decisive = location[: 2 if location[0] in self.merged else 1]
         # a part that neither has is missing here
-        mine, theirs = self._innermost(decisive)[0], self.defaults._innermost(decisive)[0]
-        return self if mine >= theirs else self.defaults
+        rest = self.defaults._holder(location)
+        mine, theirs = self._innermost(decisive)[0], rest._innermost(decisive)[0]
+        return self if mine >= theirs else rest
 
     def _innermost(self, location: Location) -> tuple[int, int]:
         """How many steps towards `location` the file has, and the line of the last one."""

@@ -15,7 +15,7 @@ from tableferry.checks.verdict import LEVELS, Level
 from tableferry.pipelines.command.moving import run
 from tableferry.pipelines.command.plugins import Commands
 from tableferry.pipelines.command.pruning import prune
-from tableferry.pipelines.command.setting_up import init, schema
+from tableferry.pipelines.command.setting_up import init, refresh, schema
 from tableferry.pipelines.command.shell import (
     RANGE_HELP,
     as_json,
@@ -45,6 +45,7 @@ def validate(transfers: Sequence[str], as_json: bool) -> None:
     """Check the transfer files against the servers; nothing is changed."""
     from tableferry.assets.declaring.transfer_files import load_transfers
     from tableferry.pipelines.command.session import open_session
+    from tableferry.pipelines.command.validation import outdated_locks
     from tableferry.pipelines.command.validation import validate as find_problems
     from tableferry.pipelines.settings import transfers_folder
 
@@ -57,6 +58,7 @@ def validate(transfers: Sequence[str], as_json: bool) -> None:
         if transfers or declared.transfers:
             session = open_session(*transfers, records=False, warns=bool(transfers))
             results = find_problems(session, transfers)
+            errors += outdated_locks(session, transfers)
     except TableferryError as error:
         errors += str(error).splitlines()
     unfit = [name for name, problems in results.items() if problems]
@@ -125,12 +127,16 @@ def plan(transfer: str, force: bool, as_json: bool) -> None:
     from tableferry.pipelines.command import runner
     from tableferry.pipelines.command.render import console, show_plan
     from tableferry.pipelines.command.session import open_session
+    from tableferry.pipelines.command.validation import catalog_changes
 
-    view = runner.plan(open_session(transfer, records=False), transfer, force=force)
+    session = open_session(transfer, records=False)
+    view = runner.plan(session, transfer, force=force)
     if as_json:
         print_json(view.json())
     else:
         show_plan(console(), view)
+        for change in catalog_changes(session, [transfer]):
+            click.echo(change)
         _warn_without_log()
 
 
@@ -338,5 +344,5 @@ def _warn_without_log() -> None:
         click.echo(f"ferry: {line}", err=True)
 
 
-for command in (init, prune, run, schema):
+for command in (init, prune, refresh, run, schema):
     main.add_command(command)

@@ -1,4 +1,4 @@
-"""The commands for writing transfer files: `ferry init`, `ferry schema`."""
+"""The commands for writing transfer files: `ferry init`, `ferry refresh`, `ferry schema`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from tableferry.pipelines.command.shell import as_json, print_json, user_errors
+from tableferry.pipelines.command.shell import as_json, end, print_json, user_errors
+from tableferry.resources.errors import InputError
 
 TABLES_HELP = "Tables by schema.table, as 'shop.*'; without a dot, by name; repeatable."
 
@@ -63,10 +64,43 @@ def init(
 
 
 @click.command()
-@click.option("--defaults", is_flag=True, help="Print that of defaults.yaml instead.")
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option("--check", is_flag=True, help="Write nothing; exit code 1 if a lock would change.")
+@as_json
 @user_errors
-def schema(defaults: bool) -> None:
-    """Print the JSON Schema of a transfer file, for completion and checks in editors."""
-    from tableferry.assets.declaring.schema import transfer_schema
+def refresh(files: Sequence[str], check: bool, as_json: bool) -> None:
+    """Look up the tables of declarations with `tables:`, and write them to their lock files.
 
-    print_json(transfer_schema(defaults=defaults))
+    Without FILE, of all such declarations. A lock is what runs go by: review it, and commit it.
+    """
+    from tableferry.pipelines.command.session import configured_servers
+    from tableferry.pipelines.onboarding import refresh as refreshing
+    from tableferry.pipelines.settings import transfers_folder
+
+    folder = transfers_folder()
+    declarations = refreshing.declarations(folder, files)
+    if not declarations:
+        raise InputError(f"no file in {folder} declares many tables by `tables:`")
+    servers, _ = configured_servers()
+    refreshed = [refreshing.refresh(declaration, servers) for declaration in declarations]
+    if not check:
+        for one in refreshed:
+            refreshing.write(one)
+    if as_json:
+        print_json({"ok": True, "declarations": [one.json() for one in refreshed]})
+    else:
+        for one in refreshed:
+            click.echo("\n".join(one.lines()))
+    changed = [one.declaration.lock.name for one in refreshed if one.differences]
+    end([f"{name} does not agree with the catalog" for name in changed if check])
+
+
+@click.command()
+@click.option("--defaults", is_flag=True, help="Print that of defaults.yaml instead.")
+@click.option("--tables", is_flag=True, help="Print that of a file with `tables:` instead.")
+@user_errors
+def schema(defaults: bool, tables: bool) -> None:
+    """Print the JSON Schema of a transfer file, for completion and checks in editors."""
+    from tableferry.assets.declaring.schema import tables_schema, transfer_schema
+
+    print_json(tables_schema() if tables else transfer_schema(defaults=defaults))

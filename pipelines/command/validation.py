@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.many_tables import Declaration
+from tableferry.assets.declaring.transfer_files import declarations_in
 from tableferry.assets.declaring.yaml_lines import Location
 from tableferry.assets.log.ledger import committed_schema
 from tableferry.assets.planning.drift import foreseen, misfits, new_columns
@@ -12,6 +14,7 @@ from tableferry.assets.planning.resolve import Hop, resolve_hops, with_wires
 from tableferry.assets.planning.transfer_plan import require_cuts
 from tableferry.checks.expectations import validate_suite
 from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.onboarding.refresh import new_and_gone, refresh
 from tableferry.resources.columns.scan import decimal_types
 from tableferry.resources.errors import (
     ColumnsRefused,
@@ -43,6 +46,52 @@ def validate(session: Session, names: Sequence[str] = ()) -> dict[str, list[str]
         located.sort(key=lambda problem: problem.line)
         problems[transfer.transfer] = [str(problem) for problem in located]
     return problems
+
+
+def outdated_locks(session: Session, names: Sequence[str] = ()) -> list[str]:
+    """Describe where the catalog no longer agrees with the lock of a declaration.
+
+    Args:
+        session: the declared transfers and the servers.
+        names: only declarations of these transfers; by default all.
+    """
+    problems = []
+    for declaration in declarations_in(session.declared.path):
+        if not _concerns(declaration, session, names) or not declaration.lock.is_file():
+            continue
+        for difference in refresh(declaration, session.servers).differences:
+            problem = declaration.file.problem(
+                ("tables",),
+                f"{declaration.lock.name} does not agree with the catalog; {difference}: run "
+                f"`ferry refresh {declaration.file.path.name}`",
+            )
+            problems.append(str(problem))
+    return problems
+
+
+def catalog_changes(session: Session, names: Sequence[str]) -> list[str]:
+    """Say which tables are new or gone in the catalog, of the declarations of some transfers."""
+    changes = []
+    for declaration in declarations_in(session.declared.path):
+        if _concerns(declaration, session, names) and declaration.lock.is_file():
+            new, gone = new_and_gone(declaration, session.servers)
+            for word, tables in (("new", new), ("gone", gone)):
+                if tables:
+                    shown = ", ".join(tables[:5]) + f" and {len(tables) - 5} more" * (
+                        len(tables) > 5
+                    )
+                    changes.append(
+                        f"{declaration.file.path.name}: {word} in the catalog: {shown} "
+                        f"(ferry refresh {declaration.file.path.name})"
+                    )
+    return changes
+
+
+def _concerns(declaration: Declaration, session: Session, names: Sequence[str]) -> bool:
+    """Whether a declaration holds one of the transfers."""
+    files = (session.declared.files[name] for name in names if name in session.declared.files)
+    paths = {part.path for file in files for part in file.chain()}
+    return not names or declaration.file.path in paths
 
 
 def _problems(transfer: Transfer, session: Session) -> Problems:

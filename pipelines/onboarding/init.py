@@ -6,14 +6,14 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, field
 from pathlib import Path
-from re import ASCII, findall, sub
+from re import ASCII, sub
 from typing import Any
 
 from tableferry.assets.declaring.dagster_rules import op_name
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.many_tables import filled, fits, unknown_placeholder
 from tableferry.assets.declaring.schema import transfer_schema
 from tableferry.assets.declaring.transfer_files import (
     DEFAULTS,
@@ -195,14 +195,14 @@ def init(
     result = Result()
     selected: list[TableRef] = []
     for listed in _matching(source.tables(servers.endpoints[connection], connection), tables):
-        if any(_fits(listed.table, pattern) for pattern in exclude):
+        if any(fits(listed.table, pattern) for pattern in exclude):
             continue
         if why := _unfit(listed, views=views):
             result.left_out.append((str(listed.table), why))
         else:
             selected.append(listed.table)
-    hops = {table: _targets(table, templates) for table in selected}
-    for table, why in _require_distinct(hops):
+    hops = {table: tuple(table_of(filled(text, table)) for text in to) for table in selected}
+    for table, why in require_distinct(hops):
         result.left_out.append((str(table), why))
         del hops[table]
     output.mkdir(parents=True, exist_ok=True)
@@ -293,27 +293,14 @@ def _declare(proposal: Proposal, output: Path, taken: set[str]) -> Declared:
 
 
 def _template(text: str) -> TableRef:
-    unknown = set(findall(r"\{(\w*)\}", text)) - {"schema", "table"}
-    if unknown:
-        raise InputError(
-            f"--to {text!r}: {{{min(unknown)}}} is unknown; there are {{schema}} and {{table}}"
-        )
+    if problem := unknown_placeholder(text):
+        raise InputError(f"--to {text!r}: {problem}")
     target = table_of(text)
     loader_of(target.system)
     return target
 
 
-def _targets(table: TableRef, templates: Sequence[TableRef]) -> tuple[TableRef, ...]:
-    def fill(text: str) -> str:
-        values = {"{schema}": table.schema, "{table}": table.name}
-        return sub(r"\{schema\}|\{table\}", lambda match: values[match[0]], text)
-
-    return tuple(
-        replace(target, schema=fill(target.schema), name=fill(target.name)) for target in templates
-    )
-
-
-def _require_distinct(
+def require_distinct(
     hops: Mapping[TableRef, Sequence[TableRef]],
 ) -> list[tuple[TableRef, str]]:
     """Find the tables whose targets another one has but for case, each with the reason.
@@ -346,7 +333,7 @@ def _matching(listed: Sequence[Listed], patterns: Sequence[str]) -> list[Listed]
     listed = [item for item in listed if not item.table.name.startswith(OURS)]
     selected = []
     for pattern in patterns:
-        matches = [item for item in listed if _fits(item.table, pattern)]
+        matches = [item for item in listed if fits(item.table, pattern)]
         if not matches:
             schemas = ", ".join(dict.fromkeys(item.table.schema for item in listed)) or "none"
             raise InputError(
@@ -357,19 +344,13 @@ def _matching(listed: Sequence[Listed], patterns: Sequence[str]) -> list[Listed]
     return list(dict.fromkeys(selected))
 
 
-def _fits(table: TableRef, pattern: str) -> bool:
-    whole = f"{table.schema}.{table.name}"
-    subject = whole if "." in pattern else table.name
-    return pattern in (subject, whole) or fnmatchcase(subject, pattern)
-
-
 def _name(table: TableRef, output: Path, taken: set[str]) -> str:
     """Choose a name for the transfer that is free in the folder."""
     candidates = [identifier(table.name), identifier(f"{table.schema}_{table.name}")]
     candidates += [f"{candidates[1]}_{number}" for number in range(2, 1000)]
     for name in candidates:
         free = name.casefold() not in taken and not (output / f"{name}.yaml").exists()
-        if free and _is_valid(name):
+        if free and is_valid_name(name):
             return name
     raise InputError(f"{table}: there is no name left for its transfer")
 
@@ -380,7 +361,7 @@ def identifier(text: str) -> str:
     return f"t_{name}" if name[0].isdigit() else name
 
 
-def _is_valid(name: str) -> bool:
+def is_valid_name(name: str) -> bool:
     if f"{name}.yaml".casefold() == DEFAULTS:
         return False
     try:

@@ -105,8 +105,19 @@ class Proposal:
         return {"rows": self.range_rows}
 
 
-def propose(table: TableRef, hops: Sequence[TableRef], catalogs: Catalogs) -> Proposal:
+def propose(
+    table: TableRef,
+    hops: Sequence[TableRef],
+    catalogs: Catalogs,
+    declared_key: str | None = None,
+) -> Proposal:
     """Propose a transfer of a table to its targets, in the order of the hops. Nothing is changed.
+
+    Args:
+        table: the table.
+        hops: its targets.
+        catalogs: describe it, and the targets.
+        declared_key: the key, where somebody has chosen it.
 
     Raises:
         InputError: the table cannot be moved like this, and why.
@@ -116,6 +127,10 @@ def propose(table: TableRef, hops: Sequence[TableRef], catalogs: Catalogs) -> Pr
     described = catalogs.described(table)
     columns, leading = described.columns, described.leading
     key, why, keys = choose_key(columns, leading, table.system)
+    if declared_key is not None:
+        key, why = declared_key, "declared"
+        if key not in {column.name for column in columns}:
+            raise InputError(f"there is no column {key!r} to be the key")
     others = tuple(
         Choice(column.name, _description(column, leading)) for column in keys if column.name != key
     )

@@ -239,3 +239,58 @@ def test_sqlserver_is_a_source_too(output: Path, mssql_url: str) -> None:
     assert yaml.safe_load(text)["key"] == "id"
     assert "an index begins with it, and it is NOT NULL" in text
     assert "About 2 rows" in text
+
+
+def test_one_declaration_stands_for_all_tables_and_its_lock_follows_the_catalog(
+    output: Path, pg_url: str
+) -> None:
+    output.mkdir()
+    path = output / "shop.yaml"
+    path.write_text(
+        f'tables: "postgres://{SCHEMA}.*"\nexclude: ["old_*", "default*"]\n'
+        'hops: ["sqlserver://dbo.many_{schema}_{table}"]\n'
+        "overrides:\n  plain_2: {key: id}\n  kept: {key: id}\n  parts: {key: id}\n"
+    )
+    missing = CliRunner().invoke(main, ["validate"])
+    assert missing.exit_code == 2
+    assert "shop.yaml:1: " in missing.stderr and "ferry refresh shop.yaml" in missing.stderr
+    first = CliRunner().invoke(main, ["refresh"])
+    assert first.exit_code == 0, first.output
+    found = load_transfers(output)
+    assert not found.invalid
+    moved = {one.source.name for one in found.transfers.values()}
+    assert moved == (MOVED | {"kept", "parts"}) - {"old_orders", "defaults"}
+    names = {one.source.name: name for name, one in found.transfers.items()}
+    assert found.transfers[names["plain_2"]].key == "id"
+    assert found.transfers[names["plain_3"]].ranges.by == "ctid"
+    assert found.transfers[names["orders"]].columns["price"].type == {"sqlserver": "decimal(38,10)"}
+    lock = output / "shop.lock.yaml"
+    before = lock.read_text()
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        # more rows change nothing, another key does
+        connection.execute(
+            f'INSERT INTO "{SCHEMA}".keyed_1 SELECT generate_series(1, 900)'.encode()
+        )
+        connection.execute(f'ANALYZE "{SCHEMA}".keyed_1'.encode())
+        assert CliRunner().invoke(main, ["refresh", "shop.yaml", "--check"]).exit_code == 0
+        assert CliRunner().invoke(main, ["validate", names["keyed_1"]]).exit_code == 0
+        connection.execute(f'CREATE TABLE "{SCHEMA}".newer (id int PRIMARY KEY)'.encode())
+        connection.execute(f'ALTER TABLE "{SCHEMA}".keyed_6 RENAME TO older'.encode())
+        try:
+            assert load_transfers(output).transfers.keys() == found.transfers.keys()
+            plan = CliRunner().invoke(main, ["plan", names["keyed_1"]])
+            assert f"shop.yaml: new in the catalog: {SCHEMA}.newer, {SCHEMA}.older" in plan.output
+            assert f"shop.yaml: gone in the catalog: {SCHEMA}.keyed_6" in plan.output
+            outdated = CliRunner().invoke(main, ["validate", names["keyed_1"]])
+            assert outdated.exit_code == 2
+            assert "shop.yaml:1: shop.lock.yaml does not agree with the catalog" in outdated.stderr
+            assert lock.read_text() == before
+            assert CliRunner().invoke(main, ["refresh"]).exit_code == 0
+            assert {"newer", "older"} <= load_transfers(output).transfers.keys()
+        finally:
+            connection.execute(f'DROP TABLE "{SCHEMA}".newer'.encode())
+            connection.execute(f'ALTER TABLE "{SCHEMA}".older RENAME TO keyed_6'.encode())
+    assert CliRunner().invoke(main, ["refresh"]).exit_code == 0
+    assert lock.read_text() == before, "the diff is gone with its cause"
+    ran = CliRunner().invoke(main, ["run", *(names[name] for name in ("plain_1", "texts_1"))])
+    assert ran.exit_code == 0, ran.output
