@@ -17,7 +17,8 @@ HEAD = """# Every key of a transfer file
 
 Out of the models that the files are read with; `ferry schema` prints them as a JSON Schema. A value
 that is no secret may be a [variable](transfers.md#values-from-the-environment), as `${NAME}`.
-[Transfer files](transfers.md) has examples.
+[Transfer files](transfers.md) has examples. A file with `tables` has these keys, too, for
+[many tables](transfers.md#many-tables-one-file).
 """
 
 SECTIONS = {
