@@ -74,6 +74,7 @@ def transfer_schedule(
             for name, decision in decisions(plan, hop, servers, context.instance).items()
             if decision.reason is not Reason.UNCHANGED
         }
+        todo |= plan.versions_to_record
         if not todo:
             if not _becomes_stale(transfer, cron, context.instance):
                 return dg.SkipReason(f"all {len(plan.ranges)} ranges are unchanged")

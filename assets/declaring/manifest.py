@@ -56,7 +56,7 @@ from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
 
-SEES_MOVED_ROWS = ("content", "row_version")
+SEES_MOVED_ROWS = ("auto", "content", "row_version")
 """Fingerprints that notice a row stored at another place, where any update may put it."""
 MissingPolicy = Literal["keep", "delete"]
 RowSecurity = Literal["refuse", "apply"]
@@ -133,7 +133,7 @@ class Transfer(Section):
     """What the failure of a check means, by its name. Checks block unless declared otherwise."""
     expectations: list[ExpectationDeclared] = []
     """A suite of Great Expectations, and SQL of your own, on each range."""
-    fingerprint: Annotated[Fingerprint, Field(validate_default=True)] = "content"
+    fingerprint: Annotated[Fingerprint, Field(validate_default=True)] = "auto"
     """How a changed range is noticed."""
     figures: list[str] = []
     """Columns of which a checksum also shows sum, least and greatest value."""
@@ -290,17 +290,18 @@ class Transfer(Section):
     @classmethod
     def check_fingerprint(cls, value: str, info: ValidationInfo) -> str:
         own_key, place = _own_key(info), _place(info)
-        if own_key is not None and value not in ("content", "none"):
-            raise ValueError(f"{value!r} should be content or none for files")
+        if own_key is not None and value not in ("auto", "content", "none"):
+            raise ValueError(f"{value!r} should be auto, content or none for files")
         if place is not None and value not in SEES_MOVED_ROWS:
             raise ValueError(
-                f"{value!r} should be {' or '.join(SEES_MOVED_ROWS)} with 'ranges: {{by: "
+                f"{value!r} should be one of {', '.join(SEES_MOVED_ROWS)} with 'ranges: {{by: "
                 f"{place.column.name}}}': the others miss rows that an update stores elsewhere"
             )
         # the fingerprint of a file is a hash of its bytes
-        if value == "content" and own_key is None and info.data.get("reconcile") == "in_flight":
+        digested = value in ("auto", "content") and own_key is None
+        if digested and info.data.get("reconcile") == "in_flight":
             raise ValueError(
-                "content reads and digests all rows of the source, so that 'reconcile: checksum' "
+                f"{value} reads and digests all rows of the source, so that 'reconcile: checksum' "
                 "costs no more; with in_flight declare row_version, {watermark: column}, "
                 "count_minmax or none"
             )

@@ -28,7 +28,7 @@ from tableferry.resources.types.steps import OverflowPolicy
 CONNECTIONS = "connections"
 """Validation context: the systems of the project's own connections, by the connections' names."""
 
-FINGERPRINTS = ("content", "row_version", "count_minmax", "none")
+FINGERPRINTS = ("auto", "content", "row_version", "count_minmax", "none")
 
 
 def _table(value: object, info: ValidationInfo) -> object:
@@ -83,7 +83,7 @@ Fingerprint = Annotated[
     str,
     BeforeValidator(
         _fingerprint,
-        json_schema_input_type=Literal["content", "row_version", "count_minmax", "none"]
+        json_schema_input_type=Literal["auto", "content", "row_version", "count_minmax", "none"]
         | Watermark,
     ),
 ]

@@ -32,10 +32,12 @@ from tableferry.assets.log.records import (
     DataVersion,
     RangeRecord,
     State,
+    digest,
     says_source_is_newer,
 )
 from tableferry.checks.verdict import CHECK_NAMES
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
+from tableferry.resources.contract.fingerprint import SourceFingerprint
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -226,6 +228,29 @@ def records(log: Log, asset: Asset, ranges: Iterable[str]) -> dict[str, RangeRec
 def committed_records(log: Log, asset: Asset, ranges: Iterable[str]) -> dict[str, RangeRecord]:
     """Return the record of each range's newest commit, or of a later skip."""
     return _records(log, newest_ids(log, asset), ranges)
+
+
+def recorded_fingerprints(
+    log: Log, asset: Asset, ranges: Iterable[str]
+) -> dict[str, SourceFingerprint]:
+    """Return the source fingerprints that the newest commits, or later skips, recorded by range.
+
+    Only those with row versions are returned, and only if the data version was made of them.
+    """
+    fingerprints = {}
+    for name, record in committed_records(log, asset, ranges).items():
+        if not (record.row_versions and record.fingerprint and record.data_version):
+            continue
+        source = DataVersion.parse(record.data_version).source
+        definition, _, hashed = source.rpartition("-")
+        if hashed == digest(record.fingerprint):
+            fingerprints[name] = SourceFingerprint(
+                record.rows or 0,
+                record.fingerprint,
+                definition,
+                row_versions=record.row_versions,
+            )
+    return fingerprints
 
 
 def moves(log: Log, asset: Asset, ranges: Collection[str]) -> dict[str, RangeRecord]:

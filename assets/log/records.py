@@ -44,6 +44,8 @@ _METADATA_NAMES = {
     "bytes": "bytes",
     "wire": "wire_format",
     "fingerprint": "fingerprint",
+    "row_versions": "row_versions",
+    "unchanged_by": "unchanged_by",
     "source_server": "source_server",
     "target_server": "target_server",
     "source_position": "source_position",
@@ -241,6 +243,10 @@ class RangeRecord:
     wire: str | None = None
     fingerprint: str | None = None
     """Fingerprint of the source rows; only the first hop has one."""
+    row_versions: str | None = None
+    """Hash of the row versions that have this fingerprint, with `fingerprint: auto`."""
+    unchanged_by: str | None = None
+    """What a range that was not moved was found unchanged by: row versions, or content."""
     source_server: str | None = None
     target_server: str | None = None
     """The servers and their versions, see `assets.planning.resolve.Servers.identity`."""

@@ -90,6 +90,12 @@ def _each_alone(
         published=plan.published.get(hop.number),
         force=force,
     )
+    if hop.first:
+        same = [name for name, each in decided.items() if each.reason is Reason.UNCHANGED]
+        decided |= {
+            name: replace(decided[name], detail=plan.fingerprints[name].found_by or "")
+            for name in same
+        }
     changed = [name for name, each in decided.items() if each.reason is Reason.SCHEMA_CHANGED]
     if changed:
         detail = schema_changes(hop.plan, committed_schema(log, hop.spec.to))

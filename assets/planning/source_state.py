@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tableferry.assets.declaring.manifest import Transfer
@@ -65,6 +65,16 @@ class Reading:
     def value(self) -> str | None:
         """The fingerprint, if the transfer's source is read."""
         return self.fingerprint.value if self.of_source else None
+
+    @property
+    def row_versions(self) -> str | None:
+        """The row versions that stand for this fingerprint, where they are known."""
+        return self.fingerprint.row_versions or None if self.of_source else None
+
+    @property
+    def found_by(self) -> str | None:
+        """What the fingerprint was found by; only sources have one."""
+        return self.fingerprint.found_by if self.of_source else None
 
 
 class SourceState:
@@ -247,8 +257,12 @@ class SourceState:
             self._plan.hops[0],
             self._servers,
             [key_range],
+            {**self._plan.recorded, key_range.name: self.latest(key_range.name).fingerprint},
             snapshot=snapshot,
         )[key_range.name]
+        if snapshot is None and self._shared is not None:
+            # contents and versions were not read in one state
+            found = replace(found, row_versions="")
         reading = Reading(found, snapshot, source_figures=found.source_figures)
         with self._lock:
             self._latest[key_range.name] = reading

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.ledger import partitions
+from tableferry.assets.log.ledger import partitions, recorded_fingerprints
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, digest
 from tableferry.assets.planning.boundaries import limit
@@ -47,6 +47,8 @@ class TransferPlan:
     """The changes to the dynamic partitions that the current keys need."""
     fingerprints: Mapping[str, SourceFingerprint] = field(default_factory=dict)
     """Fingerprints of the source rows, by range, for the ranges that were fingerprinted."""
+    recorded: Mapping[str, SourceFingerprint] = field(default_factory=dict)
+    """Fingerprints with row versions that the event log has, with `fingerprint: auto`."""
     published: Mapping[int, Published] = field(default_factory=dict)
     """The markers of the targets, by number of the hop, if they have any. They are read before the
     source, so whoever publishes a range after that has read it after that."""
@@ -62,7 +64,9 @@ class TransferPlan:
         ]
         if not missing:
             return self
-        added = fingerprints_of(self.transfer, self.hops[0], servers, missing, snapshot=snapshot)
+        added = fingerprints_of(
+            self.transfer, self.hops[0], servers, missing, self.recorded, snapshot=snapshot
+        )
         return replace(self, fingerprints={**self.fingerprints, **added})
 
     def only(self, names: Collection[str]) -> TransferPlan:
@@ -89,6 +93,15 @@ class TransferPlan:
             name: self.version(hop, fingerprint) for name, fingerprint in self.fingerprints.items()
         }
 
+    @property
+    def versions_to_record(self) -> set[str]:
+        """The ranges whose row versions the event log does not have yet."""
+        return {
+            name
+            for name, fingerprint in self.fingerprints.items()
+            if fingerprint.row_versions and fingerprint.found_by == "content"
+        }
+
     def rows(self) -> dict[str, int]:
         """Rows in the source, by range."""
         return {name: fingerprint.rows for name, fingerprint in self.fingerprints.items()}
@@ -109,10 +122,14 @@ def plan_transfer(
     published = _markers(hops, servers)
     if names is None:
         growth = _growth(transfer, hops, servers, log, published)
-        return _with_ranges(transfer, hops, growth, published)
-    growth = RangeGrowth(known_ranges(transfer, hops, log), (), ())
-    require_agreement(transfer, hops, growth, published)
-    return _with_ranges(transfer, hops, growth, published).only(names)
+        plan = _with_ranges(transfer, hops, growth, published)
+    else:
+        growth = RangeGrowth(known_ranges(transfer, hops, log), (), ())
+        require_agreement(transfer, hops, growth, published)
+        plan = _with_ranges(transfer, hops, growth, published).only(names)
+    if transfer.fingerprint != "auto":
+        return plan
+    return replace(plan, recorded=recorded_fingerprints(log, hops[0].spec.to, plan.ranges))
 
 
 def plan_growth(transfer: Transfer, servers: Servers, log: Log) -> TransferPlan:
@@ -138,6 +155,7 @@ def fingerprints_of(
     first: Hop,
     servers: Servers,
     ranges: Sequence[KeyRange],
+    recorded: Mapping[str, SourceFingerprint],
     *,
     snapshot: str | None = None,
 ) -> dict[str, SourceFingerprint]:
@@ -151,6 +169,7 @@ def fingerprints_of(
             snapshot=snapshot,
             watermark_column=transfer.watermark,
             greatest=transfer.incremental is not None,
+            recorded=recorded,
         )
 
 

@@ -131,6 +131,7 @@ class RangeAttempt:
         return self.record(
             state,
             fingerprint=self.reading.value,
+            row_versions=self.reading.row_versions,
             source_position=self.reading.position,
             source_server=self.work.identities[plan.source.connection],
             target_server=self.work.identities[plan.target.connection],
@@ -152,6 +153,9 @@ class RangeAttempt:
         return self.record(
             State.SKIPPED_UNCHANGED,
             rows=self.reading.fingerprint.rows,
+            fingerprint=self.reading.value if self.reading.row_versions else None,
+            row_versions=self.reading.row_versions,
+            unchanged_by=self.reading.found_by,
             source_position=self.reading.position,
             proven=self.proven,
             counts=before.counts if before else {},

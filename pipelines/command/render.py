@@ -95,7 +95,12 @@ def show_ranges(out: Console, title: str, view: TransferView, *, wide: bool = Fa
 
     def total(ranges: Sequence[RangeView]) -> str:
         states = Counter(range_.state for range_ in ranges)
-        parts = ", ".join(f"{count} {state}" for state, count in states.items())
+        found_by = Counter(range_.unchanged_by for range_ in ranges if range_.unchanged_by)
+        by = ", ".join(f"{count} by {what}" for what, count in found_by.items())
+        parts = ", ".join(
+            f"{count} {state}" + (f" ({by})" if by and state is State.SKIPPED_UNCHANGED else "")
+            for state, count in states.items()
+        )
         rows = sum(range_.rows or 0 for range_ in ranges)
         return f"{counted(len(ranges), 'range')}, {counted(rows, 'row')}: {parts}"
 

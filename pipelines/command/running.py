@@ -179,6 +179,8 @@ def _find_work(
     if todo != requested:
         # an unchanged range whose latest attempt failed still has to be verified
         todo |= requested & unsettled(log, transfer, hops)
+    if hops[0].first:
+        todo |= requested & prepared.plan.versions_to_record
     if not todo and is_unanswered(log, transfer, [hop.spec.to for hop in hops]):
         # a run that died or was stopped has left staging tables, and no run has succeeded since
         todo = requested or set(plan.ranges)
@@ -356,10 +358,22 @@ def unsettled(log: Log, transfer: Transfer, hops: Sequence[Hop]) -> set[str]:
     }
 
 
+def _found_by(work: Work, hop: Hop, name: str) -> str | None:
+    """Return what the first hop's range was found unchanged by; None of a later hop."""
+    fingerprint = work.prepared.plan.fingerprints.get(name) if hop.first else None
+    return fingerprint.found_by if fingerprint else None
+
+
 def _results(log: Log, transfer: Transfer, work: Work) -> list[RangeView]:
     names = [name for name in work.prepared.plan.ranges if name in work.requested]
     return [
-        replace(view, state=State.SKIPPED_UNCHANGED, seconds={}, moving_seconds=None)
+        replace(
+            view,
+            state=State.SKIPPED_UNCHANGED,
+            seconds={},
+            moving_seconds=None,
+            unchanged_by=_found_by(work, hop, view.range),
+        )
         if view.range not in work.ranges and view.good
         else view
         for hop in work.hops

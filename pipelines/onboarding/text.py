@@ -20,7 +20,7 @@ OPTIONS = """\
 # docs/reference.md explains every key.
 # write: replace              # append, upsert or swap
 # reconcile: checksum         # count, in_flight, sample_hash or full_hash
-# fingerprint: content        # row_version, count_minmax, none or {{watermark: {watermark}}}
+# fingerprint: auto           # content, row_version, none or {{watermark: {watermark}}}
 # incremental: false          # true: only newer rows of a range; with upsert and a watermark
 # on_schema_drift: fail       # add_columns or ignore_new
 # profile: balanced           # safe or throughput

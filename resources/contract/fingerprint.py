@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+FoundBy = Literal["row versions", "content"]
 
 HISTORY = "_"
 """Precedes the server's history in a definition: see `Source.history`."""
@@ -30,6 +32,11 @@ class SourceFingerprint:
     is not finite."""
     source_figures: KnownFigures | None = field(default=None, compare=False)
     """The source's side of a checksum, if the fingerprint has it."""
+    row_versions: str = field(default="", compare=False)
+    """A hash of the versions of the rows that the value was computed from, and of all that ties
+    values to versions; '' if they are not known. As long as it is the same, so is the value."""
+    found_by: FoundBy | None = field(default=None, compare=False)
+    """What `auto` looked at to find the value."""
 
 
 Figures = dict[str, Any]

@@ -218,6 +218,27 @@ class Source:
         """
         return ""
 
+    def versions_tie(
+        self,
+        endpoint: Endpoint,
+        table: TableRef,
+        columns: Sequence[str],
+        snapshot: str | None = None,
+    ) -> str | None:
+        """Return what ties the values of a table to the versions of its rows.
+
+        As long as neither this, nor `reading`, nor a row's version has changed, the row's values
+        have not. None if the values could change all the same, or if rows have no
+        versions: then `auto` reads the contents.
+
+        Args:
+            endpoint: the server.
+            table: the table or view.
+            columns: the columns that are copied.
+            snapshot: a name from `shared_snapshot`.
+        """
+        return None
+
     def history(self, endpoint: Endpoint) -> str:
         """Identify the server's history of writes, as far as it is known.
 

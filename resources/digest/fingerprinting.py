@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +34,10 @@ from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
 METHODS = {
+    "auto": (
+        "nothing that content sees: row versions that are the recorded ones stand for the recorded "
+        "content only where nothing that row_version misses can be; elsewhere content is read"
+    ),
     "content": "nothing: every value of every copied column counts (64 bits per row, summed)",
     "row_version": (
         "nothing that was written, nor what ALTER TABLE or ALTER TYPE made of it; but a type whose "
@@ -67,6 +72,7 @@ def fingerprints(
     snapshot: str | None = None,
     watermark_column: str | None = None,
     greatest: bool = False,
+    recorded: Mapping[str, SourceFingerprint] | None = None,
 ) -> dict[str, SourceFingerprint]:
     """Fingerprint ranges of a hop's source by one aggregate query (SQL Server: one per 500).
 
@@ -81,6 +87,7 @@ def fingerprints(
         snapshot: the exported PostgreSQL snapshot to read under.
         watermark_column: for `watermark`, the column that every update raises.
         greatest: whether to find each range's greatest watermark, too.
+        recorded: for `auto`, earlier fingerprints with `row_versions`, by range name.
 
     Returns:
         The fingerprints by range name, also of ranges without rows.
@@ -89,12 +96,35 @@ def fingerprints(
         InputError: the method is unknown or needs something that the table does not have.
         DigestRefused: the server does not compute the row digest.
     """
-    table, system, key = plan.source, endpoint.system, plan.key.source
-    sql, source = system.dialect, source_of(system)
-    if method == "content" and source.own_key is not None:
+    table, source = plan.source, source_of(endpoint.system)
+    if method in ("auto", "content") and source.own_key is not None:
         return source.fingerprints(endpoint, table, ranges, plan.where)
+    if method == "auto":
+        return _by_versions_first(endpoint, plan, ranges, snapshot, recorded or {})
     if method == "content":
         return _contents(endpoint, plan, ranges, snapshot)
+    results = _aggregates(endpoint, plan, ranges, method, snapshot, watermark_column, greatest)
+    if method not in OF_WRITES:
+        return results
+    # asked last, so that rows of the old history may pass for the new one's, but not the reverse
+    history = source.history(endpoint)
+    used = definition(dialect(endpoint).algorithm) if method == "watermark" else ""
+    with_history = f"{used or 'r'}{HISTORY}{history}"[:LONGEST] if history else used
+    return {name: replace(result, definition=with_history) for name, result in results.items()}
+
+
+def _aggregates(
+    endpoint: Endpoint,
+    plan: CopyPlan,
+    ranges: Sequence[KeyRange],
+    method: str,
+    snapshot: str | None,
+    watermark_column: str | None = None,
+    greatest: bool = False,
+) -> dict[str, SourceFingerprint]:
+    """Fingerprint ranges by the figures of a method other than `content`."""
+    table, system, key = plan.source, endpoint.system, plan.key.source
+    sql, source = system.dialect, source_of(system)
     digested = _watermarked(endpoint, plan, watermark_column) if method == "watermark" else []
     figures = _figures(endpoint, table, key, method, digested)
     counts_keys = bool(digested) and not any(column.primary_key for column in digested)
@@ -135,17 +165,75 @@ def fingerprints(
                 if counts_keys:
                     _require_distinct(plan, chunk[number], int(rows), int(values.pop()))
                 results[chunk[number].name] = fingerprint(int(rows), values, greatest_mark)
-    if method not in OF_WRITES:
-        return results
-    # asked last, so that rows of the old history may pass for the new one's, but not the reverse
-    history = source.history(endpoint)
-    with_history = f"{used or 'r'}{HISTORY}{history}"[:LONGEST] if history else used
-    return {name: replace(result, definition=with_history) for name, result in results.items()}
+    return results
 
 
 def _chunks(ranges: Sequence[KeyRange], system: System) -> Iterator[Sequence[KeyRange]]:
     size = system.dialect.most_branches or max(1, len(ranges))
     return (ranges[start : start + size] for start in range(0, len(ranges), size))
+
+
+def _by_versions_first(
+    endpoint: Endpoint,
+    plan: CopyPlan,
+    ranges: Sequence[KeyRange],
+    snapshot: str | None,
+    recorded: Mapping[str, SourceFingerprint],
+) -> dict[str, SourceFingerprint]:
+    """Fingerprint the contents of ranges, but for those whose row versions are the recorded ones.
+
+    On systems whose readers share no snapshot, the row versions are looked at again after the
+    contents: only versions that did not change meanwhile are those of the rows that were read.
+    """
+    versions = _row_versions(endpoint, plan, ranges, snapshot)
+    results: dict[str, SourceFingerprint] = {}
+    for name, (rows, row_versions) in versions.items():
+        before = recorded.get(name)
+        if before is not None and before.row_versions == row_versions:
+            known = before.source_figures or KnownFigures("", {ROWS: rows})
+            results[name] = replace(
+                before, rows=rows, source_figures=known, found_by="row versions"
+            )
+    changed = [key_range for key_range in ranges if key_range.name not in results]
+    if not changed:
+        return results
+    contents = _contents(endpoint, plan, changed, snapshot)
+    after = versions
+    if versions and not source_of(endpoint.system).snapshots:
+        after = _row_versions(endpoint, plan, changed, snapshot)
+    for name, content in contents.items():
+        rows, row_versions = versions.get(name, (0, ""))
+        if after.get(name) != (rows, row_versions) or rows != content.rows:
+            row_versions = ""
+        results[name] = replace(content, row_versions=row_versions, found_by="content")
+    return results
+
+
+def _row_versions(
+    endpoint: Endpoint, plan: CopyPlan, ranges: Sequence[KeyRange], snapshot: str | None
+) -> dict[str, tuple[int, str]]:
+    """Count the rows of each range and hash their versions; {} if these stand for no values.
+
+    The hash covers how the content is computed, so that it holds for one content fingerprint only.
+    """
+    source, copied = source_of(endpoint.system), [column.source.name for column in plan.columns]
+    tie = source.versions_tie(endpoint, plan.source, copied, snapshot)
+    if tie is None:
+        return {}
+    versions = _aggregates(endpoint, plan, ranges, "row_version", snapshot)
+    # a server that took over meanwhile may have given the same versions to other rows
+    if not source.snapshots and source.versions_tie(endpoint, plan.source, copied, snapshot) != tie:
+        return {}
+    digest = RowDigest(preferred(endpoint, plan.target.system), all_fields(plan), "source")
+    content = (definition(digest.dialect.algorithm), str(digest), plan.where)
+    return {
+        name: (found.rows, _hash(found.value, tie, name, content))
+        for name, found in versions.items()
+    }
+
+
+def _hash(*parts: object) -> str:
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
 def _contents(

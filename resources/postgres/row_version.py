@@ -16,9 +16,11 @@ WHERE n.nspname = {schema} AND c.relname = {name}
 """
 
 # As sets: a new partition has the same columns, and its rows count by themselves. A column's number
-# is never reused, so a column that was recreated differs. Nothing is looked up or printed by name,
-# which the server would answer as of now, whatever the snapshot.
-READING_SQL = """
+# is never reused, so a column that was recreated differs. A partition's column is named with its
+# partition if it has another number than the table's or a value for older rows: else it could pass
+# for that of another partition. Nothing is looked up or printed by name, which the server would
+# answer as of now, whatever the snapshot.
+CATALOG_SQL = """
 WITH RECURSIVE tables(oid) AS (
     SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = {schema} AND c.relname = {name}
@@ -40,8 +42,12 @@ WITH RECURSIVE tables(oid) AS (
 ), readings(reading) AS (
     SELECT concat_ws(' ', 'column', quote_literal(a.attname), a.attnum, a.atttypid, a.atttypmod,
         a.attgenerated, quote_nullable(a.attmissingval::text),
-        CASE WHEN a.attgenerated = 'v' THEN hashtextextended(d.adbin::text, 0) END)
+        CASE WHEN a.attgenerated = 'v' THEN hashtextextended(d.adbin::text, 0) END,
+        CASE WHEN a.attnum <> top.attnum OR a.attmissingval IS NOT NULL THEN a.attrelid END)
     FROM attributes a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+    LEFT JOIN attributes top ON top.attname = a.attname
+        AND top.attrelid = (SELECT c.oid FROM pg_class c JOIN pg_namespace n
+            ON n.oid = c.relnamespace WHERE n.nspname = {schema} AND c.relname = {name})
     UNION
     SELECT concat_ws(' ', 'label', e.enumtypid, e.oid, quote_literal(e.enumlabel))
     FROM types JOIN pg_enum e ON e.enumtypid = types.oid
@@ -51,8 +57,31 @@ WITH RECURSIVE tables(oid) AS (
     FROM types JOIN pg_type t ON t.oid = types.oid AND t.typtype = 'c'
     JOIN pg_attribute p ON p.attrelid = t.typrelid AND p.attnum > 0
 )
+"""
+
+READING_SQL = f"""{CATALOG_SQL}
 SELECT hashtextextended(string_agg(reading, chr(10) ORDER BY reading COLLATE "C"), 0)::text
 FROM readings
+"""
+
+# A server that crashed, or whose files were restored, may give a transaction's number away twice,
+# on the same timeline: the first discards its statistics, the second starts anew. Objects of the
+# server's own have numbers below 16384; pg_am 2 is heap, whose rows alone have these versions.
+TIE_SQL = f"""{CATALOG_SQL}
+SELECT CASE WHEN EXISTS (
+    SELECT FROM tables JOIN pg_class c ON c.oid = tables.oid
+    WHERE c.oid < 16384 OR c.relkind NOT IN ('r', 'p', 'm') OR c.relam NOT IN (0, 2)
+) OR EXISTS (
+    SELECT FROM types JOIN pg_type t ON t.oid = types.oid
+    WHERE t.typoutput::oid >= 16384
+        OR t.oid < 16384 AND (t.typname LIKE 'reg%' OR t.typname = 'aclitem')
+) OR EXISTS (
+    SELECT FROM types JOIN pg_cast ON castsource = types.oid WHERE pg_cast.oid >= 16384
+) THEN NULL ELSE concat_ws(' ',
+    (SELECT oid FROM pg_database WHERE datname = current_database()),
+    extract(epoch FROM pg_postmaster_start_time()),
+    (SELECT extract(epoch FROM stats_reset) FROM pg_stat_bgwriter)
+) END
 """
 
 
@@ -81,3 +110,16 @@ def reading(
     """
     sql = about(READING_SQL, table, columns=", ".join(map(DIALECT.literal, columns)))
     return str(endpoint.query(sql, snapshot=snapshot)[0][0])
+
+
+def versions_tie(
+    endpoint: Endpoint, table: TableRef, columns: Sequence[str], snapshot: str | None = None
+) -> str | None:
+    """See `Source.versions_tie`. None where values are printed by what is no part of the row.
+
+    That is so of types with an output function or a cast of their own, and of the names of objects;
+    rows of foreign tables, views and other storage than heap have no versions to go by.
+    """
+    sql = about(TIE_SQL, table, columns=", ".join(map(DIALECT.literal, columns)))
+    tie = endpoint.query(sql, snapshot=snapshot)[0][0]
+    return None if tie is None else str(tie)

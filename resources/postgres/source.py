@@ -17,7 +17,7 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres import catalog, places
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.position import position
-from tableferry.resources.postgres.row_version import reading, row_version
+from tableferry.resources.postgres.row_version import reading, row_version, versions_tie
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.statistics import quantiles
 from tableferry.resources.postgres.text_formats import bcp_expression, guarded, text_expression
@@ -66,6 +66,7 @@ class PostgresSource(Source):
     blocks = staticmethod(places.blocks)
     row_version = staticmethod(row_version)
     reading = staticmethod(reading)
+    versions_tie = staticmethod(versions_tie)
     guarded = staticmethod(guarded)
 
     def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:

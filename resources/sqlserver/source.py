@@ -10,17 +10,16 @@ from tableferry.resources.contract.catalog import TableSize
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Source
-from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.sqlserver.bcp import read_tab_separated
 from tableferry.resources.sqlserver.ddl import INDEX_BYTES, indexable
 from tableferry.resources.sqlserver.dialect import (
-    DIALECT,
     KEY_ORDER,
     UTF8_ORDER,
     literal,
     orders_text,
 )
+from tableferry.resources.sqlserver.row_version import row_version, versions_tie
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.tsv_text import tab_separated
 from tableferry.resources.sqlserver.types import read
@@ -92,6 +91,9 @@ class SqlServerSource(Source):
         *("datetimeoffset(6)", "datetimeoffset(7)", "uniqueidentifier"),
     )
 
+    row_version = staticmethod(row_version)
+    versions_tie = staticmethod(versions_tie)
+
     def require_tools(self, resource: SqlServerServer, wire: WireFormat) -> None:
         """Text needs bcp."""
         require_bcp(resource, wire)
@@ -120,20 +122,6 @@ class SqlServerSource(Source):
         order = UTF8_ORDER if read(key.type).name in ("char", "varchar") else KEY_ORDER
         order = str(key.collation) if orders_text(key) else order
         return f"an index, and COLLATE {order} for the column"
-
-    def row_version(self, endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
-        """Count and maximum of a rowversion column."""
-        for column in endpoint.columns(table):
-            if column.type in ("timestamp", "rowversion"):
-                version = f"CAST({DIALECT.quote(column.name)} AS bigint)"
-                return [
-                    (version, DIALECT.exact_sum("{}")),
-                    (version, "MAX({})"),
-                ]
-        raise InputError(
-            f"{table}: fingerprint row_version needs a rowversion column, and there is none; "
-            "add one, or use content"
-        )
 
     def text_sql(
         self,

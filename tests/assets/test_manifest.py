@@ -57,7 +57,7 @@ def test_the_smallest_file_gets_the_defaults(tmp_path: Path) -> None:
     assert (transfer.write, transfer.reconcile, transfer.fingerprint) == (
         "replace",
         "checksum",
-        "content",
+        "auto",
     )
     assert transfer.ranges.rows == 250_000
 
@@ -94,8 +94,8 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
     [
         (NO_KEY + "write: upsert\n", 7, "upsert needs a key that stays with its row"),
         (NO_KEY + "key: id\n", 7, "cannot be declared with 'ranges: {by: ctid}'"),
-        (NO_KEY + "fingerprint: none\n", 7, "should be content or row_version with"),
-        (NO_KEY + "fingerprint: {watermark: at}\n", 7, "should be content or row_version with"),
+        (NO_KEY + "fingerprint: none\n", 7, "one of auto, content, row_version with"),
+        (NO_KEY + "fingerprint: {watermark: at}\n", 7, "one of auto, content, row_version with"),
         (NO_KEY + "exclude: [ctid]\n", 7, "key 'ctid' should not be excluded"),
         (NO_KEY.replace("postgres", "clickhouse"), 6, "by: ctid is for PostgreSQL tables"),
         (NO_KEY.replace("postgres", "files"), 6, "each file is a range"),
@@ -211,10 +211,10 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         (GOOD + "columns:\n  - id\n  - a: {rename: 5}\n", 9, "columns.a.rename"),
         (GOOD + "checks:\n  row_count: {}\n  chekcsum: {}\n", 9, "there is no such check"),
         (GOOD + "expectations:\n  - {type: sql}\n", 8, "one argument, query"),
-        (GOOD + "fingerprint: {watermark: }\n", 7, "should be one of content"),
+        (GOOD + "fingerprint: {watermark: }\n", 7, "should be one of auto, content"),
         (GOOD + "incremental: true\n", 7, "needs 'write: upsert'"),
         (GOOD + "write: swap\nincremental: {}\n", 8, "swap cannot leave the older rows"),
-        (GOOD + "write: upsert\nincremental: true\n", 8, "content does not tell newer rows"),
+        (GOOD + "write: upsert\nincremental: true\n", 8, "auto does not tell newer rows"),
         (GOOD + UPSERT + "exclude: [at]\nincremental: true\n", 10, "which is not copied"),
         (GOOD + UPSERT + "columns: [id]\nincremental: true\n", 10, "which is not copied"),
         (
@@ -232,7 +232,7 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         ("a: 1\n---\nb: 2\n", 2, "single document"),
         ("", 1, "should be a mapping"),
         (GOOD + "profile: turbo\n", 7, "should be one of safe, balanced, throughput"),
-        (GOOD + "fingerprint: md5\n", 7, "should be one of content"),
+        (GOOD + "fingerprint: md5\n", 7, "should be one of auto, content"),
         ("transfer: [\n", 2, ""),
         ("- a\n", 1, "should be a mapping"),
     ],

@@ -289,7 +289,7 @@ def test_none_only_counts(source: PostgresResource) -> None:
     assert after[FIRST].rows == 50
 
 
-@pytest.mark.parametrize("method", [method for method in METHODS if method != "none"])
+@pytest.mark.parametrize("method", [method for method in METHODS if method not in ("auto", "none")])
 def test_a_method_is_part_of_the_value(source: PostgresResource, method: str) -> None:
     make(source)
     found = read(source, method, watermark="at")
@@ -488,7 +488,7 @@ def test_a_missing_watermark_and_an_unknown_method_are_refused(source: PostgresR
     make(source)
     with pytest.raises(InputError, match="the watermark column 'nope' does not exist"):
         read(source, "watermark", watermark="nope")
-    with pytest.raises(InputError, match="should be one of content, row_version"):
+    with pytest.raises(InputError, match="should be one of auto, content, row_version"):
         read(source, "xmin")
 
 

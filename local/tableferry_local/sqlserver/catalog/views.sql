@@ -123,6 +123,11 @@ is_query_store_on bit 0
 containment tinyint 0
 FROM sys._database d
 
+-- view sys.database_recovery_status
+database_id int d.id
+recovery_fork_guid uniqueidentifier md5(d.name || d.created)::uuid
+FROM sys._database d
+
 -- view sys.schemas
 name sysname s.name
 schema_id int s.id
