@@ -214,3 +214,12 @@ def test_a_standby_is_read_and_what_it_lacks_is_noticed(
     assert len(one.moved(view)) == 1, "the others were compared, and agree"
     assert position().timeline == 2
     assert {planned.reason for planned in one.plan().ranges} == {"unchanged"}
+
+    # with auto, the row versions of one server stand for nothing on the other
+    declared["fingerprint"] = "auto"
+    read_from(pair.standby)
+    assert one.run().good
+    assert {planned.detail for planned in one.plan().ranges} == {"row versions"}
+    read_from(pair.primary)
+    planned = {planned.reason: planned.detail for planned in one.plan().ranges}
+    assert planned == {"unchanged": "content", "source_changed": None}
