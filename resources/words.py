@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Collection
+from difflib import get_close_matches
+
+MOST_NAMES = 5
+"""How many names a message lists at most."""
+
 
 def counted(number: int, noun: str) -> str:
     """E.g. `1 row`, `2,000 rows`."""
@@ -13,3 +20,30 @@ def one_line(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
+
+
+def those_there(wanted: str, names: Collection[str], noun: str) -> str:
+    """Say which of the existing names may have been meant; all of them if they are few.
+
+    Args:
+        wanted: the unknown name.
+        names: the existing ones.
+        noun: what they name, in the singular.
+    """
+    if len(names) <= MOST_NAMES:
+        return f"there are {', '.join(names) or 'none'}"
+    by_lower = {name.lower(): name for name in names}
+    lower = wanted.lower()
+    close = get_close_matches(lower, by_lower, n=MOST_NAMES)
+    # a part of a name is no close match of a much longer one
+    close += [name for name in by_lower if lower and lower in name and name not in close]
+    if close:
+        return f"did you mean {' or '.join(by_lower[name] for name in close[:MOST_NAMES])}?"
+    return f"there are {counted(len(names), noun)}, and none has a similar name"
+
+
+def iso_time(timestamp: float | None) -> str | None:
+    """Return seconds since 1970 as ISO 8601 in UTC."""
+    if timestamp is None:
+        return None
+    return dt.datetime.fromtimestamp(timestamp, dt.UTC).isoformat(timespec="seconds")

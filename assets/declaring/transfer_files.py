@@ -31,6 +31,7 @@ from tableferry.assets.declaring.sections import CONNECTIONS
 from tableferry.assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
 from tableferry.resources.connecting.names import ENV_ONLY
 from tableferry.resources.errors import InputError
+from tableferry.resources.words import those_there
 
 DEFAULTS = "defaults.yaml"
 
@@ -120,7 +121,7 @@ class TransferFolder:
             raise InputError("\n".join(map(str, broken)))
         raise InputError(
             f"there is no transfer {name!r} in {self.path}; "
-            f"there are {', '.join(self.transfers) or 'none'}"
+            f"{those_there(name, self.transfers, 'transfer')}"
         )
 
 

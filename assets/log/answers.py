@@ -27,13 +27,27 @@ Coverage = tuple[Literal["move", "check"], frozenset[Asset]]
 def is_unanswered(log: Log, transfer: Transfer, tables: Iterable[TableRef]) -> bool:
     """Whether a run that moves one of these tables failed and no later success answers it.
 
-    A run may fail although all of its ranges were committed. Runs are read from the newest one
-    back, only as far as needed.
+    A run may fail although all of its ranges were committed.
+    """
+    return failure_stands(
+        transfer, tables, _recent(log, [stored_key(hop.to) for hop in transfer.hops])
+    )
+
+
+def failure_stands(
+    transfer: Transfer, tables: Iterable[TableRef], runs: Iterable[Sequence[Any]]
+) -> bool:
+    """Whether one of these runs failed to move these tables and no later success answers it.
+
+    Args:
+        transfer: the transfer.
+        tables: the targets in question.
+        runs: status and body of each, the newest first; they are read only as far as needed.
     """
     wanted = {stored_key(table) for table in tables}
     targets = frozenset(stored_key(hop.to) for hop in transfer.hops)
     answered: set[str] = set()
-    for status, body in _recent(log, targets):
+    for status, body in runs:
         coverage = _stored_coverage(targets, json.loads(body))
         if coverage is None:
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import dagster as dg
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.check_metadata import KEY_PREFIX
 from tableferry.checks.verdict import Difference, DifferenceKind
+from tableferry.resources.words import iso_time
 
 if TYPE_CHECKING:
     from tableferry.assets.log.ledger import StoredCheck
@@ -160,10 +160,3 @@ def _difference(row: Mapping[str, Any], key: str) -> Difference:
 def _rows(table: Any) -> list[Mapping[str, Any]]:
     """Return the rows of a table in metadata, which Dagster returns in one of two forms."""
     return [record.data for record in getattr(table, "records", table) or ()]
-
-
-def iso_time(timestamp: float | None) -> str | None:
-    """Format a timestamp as ISO 8601 in UTC."""
-    if timestamp is None:
-        return None
-    return dt.datetime.fromtimestamp(timestamp, dt.UTC).isoformat(timespec="seconds")

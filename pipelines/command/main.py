@@ -6,27 +6,21 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import cast
 
 import click
 
-from tableferry.assets.declaring.names import about
-from tableferry.checks.verdict import LEVELS, Level
+from tableferry.pipelines.command.inspecting import check, plan, report, status
 from tableferry.pipelines.command.moving import run
 from tableferry.pipelines.command.plugins import Commands
 from tableferry.pipelines.command.pruning import prune
 from tableferry.pipelines.command.setting_up import init, refresh, schema
 from tableferry.pipelines.command.shell import (
-    RANGE_HELP,
     as_json,
     end,
     print_json,
-    report_waiting,
     transfer_argument,
     transfers_argument,
     user_errors,
-    verbosity,
-    wide,
 )
 from tableferry.resources.errors import InputError, TableferryError
 
@@ -119,102 +113,6 @@ def doctor(as_json: bool) -> None:
 
 @main.command()
 @transfer_argument
-@click.option("--force", is_flag=True, help="Plan as for `ferry run --force`.")
-@as_json
-@user_errors
-def plan(transfer: str, force: bool, as_json: bool) -> None:
-    """Show which ranges would run or be skipped, and why; nothing is changed."""
-    from tableferry.pipelines.command import runner
-    from tableferry.pipelines.command.render import console, show_plan
-    from tableferry.pipelines.command.session import open_session
-    from tableferry.pipelines.command.validation import catalog_changes
-
-    session = open_session(transfer, records=False)
-    view = runner.plan(session, transfer, force=force)
-    if as_json:
-        print_json(view.json())
-    else:
-        show_plan(console(), view)
-        for change in catalog_changes(session, [transfer]):
-            click.echo(change)
-        _warn_without_log()
-
-
-@main.command()
-@transfer_argument
-@wide
-@as_json
-@user_errors
-def status(transfer: str, wide: bool, as_json: bool) -> None:
-    """Show the state, rows, last run and checks of each range, from the event log."""
-    from tableferry.pipelines.command.session import open_session
-    from tableferry.pipelines.command.status import status as read_status
-
-    view = read_status(open_session(transfer, records=False, queries=False), transfer)
-    if as_json:
-        print_json(view.json())
-    else:
-        from tableferry.pipelines.command.render import console, show_ranges
-
-        show_ranges(console(), "status", view, wide=wide)
-        _warn_without_log()
-
-
-@main.command()
-@transfer_argument
-@click.option("--level", type=click.Choice(LEVELS), help="How strict; default: as declared.")
-@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
-@click.option(
-    "--as-of",
-    type=click.Choice(("last-run",)),
-    help="Compare the targets with what was committed to them; the source is not read.",
-)
-@click.option("--up-to-date", is_flag=True, help="Also fail where the source is newer.")
-@verbosity
-@as_json
-@user_errors
-def check(
-    transfer: str,
-    level: Level | None,
-    ranges: Sequence[str],
-    as_of: str | None,
-    up_to_date: bool,
-    log_level: str | None,
-    as_json: bool,
-) -> None:
-    """Reconcile committed ranges without moving data, and run their expectations.
-
-    Exit code 0 only if no target differs from what was committed to it, and no range is failed or
-    missing. A source that has changed since is a warning. Without --range, the tables are also
-    compared as a whole.
-    """
-    from tableferry.pipelines.command import runner
-    from tableferry.pipelines.command.render import console, show_checks
-    from tableferry.pipelines.command.session import open_session
-
-    session = open_session(transfer)
-    report_waiting(runner.blocking_runs(session, transfer))
-    if as_of and (level or up_to_date):
-        raise InputError("--as-of compares digests with the event log; it takes no other level")
-    view = runner.check(
-        session,
-        transfer,
-        level=level,
-        ranges=ranges,
-        as_of_last_run=as_of is not None,
-        up_to_date=up_to_date,
-        log_level=log_level,
-    )
-    if as_json:
-        print_json(view.json())
-    else:
-        show_checks(console(), transfer, view.checks)
-        click.echo(view.closing)
-    end(view.errors)
-
-
-@main.command()
-@transfer_argument
 @click.option(
     "--range", "name", required=True, metavar="K", help="The range to compare, or a key in it."
 )
@@ -264,42 +162,6 @@ def diff(
 
 
 @main.command()
-@transfer_argument
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(("md", "html", "json")),
-    default="md",
-    show_default=True,
-)
-@click.option("--output", type=click.Path(dir_okay=False), help="Write here [default: stdout].")
-@click.option(
-    "--dagster-url",
-    envvar="TABLEFERRY_DAGSTER_URL",
-    show_envvar=True,
-    metavar="URL",
-    help="Dagster's web UI, for links to runs.",
-)
-@as_json
-@user_errors
-def report(
-    transfer: str, format_: str, output: str | None, dagster_url: str | None, as_json: bool
-) -> None:
-    """Write a report of a transfer, with the evidence. Exit code 0 only if all is green."""
-    from tableferry.pipelines.command.session import open_session
-    from tableferry.pipelines.reporting.collect import report as collect
-    from tableferry.pipelines.reporting.html import Format, render
-
-    collected = collect(open_session(transfer, records=False), transfer, dagster_url=dagster_url)
-    text = render(collected, "json" if as_json else cast(Format, format_))
-    if output:
-        Path(output).write_text(text, encoding="utf-8")
-    else:
-        click.echo(text, nl=False)
-    end([about(transfer, problem.text) for problem in collected.problems])
-
-
-@main.command()
 @click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @user_errors
@@ -337,12 +199,5 @@ def clean(transfers: Sequence[str], markers: bool, as_json: bool) -> None:
         click.echo(name)
 
 
-def _warn_without_log() -> None:
-    from tableferry.pipelines.event_log import no_log_message
-
-    if line := no_log_message():
-        click.echo(f"ferry: {line}", err=True)
-
-
-for command in (init, prune, refresh, run, schema):
+for command in (check, init, plan, prune, refresh, report, run, schema, status):
     main.add_command(command)

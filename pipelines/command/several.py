@@ -16,7 +16,7 @@ from tableferry.pipelines.command.range_views import TransferView
 from tableferry.pipelines.command.render import number, shown
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.errors import InputError, TableferryError
-from tableferry.resources.words import counted
+from tableferry.resources.words import counted, those_there
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def select(
         declared = session.transfers.values()
         known = sorted({f"{key}={value}" for item in declared for key, value in item.tags.items()})
         raise InputError(
-            f"no transfer in {session.declared.path} has {' and '.join(tags)}; "
-            f"there are the tags {', '.join(known) or 'none'}"
+            f"no transfer in {session.declared.path} has the tag {' and '.join(tags)}; "
+            f"{those_there(tags[0], known, 'tag')}"
         )
     return matches
 

@@ -20,6 +20,18 @@ RANGE_HELP = "Only this range, by name, bounds (1..250001) or a key in it; repea
 transfer_argument = click.argument("transfer", shell_complete=transfer_names)
 transfers_argument = click.argument("transfers", nargs=-1, shell_complete=transfer_names)
 
+
+def several_transfers(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `[TRANSFERS]... --all --tag`, as `transfers`, `select_all` and `tags`."""
+    command = click.option(
+        "--tag", "tags", multiple=True, metavar="KEY[=VALUE]", help="Transfers that have it."
+    )(command)
+    select_all = click.option(
+        "--all", "select_all", is_flag=True, help="All transfers of the folder."
+    )
+    return transfers_argument(select_all(command))
+
+
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 

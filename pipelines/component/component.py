@@ -40,6 +40,7 @@ from tableferry.pipelines.definitions import transfer_definitions
 from tableferry.pipelines.settings import server
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
+from tableferry.resources.words import those_there
 from tableferry.sensors.alerts import alert_sensors
 from tableferry.sensors.reaper import reaper_sensor
 
@@ -300,7 +301,7 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
         if unknown := [name for name in self.upstream if name not in declared.transfers]:
             raise InputError(
                 f"upstream: there is no transfer {unknown[0]!r}; "
-                f"there are {', '.join(declared.transfers)}"
+                f"{those_there(unknown[0], declared.transfers, 'transfer')}"
             )
         files = {name: file for folder in folders for name, file in folder.files.items()}
         return replace(declared, files=files)

@@ -16,7 +16,7 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.log import ledger
-from tableferry.assets.log.check_records import CheckRecord, check_record, iso_time
+from tableferry.assets.log.check_records import CheckRecord, check_record
 from tableferry.assets.log.history import PastRun, past_runs, unanswered
 from tableferry.assets.log.records import RangeRecord, State
 from tableferry.assets.planning.drift import new_columns, schema_changes
@@ -41,6 +41,7 @@ from tableferry.pipelines.reporting.report import (
 )
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import ROW, KeyRange
+from tableferry.resources.words import iso_time
 
 PACKAGES = (
     *("tableferry", "dagster", "pyarrow", "adbc-driver-postgresql", "psycopg"),
@@ -75,7 +76,7 @@ def report(session: Session, name: str, *, dagster_url: str | None = None) -> Re
         InputError: the transfer does not exist, or the URL is invalid.
     """
     transfer = session.transfer(name)
-    url = _checked_url(dagster_url) if dagster_url else None
+    url = checked_url(dagster_url) if dagster_url else None
     state = _server_state(session, transfer)
     tables = transfer.tables
     hops = tuple(
@@ -105,7 +106,12 @@ def report(session: Session, name: str, *, dagster_url: str | None = None) -> Re
     )
 
 
-def _checked_url(text: str) -> str:
+def checked_url(text: str) -> str:
+    """Return the address of Dagster's web UI without a slash at its end.
+
+    Raises:
+        InputError: it is no such address, or has a password in it.
+    """
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
         raise InputError(

@@ -33,7 +33,7 @@ def render(report: Report, fmt: Format) -> str:
         return to_json(report)
     if fmt == "md":
         return to_markdown(report)
-    return _page().render(
+    return page("report.html.j2").render(
         report=report,
         counts=report.counts(),
         problems=report.problems,
@@ -55,7 +55,7 @@ def to_json(report: Report) -> str:
 
 
 @functools.cache
-def _page() -> Template:
+def page(template: str) -> Template:
     """Load the template of a self-contained page, in which all texts are escaped."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -73,7 +73,7 @@ def _page() -> Template:
         "plain": plain,
         "tally": tally,
     }
-    return environment.get_template("report.html.j2")
+    return environment.get_template(template)
 
 
 def breakable(text: str) -> Markup:

@@ -16,12 +16,15 @@ from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializa
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log import ledger, sqlite_home
 from tableferry.assets.log.answers import is_unanswered
+from tableferry.assets.log.fleet import read_fleet
 from tableferry.assets.log.ledger import Committed
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DATA_VERSION, DataVersion, RangeRecord, Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.decisions import Decision, decide
+from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.verdict import Verdict
+from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.markers import Marker, Published
 from tableferry.resources.tables import TableRef
 from tests.integration.support import homes
@@ -78,6 +81,26 @@ def assert_read_as_dagster_reads_it(instance: dg.DagsterInstance) -> None:
             one.timestamp,
         )
         assert about == ledger.latest_materialization(instance, ASSET, name)
+    assert_a_fleet_is_read_alike(instance)
+
+
+def assert_a_fleet_is_read_alike(instance: dg.DagsterInstance) -> None:
+    """Whatever is in the log: read for many tables at once, it says what it says of each."""
+    history = read_fleet(instance, [TRANSFER])
+    fleet = history.targets[TABLE]
+    assert fleet.records == ledger.records(instance, ASSET, {"a", "b", "c", *fleet.records})
+    assert {
+        name: {verdict.check: verdict.passed for verdict in verdicts if not verdict.source_newer}
+        for name, verdicts in fleet.verdicts.items()
+        if not all(verdict.source_newer for verdict in verdicts)
+    } == {
+        name: {check: verdict.passed for check, verdict in verdicts.items()}
+        for name, verdicts in ledger.standing(
+            instance, ASSET, (*ALL_CHECKS, *WHOLE_TABLE_CHECKS)
+        ).items()
+    }
+    failed = {TRANSFER.transfer} if is_unanswered(instance, TRANSFER, [TABLE]) else set()
+    assert history.failed == failed
 
 
 def assert_read_alike_in_its_files(instance: dg.DagsterInstance) -> None:
@@ -91,6 +114,7 @@ def assert_read_alike_in_its_files(instance: dg.DagsterInstance) -> None:
         lambda log: ledger.partitions(log, str(PARTITIONS.name)),
         lambda log: ledger.committed_schema(log, TABLE),
         lambda log: is_unanswered(log, TRANSFER, [TABLE]),
+        lambda log: read_fleet(log, [TRANSFER]),
     ]
     with sqlite_home.opened(Path(instance.root_directory)) as files:
         for ask in questions:

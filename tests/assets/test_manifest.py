@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tableferry.assets.declaring.transfer_files import load_transfers
+from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
 from tableferry.resources.errors import InputError
 from tableferry.resources.registry import registered, system
 from tableferry.resources.tables import TableRef
@@ -355,6 +355,14 @@ def test_one_bad_file_leaves_the_others_good(tmp_path: Path) -> None:
         declared.transfer("odd")
     with pytest.raises(InputError, match=r"there is no transfer 'nope' .*; there are orders"):
         declared.transfer("nope")
+
+
+def test_an_unknown_name_among_many_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    write(tmp_path, GOOD)
+    orders = load_transfers(tmp_path).transfer("orders")
+    many = {name: orders for name in (*(f"t{number}" for number in range(9)), "orders")}
+    with pytest.raises(InputError, match=r"no transfer 'order' in \S+; did you mean orders\?$"):
+        TransferFolder(tmp_path, many).transfer("order")
 
 
 def test_files_that_claim_the_same_are_all_left_out_and_named(tmp_path: Path) -> None:

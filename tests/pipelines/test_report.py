@@ -14,7 +14,7 @@ import pytest
 
 from tableferry.assets.declaring.names import about
 from tableferry.assets.log.history import PastRun, unanswered
-from tableferry.pipelines.reporting.collect import _checked_url
+from tableferry.pipelines.reporting.collect import checked_url
 from tableferry.pipelines.reporting.html import breakable, render
 from tableferry.pipelines.reporting.report import Report, RunEntry, Suite
 from tableferry.resources.errors import InputError
@@ -228,9 +228,9 @@ def test_links_lead_somewhere() -> None:
 )
 def test_the_address_of_the_web_ui_is_one(text: str) -> None:
     with pytest.raises(InputError) as caught:
-        _checked_url(text)
+        checked_url(text)
     assert "secret" not in str(caught.value)
-    assert _checked_url("http://127.0.0.1:3000/") == "http://127.0.0.1:3000"
+    assert checked_url("http://127.0.0.1:3000/") == "http://127.0.0.1:3000"
 
 
 def test_names_may_break_after_their_separators_only() -> None:

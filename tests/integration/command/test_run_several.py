@@ -66,7 +66,7 @@ def test_what_is_asked_for_must_be_clear(several: Ferry) -> None:
     for arguments, message in (
         (["run"], "name the transfers, or give --tag, or --all"),
         (["run", "second", "--all"], "one of these"),
-        (["run", "--tag", "team=c"], "there are the tags team=a, team=b, tier=gold"),
+        (["run", "--tag", "team=c"], "there are team=a, team=b, tier=gold"),
         (["run", "--all", "--range", "1"], "one transfer at a time"),
         (["run", "second", "nope"], "no transfer 'nope'"),
     ):

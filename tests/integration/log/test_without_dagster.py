@@ -125,8 +125,11 @@ def test_a_command_with_nothing_to_do_imports_no_dagster(ferry: Make) -> None:
     before = one.session.instance.event_log_storage.get_maximum_record_id()
 
     def told(*options: str) -> subprocess.CompletedProcess[str]:
+        return command("run", one.table, *options)
+
+    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-c", FORBIDDEN, "run", one.table, *options],
+            [sys.executable, "-c", FORBIDDEN, *arguments],
             capture_output=True,
             text=True,
             check=False,
@@ -138,6 +141,9 @@ def test_a_command_with_nothing_to_do_imports_no_dagster(ferry: Make) -> None:
     assert asked.good and not asked.run_ids
     assert json.loads(found.stdout) == json.loads(json.dumps(asked.json(), default=str))
     assert "skipped_unchanged" in told("--wide").stdout
+    fleet = command("status")
+    assert (fleet.returncode, fleet.stderr) == (0, "")
+    assert "1 transfer: 1 proven" in fleet.stdout
     assert told("--range", "7").returncode == 0
     wrong = told("--range", "9999999..8")
     assert wrong.returncode == 2 and "has no range" in wrong.stderr

@@ -1,0 +1,194 @@
+"""`ferry status`, `plan`, `check` and `report` of several transfers: a line each, and totals."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from rich.console import Console
+from rich.text import Text
+
+from tableferry.assets.declaring.names import about
+from tableferry.pipelines.command.listing import Column, Listing, Row
+from tableferry.pipelines.command.render import number, shown
+from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.reporting.fleet import Fleet, Outcome, fleet
+from tableferry.resources.errors import TableferryError
+from tableferry.resources.words import counted, iso_time
+
+if TYPE_CHECKING:
+    from tableferry.pipelines.command.views import CheckView, PlanView
+
+View = TypeVar("View")
+
+STYLES = {Outcome.FAILED: "red", Outcome.PROVEN: "green"}
+MOST_REASONS = 10
+"""Maximum transfers of which standard error says why they are not proven."""
+
+
+def read_fleet(session: Session, names: Sequence[str], *, whole: bool) -> Fleet:
+    """Read the event log for all named transfers at once; no server is queried.
+
+    Args:
+        session: the session of the command.
+        names: the transfers.
+        whole: they are all of the folder, whose invalid files count as well.
+    """
+    return session.read(lambda log: fleet(log, session.declared, names, whole=whole))
+
+
+def show_fleet(out: Console, view: Fleet) -> None:
+    """Print a line per transfer, failures first, and the totals."""
+    plain = not out.is_terminal
+    columns = [Column("transfer"), Column("state"), Column("ranges", right=True)]
+    columns += [Column("rows", right=True), Column("proof"), Column("proven at (UTC)")]
+    columns += [Column("behind")] + [Column("problem")] * plain
+    rows = []
+    for entry in view.transfers:
+        moment = (iso_time(entry.proven_from) or "")[: 19 if plain else 16]
+        cells = [
+            shown(entry.transfer),
+            Text(entry.outcome, style=STYLES.get(entry.outcome, "yellow")),
+            Text(f"{entry.committed:,}/{entry.ranges:,}"),
+            number(entry.rows),
+            Text(entry.proof or ""),
+            Text(f"{moment}Z" if moment and plain else moment.replace("T", " ")),
+            Text(entry.behind),
+        ]
+        problem = [shown(entry.problems[0])] if entry.problems else []
+        if plain:
+            cells = [cell if cell.plain else Text("-") for cell in [*cells, *(problem or [Text()])]]
+        rows.append(Row(cells, [] if plain else problem))
+    out.print(Listing(columns, rows), soft_wrap=plain)
+    out.print(Text(view.summary, style="bold"), soft_wrap=plain)
+
+
+def fleet_errors(view: Fleet) -> list[str]:
+    """Say why not all is proven, in a few lines; empty if all is."""
+    unproven = view.unproven
+    errors = [about(entry.transfer, entry.problems[0]) for entry in unproven[:MOST_REASONS]]
+    if rest := len(unproven) - len(errors):
+        errors.append(f"{counted(rest, 'more transfer')} not proven")
+    if view.invalid:
+        errors.append(f"not proven, because they are invalid: {', '.join(view.invalid)}")
+    return errors
+
+
+def fleet_document(view: Fleet) -> dict[str, Any]:
+    """Return the `--json` form: that of the report, with what all commands have in theirs."""
+    from tableferry.pipelines.reporting.fleet_pages import to_document
+
+    return {"ok": view.passed, "errors": fleet_errors(view), **to_document(view)}
+
+
+def fleet_report(view: Fleet, fmt: str, dagster_url: str | None) -> str:
+    """Render the report of several transfers."""
+    from tableferry.pipelines.reporting.fleet_pages import render_fleet
+
+    pages: dict[str, str] = {}
+    if dagster_url:
+        from tableferry.pipelines.reporting.collect import checked_url
+
+        url = checked_url(dagster_url)
+        for entry in view.transfers:
+            for table in entry.tables:
+                pages[table.target] = f"{url}/assets/{table.asset}"
+    return render_fleet(view, fmt, asset_pages=pages)
+
+
+@dataclass(frozen=True)
+class Attempt(Generic[View]):
+    """The outcome of a command on one of several transfers."""
+
+    transfer: str
+    view: View | None
+    """None if the command was refused."""
+    errors: Sequence[str]
+    seconds: float
+
+
+def attempt_each(
+    names: Sequence[str], command: Callable[[str], View], errors: Callable[[View], Sequence[str]]
+) -> list[Attempt[View]]:
+    """Apply a command to the transfers in turn; a failure does not stop the others."""
+
+    def attempts() -> Iterator[Attempt[View]]:
+        for name in names:
+            began = time.perf_counter()
+            view: View | None = None
+            try:
+                view = command(name)
+                lines = errors(view)
+            except TableferryError as error:
+                lines = str(error).splitlines()
+            yield Attempt(name, view, lines, time.perf_counter() - began)
+
+    return list(attempts())
+
+
+def attempt_errors(attempts: Sequence[Attempt[Any]]) -> list[str]:
+    """Return the errors of all attempts, each with its transfer in front."""
+    return [about(item.transfer, line) for item in attempts for line in item.errors]
+
+
+def attempts_document(attempts: Sequence[Attempt[Any]], errors: Sequence[str]) -> dict[str, Any]:
+    """Return the `--json` form of several attempts."""
+    documents = [
+        item.view.json()
+        if item.view is not None
+        else {"transfer": item.transfer, "ok": False, "errors": list(item.errors)}
+        for item in attempts
+    ]
+    return {"ok": not errors, "errors": list(errors), "transfers": documents}
+
+
+def show_plans(out: Console, attempts: Sequence[Attempt[PlanView]]) -> None:
+    """Print what a run of each transfer would move, and why."""
+    columns = [Column("transfer"), Column("result"), Column("run", right=True)]
+    columns += [Column("skip", right=True), Column("rows", right=True), Column("notes", right=True)]
+    columns += [Column("reasons")]
+    rows = []
+    runs = 0
+    for item in attempts:
+        ranges = item.view.ranges if item.view else []
+        moving = [range_ for range_ in ranges if range_.state == "run"]
+        reasons = Counter(range_.reason for range_ in moving)
+        runs += bool(moving)
+        # a range that several hops move has its rows once
+        moved_rows = {range_.range: range_.rows or 0 for range_ in moving}
+        counts = [len(moving), len(ranges) - len(moving), sum(moved_rows.values())]
+        counts += [len(item.view.notes) if item.view else 0]
+        text = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+        cells = [shown(item.transfer), _result(item), *map(number, counts), Text(text or "-")]
+        rows.append(Row(cells))
+    _show(out, columns, rows, f"{runs:,} of {counted(len(attempts), 'transfer')} would move rows")
+
+
+def show_check_views(out: Console, attempts: Sequence[Attempt[CheckView]]) -> None:
+    """Print how many verdicts each transfer got, and how many of them failed."""
+    columns = [Column("transfer"), Column("result")]
+    columns += [Column(name, right=True) for name in ("checks", "failed", "warnings", "seconds")]
+    rows = []
+    for item in attempts:
+        checks = item.view.checks if item.view else []
+        failed = sum(check.failed for check in checks)
+        warnings = sum(not check.verdict.passed and check.warning for check in checks)
+        counts = map(number, (len(checks), failed, warnings))
+        rows.append(
+            Row([shown(item.transfer), _result(item), *counts, Text(f"{item.seconds:.1f}")])
+        )
+    good = sum(not item.errors for item in attempts)
+    _show(out, columns, rows, f"{good:,} of {counted(len(attempts), 'transfer')} passed")
+
+
+def _result(item: Attempt[Any]) -> Text:
+    return Text("FAILED", style="red") if item.errors else Text("ok", style="green")
+
+
+def _show(out: Console, columns: Sequence[Column], rows: Sequence[Row], total: str) -> None:
+    plain = not out.is_terminal
+    out.print(Listing(columns, rows), soft_wrap=plain)
+    out.print(Text(total, style="bold"), soft_wrap=plain)

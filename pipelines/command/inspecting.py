@@ -1,0 +1,247 @@
+"""`ferry plan`, `status`, `check` and `report`: one transfer in full, or a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from tableferry.assets.declaring.names import about
+from tableferry.checks.verdict import LEVELS
+from tableferry.pipelines.command.shell import (
+    RANGE_HELP,
+    as_json,
+    end,
+    print_json,
+    report_waiting,
+    several_transfers,
+    user_errors,
+    verbosity,
+    wide,
+)
+from tableferry.resources.errors import InputError
+
+if TYPE_CHECKING:
+    from tableferry.pipelines.command.session import Session
+    from tableferry.pipelines.command.views import CheckView
+
+
+@click.command()
+@several_transfers
+@click.option("--force", is_flag=True, help="Plan as for `ferry run --force`.")
+@as_json
+@user_errors
+def plan(
+    transfers: Sequence[str], select_all: bool, tags: Sequence[str], force: bool, as_json: bool
+) -> None:
+    """Show which ranges would run or be skipped, and why; nothing is changed.
+
+    Several transfers have a line each, with their ranges by reason.
+    """
+    from tableferry.pipelines.command import fleet_views, runner, several
+    from tableferry.pipelines.command.render import console, show_plan
+    from tableferry.pipelines.command.session import open_session
+    from tableferry.pipelines.command.validation import catalog_changes
+
+    session = open_session(*transfers, records=False)
+    names = several.select(session, transfers, tags, select_all=select_all)
+    if len(names) == 1 and transfers:
+        view = runner.plan(session, names[0], force=force)
+        if as_json:
+            print_json(view.json())
+        else:
+            show_plan(console(), view)
+            for change in catalog_changes(session, names):
+                click.echo(change)
+            _warn_without_log()
+        return
+    plans = fleet_views.attempt_each(
+        names, lambda name: runner.plan(session, name, force=force), lambda view: ()
+    )
+    errors = [*fleet_views.attempt_errors(plans), *_invalid_files(session, "planned", select_all)]
+    if as_json:
+        print_json(fleet_views.attempts_document(plans, errors))
+    else:
+        fleet_views.show_plans(console(), plans)
+        for change in catalog_changes(session, names):
+            click.echo(change)
+        _warn_without_log()
+    end(errors)
+
+
+@click.command()
+@several_transfers
+@wide
+@as_json
+@user_errors
+def status(
+    transfers: Sequence[str], select_all: bool, tags: Sequence[str], wide: bool, as_json: bool
+) -> None:
+    """Show the state, rows, last run and checks of each range, from the event log.
+
+    Several transfers, or without a name all of them, have a line each, failures first; the exit
+    code is 0 then only if all are proven.
+    """
+    from tableferry.pipelines.command.session import open_session
+
+    session = open_session(*transfers, records=False, queries=False)
+    if len(set(transfers)) == 1 and not (select_all or tags):
+        from tableferry.pipelines.command.status import status as read_status
+
+        view = read_status(session, transfers[0])
+        if as_json:
+            print_json(view.json())
+        else:
+            from tableferry.pipelines.command.render import console, show_ranges
+
+            show_ranges(console(), "status", view, wide=wide)
+            _warn_without_log()
+        return
+    from tableferry.pipelines.command import fleet_views, several
+
+    if wide:
+        raise InputError("--wide is for one transfer at a time")
+    whole = select_all or not (transfers or tags)
+    names = several.select(session, transfers, tags, select_all=whole)
+    states = fleet_views.read_fleet(session, names, whole=whole)
+    if as_json:
+        print_json(fleet_views.fleet_document(states))
+    else:
+        from tableferry.pipelines.command.render import console
+
+        fleet_views.show_fleet(console(), states)
+        _warn_without_log()
+    end(fleet_views.fleet_errors(states))
+
+
+@click.command()
+@several_transfers
+@click.option("--level", type=click.Choice(LEVELS), help="How strict; default: as declared.")
+@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
+@click.option(
+    "--as-of",
+    type=click.Choice(("last-run",)),
+    help="Compare the targets with what was committed to them; the source is not read.",
+)
+@click.option("--up-to-date", is_flag=True, help="Also fail where the source is newer.")
+@verbosity
+@as_json
+@user_errors
+def check(
+    transfers: Sequence[str],
+    select_all: bool,
+    tags: Sequence[str],
+    as_of: str | None,
+    as_json: bool,
+    **options: Any,  # --level, --range, --up-to-date, the log level
+) -> None:
+    """Reconcile committed ranges without moving data, and run their expectations.
+
+    Exit code 0 only if no target differs from what was committed to it, and no range is failed or
+    missing. A source that has changed since is a warning. Without --range, the tables are also
+    compared as a whole. Several transfers are checked in turn, and have a line each.
+    """
+    from tableferry.pipelines.command import fleet_views, runner, several
+    from tableferry.pipelines.command.render import console, show_checks
+    from tableferry.pipelines.command.session import open_session
+
+    session = open_session(*transfers)
+    names = several.select(session, transfers, tags, select_all=select_all)
+    if as_of and (options["level"] or options["up_to_date"]):
+        raise InputError("--as-of compares digests with the event log; it takes no other level")
+    if len(names) > 1 and options["ranges"]:
+        raise InputError("--range is for one transfer at a time")
+
+    def reconcile(name: str) -> CheckView:
+        report_waiting(runner.blocking_runs(session, name))
+        return runner.check(session, name, as_of_last_run=as_of is not None, **options)
+
+    if len(names) == 1 and transfers:
+        view = reconcile(names[0])
+        if as_json:
+            print_json(view.json())
+        else:
+            show_checks(console(), names[0], view.checks)
+            click.echo(view.closing)
+        end(view.errors)
+    views = fleet_views.attempt_each(names, reconcile, lambda view: view.errors)
+    errors = [*fleet_views.attempt_errors(views), *_invalid_files(session, "checked", select_all)]
+    if as_json:
+        print_json(fleet_views.attempts_document(views, errors))
+    else:
+        fleet_views.show_check_views(console(), views)
+    end(errors)
+
+
+@click.command()
+@several_transfers
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(("md", "html", "json")),
+    default="md",
+    show_default=True,
+)
+@click.option("--output", type=click.Path(dir_okay=False), help="Write here [default: stdout].")
+@click.option(
+    "--dagster-url",
+    envvar="TABLEFERRY_DAGSTER_URL",
+    show_envvar=True,
+    metavar="URL",
+    help="Dagster's web UI, for links to runs and tables.",
+)
+@as_json
+@user_errors
+def report(
+    transfers: Sequence[str],
+    select_all: bool,
+    tags: Sequence[str],
+    format_: str,
+    output: str | None,
+    dagster_url: str | None,
+    as_json: bool,
+) -> None:
+    """Write a report of a transfer, with the evidence. Exit code 0 only if all is green.
+
+    Of several transfers, a line per table: its state, rows and last proof.
+    """
+    from tableferry.pipelines.command import fleet_views, several
+    from tableferry.pipelines.command.session import open_session
+
+    format_ = "json" if as_json else format_
+    one = len(set(transfers)) == 1
+    session = open_session(*transfers, records=False, queries=one)
+    names = several.select(session, transfers, tags, select_all=select_all)
+    if one:
+        from tableferry.pipelines.reporting.collect import report as collect
+        from tableferry.pipelines.reporting.html import Format, render
+
+        collected = collect(session, names[0], dagster_url=dagster_url)
+        text = render(collected, cast(Format, format_))
+        errors = [about(names[0], problem.text) for problem in collected.problems]
+    else:
+        states = fleet_views.read_fleet(session, names, whole=select_all)
+        text = fleet_views.fleet_report(states, format_, dagster_url)
+        errors = fleet_views.fleet_errors(states)
+    if output:
+        Path(output).write_text(text, encoding="utf-8")
+    else:
+        click.echo(text, nl=False)
+    end(errors)
+
+
+def _warn_without_log() -> None:
+    from tableferry.pipelines.event_log import no_log_message
+
+    if line := no_log_message():
+        click.echo(f"ferry: {line}", err=True)
+
+
+def _invalid_files(session: Session, done: str, select_all: bool) -> list[str]:
+    """Name the files that `--all` could not include."""
+    if not select_all or not session.declared.invalid:
+        return []
+    files = ", ".join(file.path.name for file in session.declared.invalid)
+    return [f"not {done}, because they are invalid: {files}"]

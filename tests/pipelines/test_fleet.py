@@ -1,0 +1,204 @@
+"""How transfers are judged by their records and verdicts, and what the cutover report says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+from rich.console import Console
+
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.fleet import FleetHistory, FleetVerdict, TargetHistory
+from tableferry.assets.log.records import RangeRecord, State
+from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
+from tableferry.pipelines.command.fleet_views import fleet_document, fleet_errors, show_fleet
+from tableferry.pipelines.reporting.fleet import Fleet, TransferEntry, judge
+from tableferry.pipelines.reporting.fleet_pages import render_fleet
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "fleet.schema.json"
+TRANSFER = Transfer.model_validate(
+    {
+        "transfer": "orders",
+        "source": "postgres://public.orders",
+        "hops": ["sqlserver://dbo.orders", "clickhouse://w.orders"],
+        "key": "id",
+    }
+)
+DAY = 86_400.0
+WHOLE = tuple(FleetVerdict(check, True, DAY) for check in WHOLE_TABLE_CHECKS)
+PASSED = (FleetVerdict("row_count", True, DAY), FleetVerdict("checksum", True, DAY))
+
+
+def committed(name: str, **more: object) -> RangeRecord:
+    record = RangeRecord(name, State.COMMITTED, timestamp=DAY, rows=10, source_position="1/1/AB")
+    return replace(record, **more)  # type: ignore[arg-type]
+
+
+def history(
+    records: Sequence[RangeRecord],
+    verdicts: Mapping[str | None, Sequence[FleetVerdict]] | None = None,
+    *,
+    hops: int = 2,
+    failed: bool = False,
+) -> FleetHistory:
+    """Two ranges, with the same history in each of the first hops and none in the others."""
+    standing = {None: WHOLE, "a": PASSED, "b": PASSED, **(verdicts or {})}
+    target = TargetHistory({record.range: record for record in records}, standing)
+    return FleetHistory(
+        {"orders": ["a", "b"]},
+        {hop.to: target for hop in TRANSFER.hops[:hops]},
+        {"orders"} if failed else set(),
+    )
+
+
+BOTH = [committed("a"), committed("b")]
+
+
+def test_a_transfer_is_proven_by_the_weakest_and_oldest_proof_of_its_ranges() -> None:
+    later = (*PASSED, FleetVerdict("full_hash", True, 3 * DAY))
+    entry = judge(TRANSFER, history(BOTH, {"a": later}))
+    assert (entry.outcome, entry.problems) == ("proven", ())
+    assert (entry.ranges, entry.committed, entry.rows) == (2, 2, 20), "once for both hops"
+    assert (entry.proof, entry.proven_from) == ("checksum", DAY)
+    table = entry.tables[0]
+    assert (table.proven_to, table.read_at, table.positions) == (3 * DAY, DAY, ("1/1/AB",))
+
+
+FAILED = FleetVerdict("checksum", False, DAY, "checksum FAILED: 3 rows")
+NEWER = replace(FAILED, source_newer=True, warning=True)
+HINT = FleetVerdict("total_rows", False, DAY, "7 rows more", warning=True, rows_since=7)
+
+
+@pytest.mark.parametrize(
+    ("past", "outcome", "problem"),
+    [
+        (history([]), "not moved", "sqlserver://dbo.orders: no run has moved it yet"),
+        (history(BOTH, hops=1), "not proven", "clickhouse://w.orders: no run has moved it yet"),
+        (history([], failed=True), "failed", "its last run failed or was refused"),
+        (history(BOTH, failed=True), "failed", "its last run failed or was refused"),
+        (
+            history([BOTH[0], RangeRecord("b", State.FAILED, error="t: x range b: too long")]),
+            "failed",
+            "sqlserver://dbo.orders b: failed: too long",
+        ),
+        (history(BOTH[:1]), "not proven", "sqlserver://dbo.orders b: missing"),
+        (
+            history(BOTH, {"b": (PASSED[0], FAILED)}),
+            "failed",
+            "sqlserver://dbo.orders b: checksum FAILED: 3 rows",
+        ),
+        (
+            history(BOTH, {"b": (PASSED[0], NEWER)}),
+            "not proven",
+            "sqlserver://dbo.orders b: the source has changed since (checksum)",
+        ),
+        (
+            history(BOTH, {"b": ()}),
+            "not proven",
+            "no verdict of row_count, checksum about",
+        ),
+        (
+            history(BOTH, {None: (replace(HINT, warning=False), *WHOLE[1:])}),
+            "failed",
+            "sqlserver://dbo.orders as a whole: 7 rows more",
+        ),
+        (history(BOTH, {None: WHOLE[1:]}), "not proven", "no verdict of total_rows"),
+    ],
+)
+def test_what_is_not_proven_says_why(past: FleetHistory, outcome: str, problem: str) -> None:
+    entry = judge(TRANSFER, past)
+    assert entry.outcome == outcome
+    assert problem in entry.problems[0]
+    if "FAILED" in problem or "changed since" in problem:
+        assert entry.proof is None, "what differs at one level is not proven at another"
+
+
+def test_rows_that_the_source_gained_are_told_without_failing() -> None:
+    entry = judge(TRANSFER, history(BOTH, {None: (HINT, *WHOLE[1:])}))
+    assert (entry.outcome, entry.behind) == ("proven", "7 rows")
+    entry = judge(TRANSFER, history(BOTH, {"b": (PASSED[0], NEWER)}))
+    assert entry.behind == "1 range"
+
+
+def test_many_bad_ranges_are_counted_after_the_first() -> None:
+    names = [f"r{number}" for number in range(50)]
+    past = FleetHistory(
+        {"orders": names},
+        {
+            hop.to: TargetHistory({name: RangeRecord(name, State.FAILED) for name in names})
+            for hop in TRANSFER.hops
+        },
+        (),
+    )
+    problems = judge(TRANSFER, past).problems
+    assert len(problems) == 8
+    assert problems[3] == "sqlserver://dbo.orders: 47 more ranges not proven"
+
+
+def sample() -> Fleet:
+    bad = judge(TRANSFER, history(BOTH, {"b": (replace(FAILED, summary="<b>|worse|</b>"),)}))
+    return Fleet(
+        3 * DAY,
+        (replace(bad, transfer="bad"), judge(TRANSFER, history(BOTH))),
+        {"odd.yaml": "odd.yaml:1: it has no source"},
+    )
+
+
+def test_the_report_is_complete_and_escaped_in_every_form() -> None:
+    fleet = sample()
+    document = json.loads(render_fleet(fleet, "json", asset_pages={}))
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator(schema).validate(document)
+    assert document["totals"] == {
+        **{"transfers": 2, "failed": 1, "not_proven": 0, "not_moved": 0, "proven": 1},
+        **{"invalid_files": 1, "tables": 4, "ranges": 4, "rows": 40},
+    }
+    assert fleet_document(fleet) | {"ok": False} == {
+        "ok": False,
+        "errors": fleet_errors(fleet),
+        **document,
+    }
+    page = render_fleet(fleet, "html", asset_pages={"clickhouse://w.orders": "https://d/assets/x"})
+    assert "&lt;b&gt;|worse" in page and "<b>|worse" not in page
+    assert '<a href="https://d/assets/x">' in page
+    assert page.index("odd.yaml") < page.index("<code>bad") < page.index("Signature")
+    assert "http" not in render_fleet(fleet, "html", asset_pages={}), "nothing from elsewhere"
+    markdown = render_fleet(fleet, "md", asset_pages={})
+    assert r"\<b>\|worse\|\</b>" in markdown
+    assert "| orders | clickhouse://w.orders | proven | 20 | 2 of 2 | checksum," in markdown
+
+
+def test_it_passes_only_if_there_are_transfers_and_no_invalid_file() -> None:
+    good = judge(TRANSFER, history(BOTH))
+    assert Fleet(DAY, (good,)).passed
+    assert not Fleet(DAY, ()).passed
+    assert not sample().passed
+    assert not replace(sample(), transfers=(good,)).passed, "a file is invalid"
+
+
+def test_errors_name_some_transfers_and_count_the_others() -> None:
+    bad = judge(TRANSFER, history([]))
+    many: tuple[TransferEntry, ...] = tuple(
+        replace(bad, transfer=f"t{number}") for number in range(1000)
+    )
+    errors = fleet_errors(Fleet(DAY, many))
+    assert len(errors) == 11
+    assert errors[0] == "t0: sqlserver://dbo.orders: no run has moved it yet"
+    assert errors[-1] == "990 more transfers not proven"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_each_transfer_has_a_line(terminal: bool) -> None:
+    out = Console(record=True, force_terminal=terminal, width=100, color_system=None)
+    with out.capture() as captured:
+        show_fleet(out, sample())
+    lines = captured.get().splitlines()
+    bad = next(line for line in lines if line.startswith("bad"))
+    assert bad.split()[1:4] == ["failed", "2/2", "20"]
+    assert ("worse" in bad) is not terminal, "on a terminal the reason has a line of its own"
+    assert lines[-1] == "2 transfers: 1 failed, 1 proven, 1 invalid file; 4 ranges, 40 rows"
