@@ -165,6 +165,7 @@ def test_what_a_range_leaves_is_one_transaction_and_read_as_in_sqlite(
         write(instance, crash)
         assert set(ledger.committed(instance, ASSET, [CHECK])) == {"a"}
         assert is_unanswered(instance, TRANSFER, [TABLE]) is False
+        instance.add_run(dg.DagsterRun("elsewhere", status=dg.DagsterRunStatus.FAILURE))
         assert_read_as_dagster_reads_it(instance)
         instance.wipe_assets([ASSET])
         assert ledger.committed(instance, ASSET, [CHECK]) == {}
