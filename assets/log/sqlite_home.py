@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
@@ -51,7 +52,15 @@ def quiet(home: Path) -> closing[sqlite3.Connection] | None:
 
 def _keeps_files(home: Path) -> bool:
     """Whether dagster.yaml keeps the event log and the runs in the files of the home."""
-    settings = yaml.safe_load((home / "dagster.yaml").read_text(encoding="utf-8")) or {}
+    file = home / "dagster.yaml"
+    status = file.stat()
+    return _names_files(file, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(1)
+def _names_files(file: Path, modified: int, size: int) -> bool:
+    """Whether the settings, as they were saved at that time, name the home's own files."""
+    settings = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     storage = settings.get("storage") or {}
     ours = storage.get("custom", {}).get("module") == STORAGE_MODULE
     return (ours or not storage) and not settings.keys() & OTHER_STORAGE

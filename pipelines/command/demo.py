@@ -15,8 +15,9 @@ from rich.table import Table
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.plugins import load_demo_data
-from tableferry.pipelines.command.render import console, live_progress, show_ranges
+from tableferry.pipelines.command.render import console, show_ranges
 from tableferry.pipelines.command.session import Session, open_session
+from tableferry.pipelines.command.watching import watch_one
 from tableferry.resources.connecting.names import connection_url
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.tables import TableRef
@@ -44,8 +45,8 @@ def main() -> int:
     )
     good = True
     for name in session.transfers:
-        with live_progress(shown=sys.stderr.isatty()) as on_progress:
-            view = runner.run(session, name, on_progress=on_progress)
+        with watch_one(name, shown=sys.stderr.isatty()) as watch:
+            view = runner.run(session, name, on_progress=watch.progress)
         show_ranges(out, "run", view, wide=True)
         for line in view.errors:
             click.echo(f"ferry: {line}", err=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -22,13 +20,11 @@ from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, TRANS
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, this_process
 from tableferry.assets.running.progress import OnProgress, Progress
+from tableferry.pipelines.command.child import become_child, end_children
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry.pipelines.definitions import build
 from tableferry.resources.errors import TableferryError
 from tableferry.sensors.reaper import reap
-
-SECONDS_TO_END = 60.0
-"""How long a process that is told to end may take to bring its ranges to a safe state."""
 
 _INTERRUPTIONS = (dg.DagsterExecutionInterruptedError.__name__, KeyboardInterrupt.__name__)
 
@@ -127,13 +123,9 @@ def execute_parallel(session: Session, shares: Sequence[Share], on_progress: OnP
                     outcome.notes += (note for note in message.notes if note not in outcome.notes)
         return outcome
     finally:
-        for connection, (process, _) in started.items():
+        for connection in started:
             connection.close()
-            if process.is_alive():
-                process.terminate()
-        for process, _ in started.values():
-            process.join(SECONDS_TO_END)
-            process.kill()
+        end_children([process for process, _ in started.values()])
         reap(session.instance)
 
 
@@ -151,10 +143,7 @@ def _exit_errors(process: SpawnProcess, share: Share) -> list[str]:
 
 def _work(share: Share, connection: Connection) -> None:
     """Execute a share in a child process, and send its progress and outcome to the parent."""
-    # Ctrl-C on the terminal reaches the parent only, which then ends its children
-    os.setsid()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    become_child()
     sending = threading.Lock()
 
     def send(message: Progress | Outcome) -> None:
@@ -169,14 +158,6 @@ def _work(share: Share, connection: Connection) -> None:
         sys.exit(1)
     except TableferryError as error:
         send(Outcome(errors=str(error).splitlines()))
-
-
-def _end_with_parent() -> None:
-    """Interrupt this process when its parent dies, so that it does not move rows unattended."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def failures(result: dg.ExecuteInProcessResult | dg.JobExecutionResult) -> list[str]:

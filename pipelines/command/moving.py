@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,15 @@ from tableferry.pipelines.command.shell import (
 @click.option("--failed", is_flag=True, help="Only ranges whose latest attempt or check failed.")
 @click.option("--force", is_flag=True, help="Also move unchanged ranges.")
 @click.option("--profile", type=click.Choice([*PROFILES]), help="The profile of settings to use.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Transfers that are moved at a time  [default: the number of cores].",
+)
+@click.option(
+    "--quiet", "-q", is_flag=True, envvar="TABLEFERRY_QUIET", help="Show no progress on stderr."
+)
 @click.option("--dry-run", is_flag=True, help="Show the statements that would be sent; send none.")
 @wide
 @verbosity
@@ -42,6 +52,8 @@ def run(
     select_all: bool,
     tags: Sequence[str],
     profile: str | None,
+    jobs: int | None,
+    quiet: bool,
     dry_run: bool,
     wide: bool,
     log_level: str | None,
@@ -50,12 +62,13 @@ def run(
 ) -> None:
     """Move what needs moving. Exit code 0 only if all ranges are committed and all checks green.
 
-    Several transfers run in turn; a failure does not stop those that follow.
+    Several transfers run side by side, the longest first; a failure does not stop the others.
     """
     from tableferry.pipelines.command import running, several
-    from tableferry.pipelines.command.range_views import TransferView
-    from tableferry.pipelines.command.render import console, live_progress, show_ranges
+    from tableferry.pipelines.command.fleet import Selection, run_fleet, usable_cores
+    from tableferry.pipelines.command.render import console, show_ranges
     from tableferry.pipelines.command.session import open_session
+    from tableferry.pipelines.command.watching import watch_one, watch_several
     from tableferry.resources.errors import InputError
 
     session = open_session(*transfers, records=not dry_run)
@@ -73,28 +86,35 @@ def run(
             click.echo("\n".join(line for plan in plans for line in plan.lines()))
         return
 
-    def move(name: str) -> TransferView:
-        report_waiting(running.blocking_runs(session, name, moves=True))
-        live = not as_json and not log_level and sys.stderr.isatty()
-        with live_progress(shown=live) as on_progress:
-            return running.run(
-                session,
-                name,
-                **selection,
-                profile=profile,
-                on_progress=on_progress,
-                log_level=log_level,
-            )
-
+    selected = Selection(**selection, profile=profile, log_level=log_level)
+    shown = not quiet and not as_json and not (log_level and sys.stderr.isatty())
     if transfers and len(names) == 1:
-        view = move(names[0])
+        (name,) = names
+        report_waiting(running.blocking_runs(session, name, moves=True))
+        began = time.perf_counter()
+        with watch_one(name, shown=shown) as watch:
+            view = running.run(session, name, **selected.options(), on_progress=watch.progress)
+            watch.finished(several.TransferOutcome(view, time.perf_counter() - began))
         if as_json:
             print_json(view.json())
         else:
             show_ranges(console(), "run", view, wide=wide)
         end(view.errors)
-    views = list(several.run_each(names, move))
+    views: list[several.TransferOutcome] = []
+    interrupted = False
+    with watch_several(shown=shown) as watch:
+        try:
+            for outcome in run_fleet(session, names, selected, watch, jobs or usable_cores()):
+                views.append(outcome)
+        except KeyboardInterrupt:
+            interrupted = True
+    views.sort(key=lambda item: names.index(item.view.transfer))
     errors = [about(item.view.transfer, line) for item in views for line in item.view.errors]
+    if interrupted:
+        errors.append(
+            f"interrupted; {len(views)} of {len(names)} transfers have ended; what is committed "
+            "stays, and the next run goes on from there"
+        )
     if select_all and session.declared.invalid:
         files = ", ".join(file.path.name for file in session.declared.invalid)
         errors.append(f"not run, because they are invalid: {files}")

@@ -1,23 +1,18 @@
-"""Prints ranges, verdicts and differences as lists, and shows the progress bar."""
+"""Prints ranges, verdicts and differences as lists."""
 
 from __future__ import annotations
 
 import datetime as dt
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from tableferry.assets.log.records import State
-from tableferry.assets.running.progress import OnProgress
-from tableferry.assets.running.progress import Progress as Event
 from tableferry.checks.verdict import Differences, shown_value
 from tableferry.pipelines.command.listing import Column, Listing, Row, hanging
 from tableferry.resources.words import counted, one_line
@@ -37,8 +32,6 @@ STYLES = {
 }
 NO_WRAP_WIDTH = 1_000_000
 """Width at which no line is wrapped."""
-FIRST_SECONDS = 2
-"""Seconds before which a rate would be that of the first batches only."""
 
 RANGE, ROWS = Column("range"), Column("rows", right=True)
 
@@ -189,55 +182,6 @@ def difference_table(differences: Differences) -> Table:
         cells = (*key, example.kind.replace("_", " "), example.column or "", *example.shown())
         table.add_row(*map(shown, cells))
     return table
-
-
-@contextmanager
-def live_progress(*, shown: bool) -> Iterator[OnProgress]:
-    """Show a progress bar on stderr: finished ranges, rows, rows/s and the current phase.
-
-    Yields the callback that receives the progress; `runner.run` takes it.
-    """
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} ranges"),
-        TextColumn("{task.fields[moved]}"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[phase]}", markup=False),
-        console=Console(stderr=True),
-        disable=not shown,
-        transient=True,
-    )
-    task = bar.add_task("moving", total=None, moved="", phase="planning")
-    lock = threading.Lock()
-    rows = 0
-    began = 0.0
-
-    def listen(event: Event) -> None:
-        nonlocal rows, began
-        with lock:
-            rows += event.rows
-            if event.total:
-                bar.update(task, total=event.total)
-            elapsed = bar.tasks[0].elapsed or 0
-            if event.rows and not began:
-                began = elapsed
-            bar.update(
-                task,
-                description=event.transfer,
-                advance=1 if event.phase in ("committed", "skipped", "failed") else 0,
-                moved=_moved(rows, elapsed - began),
-                phase=f"{event.phase} {event.range} -> {event.target}",
-            )
-
-    with bar:
-        yield listen
-
-
-def _moved(rows: int, seconds: float) -> str:
-    """Format the rows so far, and their rate once it is meaningful."""
-    rate = f"{rows / seconds:,.0f} rows/s" if rows and seconds >= FIRST_SECONDS else ""
-    return f"{rows:,} rows {rate}".rstrip()
 
 
 def _tally(checks: Mapping[str, bool]) -> Text:

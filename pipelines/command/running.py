@@ -104,14 +104,9 @@ def run(
     # a plan made now is outdated once the run that blocks this one has ended
     blocked = bool(blocking_runs(session, name))
     with nullcontext() if blocked else shared_snapshot(transfer, servers) as shared:
-
-        def find(log: Log) -> Work:
-            find_under = partial(
-                _find_work, log, transfer, servers, shared, hop=hop, ranges=ranges, failed=failed
-            )
-            return read_under(shared, partial(find_under, force=force))
-
-        work = session.read(find)
+        work = _read_work(
+            session, transfer, shared, hop=hop, ranges=ranges, failed=failed, force=force
+        )
         total = len(work.ranges) * len(work.hops)
         on_progress(Progress(name, "", "", "planned", total=total))
         outcome, caller = None, Caller(on_progress, None if blocked else work.prepared)
@@ -123,6 +118,35 @@ def run(
             outcome = _move(
                 session, work, caller, snapshot, force=force, profile=profile, log_level=log_level
             )
+    return _view(session, transfer, work, outcome, note)
+
+
+def view_if_unchanged(
+    session: Session, name: str, *, hop: int | None, ranges: Sequence[str], failed: bool
+) -> TransferView | None:
+    """Return what `run` returns if it has nothing to do, and None if it has; nothing is changed.
+
+    Raises:
+        InputError: the transfer, hop or a range does not exist.
+    """
+    transfer = session.transfer(name)
+    if blocking_runs(session, name, moves=True):
+        return None
+    with shared_snapshot(transfer, session.servers_of(transfer)) as shared:
+        work = _read_work(
+            session, transfer, shared, hop=hop, ranges=ranges, failed=failed, force=False
+        )
+    return _view(session, transfer, work) if work.nothing else None
+
+
+def _view(
+    session: Session,
+    transfer: Transfer,
+    work: Work,
+    outcome: Outcome | None = None,
+    note: str | None = None,
+) -> TransferView:
+    """Return the state of the requested ranges after a run, and what went wrong."""
     views = session.read(lambda log: _results(log, transfer, work))
     errors = outcome.errors if outcome else []
     if not errors:
@@ -130,7 +154,29 @@ def run(
     notes = [*([note] if note else []), *plan_notes(work.prepared.plan)]
     notes += [*(outcome.notes if outcome else ()), *range_notes(views)]
     run_ids = outcome.run_ids if outcome else []
-    return TransferView(name, views, not errors, errors, run_ids, notes)
+    return TransferView(transfer.transfer, views, not errors, errors, run_ids, notes)
+
+
+def _read_work(
+    session: Session,
+    transfer: Transfer,
+    shared: SharedSnapshot | None,
+    *,
+    hop: int | None,
+    ranges: Sequence[str],
+    failed: bool,
+    force: bool,
+) -> Work:
+    """Find the work of a run under a snapshot that stands; nothing is changed."""
+    servers = session.servers_of(transfer)
+
+    def find(log: Log) -> Work:
+        find_under = partial(
+            _find_work, log, transfer, servers, shared, hop=hop, ranges=ranges, failed=failed
+        )
+        return read_under(shared, partial(find_under, force=force))
+
+    return session.read(find)
 
 
 def _take_turns(session: Session, transfer: Transfer) -> str | None:

@@ -1,10 +1,9 @@
-"""Runs several transfers in turn, with one summary."""
+"""Selects the transfers of a command, and sums up what became of them."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -15,7 +14,7 @@ from tableferry.pipelines.command.listing import Column, Listing, Row
 from tableferry.pipelines.command.range_views import TransferView
 from tableferry.pipelines.command.render import number, shown
 from tableferry.pipelines.command.session import Session
-from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.errors import InputError
 from tableferry.resources.words import counted, those_there
 
 
@@ -63,17 +62,6 @@ def select(
             f"{those_there(tags[0], known, 'tag')}"
         )
     return matches
-
-
-def run_each(names: Sequence[str], run: Callable[[str], TransferView]) -> Iterator[TransferOutcome]:
-    """Run the transfers in turn; a failure does not stop the others."""
-    for name in names:
-        began = time.perf_counter()
-        try:
-            view = run(name)
-        except TableferryError as error:
-            view = TransferView(name, [], False, str(error).splitlines())
-        yield TransferOutcome(view, time.perf_counter() - began)
 
 
 def show_summary(out: Console, outcomes: Sequence[TransferOutcome]) -> None:

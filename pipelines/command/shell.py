@@ -48,11 +48,16 @@ def verbosity(command: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(*args: Any, verbose: bool, log_level: str | None, **kwargs: Any) -> Any:
         level = log_level or ("info" if verbose else None)
         if level:
-            logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-            logging.getLogger("tableferry.resources").setLevel(level.upper())
+            start_logging(level)
         return command(*args, log_level=level and level.upper(), **kwargs)
 
     return wrapped
+
+
+def start_logging(level: str) -> None:
+    """Log what this process does on servers to stderr, from a level on."""
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("tableferry.resources").setLevel(level.upper())
 
 
 def user_errors(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -42,8 +42,9 @@ def several(ferry: Make) -> Ferry:
 
 
 def test_one_that_fails_stops_no_other_and_all_are_summed_up(several: Ferry) -> None:
-    result = command("run", "--all")
+    result = command("run", "--all", "--jobs", "1")
     assert result.exit_code == 1
+    assert re.search(r"(?m)^[123] of 3: second: ok, 2 ranges moved, 300 rows, ", result.stderr)
     lines = [re.split(r"\s{2,}", line.strip()) for line in result.stdout.splitlines()]
     assert lines[0] == ["transfer", "result", "moved", "skipped", "failed", "rows", "seconds"]
     by_name = {line[0]: line[1:6] for line in lines[1:4]}
@@ -79,7 +80,10 @@ def test_the_log_is_shown_if_asked_for(ferry: Make) -> None:
     loud = command("run", one.table, "-v")
     assert loud.exit_code == 0, loud.output
     assert "ranges: " in loud.stderr, "what the run has to say"
-    assert command("run", one.table).stderr == ""
+    told = command("run", one.table, "--force").stderr.splitlines()
+    assert "1 of 2: " in told[0] and "2 of 2: " in told[1], told
+    assert told[2].startswith(f"{one.table}: ok, 2 ranges moved, 300 rows, ")
+    assert command("run", one.table, "--quiet").stderr == ""
     secrets = [one.stack.postgres_url, one.stack.clickhouse_url]
     assert not any(secret in loud.output for secret in secrets)
 
