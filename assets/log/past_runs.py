@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tableferry.assets.asset_keys import stored_key
-from tableferry.assets.log.asking import PAGE, Log, events, parameters, runs
+from tableferry.assets.log.queries import PAGE, Log, parameters, select_events, select_runs
 from tableferry.resources.tables import TableRef
 
 
@@ -21,7 +21,7 @@ def seconds_of_last_runs(log: Log, targets: Mapping[str, TableRef]) -> dict[str,
     names = {stored_key(table): name for name, table in targets.items()}
     newest = {
         names[key]: run_id
-        for key, run_id in events(
+        for key, run_id in select_events(
             log,
             "SELECT k.asset_key, k.last_run_id FROM asset_keys k"
             " WHERE k.last_materialization IS NOT NULL",
@@ -36,7 +36,7 @@ def seconds_of_last_runs(log: Log, targets: Mapping[str, TableRef]) -> dict[str,
             "SELECT r.run_id, r.end_time - r.start_time FROM runs r"
             f" WHERE r.end_time IS NOT NULL AND r.start_time IS NOT NULL AND r.run_id IN ({marks})"
         )
-        seconds.update((run_id, taken) for run_id, taken in runs(log, statement, **values))
+        seconds.update((run_id, taken) for run_id, taken in select_runs(log, statement, **values))
     return {name: seconds.get(run_id) for name, run_id in newest.items()}
 
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from tableferry.assets.declaring.transfer_files import TransferFolder
 from tableferry.assets.log import sqlite_home
-from tableferry.assets.log.asking import Log
 from tableferry.assets.log.past_runs import seconds_of_last_runs
+from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.resolve import Servers
 from tableferry.assets.running.progress import Progress
 from tableferry.pipelines import event_log
