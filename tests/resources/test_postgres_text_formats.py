@@ -11,24 +11,14 @@ from tableferry.resources.types.column import Column
 SOURCE = TableRef("postgres", "public", "t")
 
 
-@pytest.mark.parametrize(
-    ("zone", "system", "to", "limit"),
-    [
-        (
-            "timestamp",
-            "postgres",
-            "timestamp(3) without time zone",
-            "'4714-11-24 00:00:00.000000 BC'",
-        ),
-        (
-            "timestamptz",
-            "postgres",
-            "timestamp(3) with time zone",
-            "'4714-11-24 00:00:00.000000+00 BC'",
-        ),
-        ("timestamp", "clickhouse", "DateTime64(3, 'UTC')", "'1900-01-01 00:00:00.000000'"),
-    ],
-)
+LIMITS = [
+    ("without", "postgres", "timestamp(3) without time zone", "4714-11-24 00:00:00.000000 BC"),
+    ("with", "postgres", "timestamp(3) with time zone", "4714-11-24 00:00:00.000000+00 BC"),
+    ("without", "clickhouse", "DateTime64(3, 'UTC')", "1900-01-01 00:00:00.000000"),
+]
+
+
+@pytest.mark.parametrize(("zone", "system", "to", "limit"), LIMITS)
 def test_text_is_guarded_against_what_the_target_would_cut(
     zone: str, system: str, to: str, limit: str
 ) -> None:
