@@ -17,8 +17,8 @@ from tableferry.sensors.tries import Tries, parse_tries, stored_tries
 INTERVAL_SECONDS = 60
 TICK_SECONDS = 20.0
 """How long a tick may take before it leaves the rest to the next; Dagster's limit is a minute."""
-TICK_CPU_SECONDS = 1.2
-"""How much of a processor it may take: two such sensors use a 25th of a core, however many
+TICK_CPU_SECONDS = 1.0
+"""How much of a processor it may take: two such sensors use a 30th of a core, however many
 transfers there are."""
 MOST_REASONS = 10
 """Transfers that a tick's message names."""
