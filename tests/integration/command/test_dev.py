@@ -132,7 +132,7 @@ def test_ferry_dev_shows_ones_own_transfers_from_any_folder(
         )
         for part in (
             '"name":"tableferry"',
-            '"path":["clickhouse","warehouse","t"]},"groupName":"t"',
+            '"path":["clickhouse","warehouse","t"]},"groupName":"warehouse"',
             '"path":["invalid_transfers","bad"]},"groupName":"invalid_transfers"',
         ):
             assert part in answer

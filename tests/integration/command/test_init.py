@@ -178,7 +178,7 @@ def test_a_file_that_the_defaults_would_break_is_not_written(output: Path) -> No
     result = init(tables=f"{SCHEMA}.*ed_1")
     assert (output / "keyed_1.yaml").exists()
     result = init(tables="plain_1")
-    assert "should be content" in result.stdout and "left out" in result.stdout
+    assert "should be one of auto, content" in result.stdout and "left out" in result.stdout
     assert not (output / "plain_1.yaml").exists()
 
 

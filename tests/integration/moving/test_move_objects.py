@@ -16,6 +16,7 @@ import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import tenacity
 from backports import zstd
 from moto.server import ThreadedMotoServer
 
@@ -210,7 +211,8 @@ def test_a_connection_that_is_cut_is_tried_again_and_publishes_nothing(
         assert proxy.cut == 7
         assert [row[1] for row in held(one, "id, name")] == texts
         # one that stays cut: what was published stays
-        monkeypatch.setattr("tableferry.assets.running.workers.retrying", lambda: retrying(1))
+        once = retrying().copy(stop=tenacity.stop_after_attempt(1))
+        monkeypatch.setattr("tableferry.assets.running.workers.retrying", lambda: once)
         lake.parquet("in/orders/b.parquet", {"id": list(range(100)), "name": texts[::-1]})
         proxy.left = float("inf")
         view = one.run()

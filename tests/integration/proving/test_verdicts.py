@@ -45,6 +45,12 @@ def command(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
 
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only errors are on standard error."""
+    monkeypatch.setenv("TABLEFERRY_QUIET", "1")
+
+
 def assert_ends(result: Result, code: int, *parts: str) -> None:
     """The exit code, and that standard error says why it is not 0."""
     assert result.exit_code == code, result.output

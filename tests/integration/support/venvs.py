@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -60,8 +61,10 @@ def build_wheel(folder: Path) -> Path:
             shutil.copy(ROOT / name, source)
     for room in ROOMS:
         shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
-    uv("build", "--quiet", "--wheel", "--out-dir", folder, source)
-    (wheel,) = folder.glob("*.whl")
+    # uv remembers what it found at a path, and pytest uses its paths again
+    built = folder / uuid4().hex
+    uv("build", "--quiet", "--wheel", "--out-dir", built, source)
+    (wheel,) = built.glob("*.whl")
     return wheel
 
 

@@ -15,6 +15,7 @@ import pytest
 from clickhouse_connect import get_client
 
 from tableferry.resources.connecting.address import parse_url
+from tableferry.resources.registry import system
 from tableferry_local.stack import Stack
 from tests.guide import blocks
 from tests.integration.support.guide_shell import Shell
@@ -67,7 +68,7 @@ def test_the_flights_are_the_same_in_all_databases(demo: tuple[dict[str, str], s
     assert source is not None and source[0] == ROWS
     expected = [int(figure) for figure in source]
 
-    at = parse_url("sqlserver", stack.sqlserver_url)
+    at = parse_url(system("sqlserver"), stack.sqlserver_url)
     with (
         pymssql.connect(
             server=at.host,
