@@ -89,14 +89,11 @@ def text_expression(
         expression = f"{expression}::float8"
     conditions, reason = [], ""
     for step in conversion.steps:
-        if isinstance(step, (Within, ToDecimal)):
-            condition = condition_of(step, conversion.source.kind, expression)
-        elif isinstance(step, Unguarded):
+        if isinstance(step, Unguarded):
             continue
-        else:
-            condition = unfit(step, expression)
-            if condition is None:
-                return None
+        condition = _refused(step, conversion.source.kind, expression)
+        if condition is None:
+            return None
         if condition:
             conditions.append(condition)
             reason = step.reason
@@ -234,6 +231,11 @@ def _condition(step: Step, conversion: Conversion, value: str) -> str | None:
         # several steps each test a part of it
         outside = f"{value} NOT BETWEEN {slot.low} AND {slot.high}"
         return f"{value} = 'NaN' OR {outside} OR {value} % 1 <> 0"
+    return _refused(step, kind, value)
+
+
+def _refused(step: Step, kind: Kind, value: str) -> str | None:
+    """Like `_condition`, but of this step alone."""
     if isinstance(step, (Within, ToDecimal)):
         return condition_of(step, kind, value) or ""
     return unfit(step, value)

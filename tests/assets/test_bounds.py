@@ -11,11 +11,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tableferry.assets.declaring.transfer_files import load_transfer
 from tableferry.assets.planning.ranges import extend_ranges, find_range, like_range, plan_ranges
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.ranges.statistics import KeyStatistics
-from tests.assets.one_file import load_transfer
 
 KINDS: tuple[KeyKind, ...] = ("integer", "date", "timestamp", "uuid", "text")
 ODD = (

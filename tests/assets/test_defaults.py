@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tableferry.assets.declaring.transfer_files import load_transfers
+from tableferry.assets.declaring.transfer_files import load_transfer, load_transfers
 from tableferry.resources.errors import InputError
-from tests.assets.one_file import load_transfer
 
 ORDERS = """\
 transfer: orders

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
+from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfer, load_transfers
 from tableferry.resources.errors import InputError
 from tableferry.resources.registry import registered, system
 from tableferry.resources.tables import TableRef
-from tests.assets.one_file import load_transfer
 
 GOOD = """\
 transfer: orders
