@@ -20,8 +20,6 @@ from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.tables import TableRef
 
-NAMES_PER_QUERY = 500
-
 MAX_RUNS_PER_TARGET = 200
 """Maximum runs of a target, from the newest one back, among which failures are looked for."""
 
@@ -239,9 +237,8 @@ def _in_pages(
     values: Iterable[str],
 ) -> list[Sequence[Any]]:
     """Collect the rows of a statement for lists of values that are short enough for one query."""
-    every = sorted(set(values))
     rows: list[Sequence[Any]] = []
-    for start in range(0, len(every), NAMES_PER_QUERY):
-        marks, named = parameters("name", every[start : start + NAMES_PER_QUERY])
+    for page in pages(set(values)):
+        marks, named = parameters("name", page)
         rows += ask(log, statement.format(**{placeholder: marks}), **named)
     return rows

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 from tableferry.assets.asset_keys import stored_key
-from tableferry.assets.log.queries import PAGE, Log, parameters, select_events, select_runs
+from tableferry.assets.log.queries import Log, pages, parameters, select_events, select_runs
 from tableferry.resources.tables import TableRef
 
 
@@ -28,9 +28,8 @@ def seconds_of_last_runs(log: Log, targets: Mapping[str, TableRef]) -> dict[str,
         )
         if key in names
     }
-    ids = sorted({run_id for run_id in newest.values() if run_id})
     seconds: dict[str, float] = {}
-    for page in _pages(ids):
+    for page in pages({run_id for run_id in newest.values() if run_id}):
         marks, values = parameters("id", page)
         statement = (
             "SELECT r.run_id, r.end_time - r.start_time FROM runs r"
@@ -38,8 +37,3 @@ def seconds_of_last_runs(log: Log, targets: Mapping[str, TableRef]) -> dict[str,
         )
         seconds.update((run_id, taken) for run_id, taken in select_runs(log, statement, **values))
     return {name: seconds.get(run_id) for name, run_id in newest.items()}
-
-
-def _pages(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(ids), PAGE):
-        yield ids[start : start + PAGE]

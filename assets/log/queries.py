@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tableferry.assets.asset_keys import stored_key
 from tableferry.resources.errors import InputError
@@ -22,8 +22,10 @@ Log: TypeAlias = "sqlite3.Connection | dg.DagsterInstance"
 """The event log of an instance, or a connection to the files of a home."""
 Asset: TypeAlias = "TableRef | dg.AssetKey"
 """A hop's target."""
+Id = TypeVar("Id", int, str)
+
 PAGE = 500
-"""Maximum storage ids in a statement, and events read at once."""
+"""Maximum ids or names in a statement, and events read at once."""
 
 
 def select_events(log: Log, statement: str, **values: object) -> Sequence[Sequence[Any]]:
@@ -90,8 +92,8 @@ def parameters(name: str, values: Iterable[object]) -> tuple[str, dict[str, obje
     return ", ".join(f":{placeholder}" for placeholder in named), named
 
 
-def pages(ids: Iterable[int]) -> Iterator[Sequence[int]]:
-    """Yield storage ids in ascending order, at most `PAGE` at a time."""
+def pages(ids: Iterable[Id]) -> Iterator[Sequence[Id]]:
+    """Yield ids or names in ascending order, at most `PAGE` at a time."""
     ordered = sorted(ids)
     for start in range(0, len(ordered), PAGE):
         yield ordered[start : start + PAGE]
