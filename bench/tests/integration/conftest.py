@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,9 +16,12 @@ from tests import servers
 
 
 @pytest.fixture
-def found(stack: servers.Servers, tmp_path: Path) -> Iterator[Servers]:
-    """The servers as the bench knows them, in databases where no other test looks for tables."""
-    name = servers.own("bench")
+def databases(stack: servers.Servers, tmp_path: Path) -> Iterator[Servers]:
+    """The servers as the bench knows them, in databases that no other test uses.
+
+    Workers run tests of several files at once, so each test has databases of its own.
+    """
+    name = servers.own(f"bench_{uuid.uuid4().hex[:8]}")
     postgres = PostgresResource(url=stack.postgres_url)
     clickhouse = ClickHouseResource(url=stack.clickhouse_url)
     urls = {

@@ -23,29 +23,29 @@ FIGURES = (
 
 
 def test_dlt_posts_every_file_into_the_table_of_all_peers(
-    found: Servers, monkeypatch: pytest.MonkeyPatch
+    databases: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(NATIVE_PORT, raising=False)
     dlt = Dlt()
-    if reason := dlt.missing(found):
+    if reason := dlt.missing(databases):
         pytest.skip(reason)
     assert dlt.options == {"by": "HTTP"}
-    table = ensure(found, f"wide:{ROWS}")
-    source, target = found.table("postgres", table.name), dlt.target(found, table)
-    [command] = dlt.commands(found, table)
-    declared = found.clickhouse.columns(target)
+    table = ensure(databases, f"wide:{ROWS}")
+    source, target = databases.table("postgres", table.name), dlt.target(databases, table)
+    [command] = dlt.commands(databases, table)
+    declared = databases.clickhouse.columns(target)
     done = run(replace(command, environment={**command.environment, **SMALL_FILES}))
-    require_good(done, "dlt", found.secrets)
-    assert dlt.outcome(found, table, [done]).rows == ROWS
-    assert found.clickhouse.columns(target) == declared
+    require_good(done, "dlt", databases.secrets)
+    assert dlt.outcome(databases, table, [done]).rows == ROWS
+    assert databases.clickhouse.columns(target) == declared
     of_source = FIGURES.format(text="text", utc=" AT TIME ZONE 'UTC'", table=qualified(source))
     of_target = FIGURES.format(text="String", utc="", table=qualified(target))
-    assert found.postgres.query(of_source) == found.clickhouse.query(of_target)
+    assert databases.postgres.query(of_source) == databases.clickhouse.query(of_target)
     # counts the INSERTs, whatever has been merged since
-    inserts = found.clickhouse.query(
+    inserts = databases.clickhouse.query(
         "SELECT max(max_block_number) FROM system.parts "
         f"WHERE database = '{target.schema}' AND table = '{target.name}'"
     )
     assert inserts == [(2,)]
-    dlt.clean_up(found, table)
-    assert found.clickhouse.query("SHOW TABLES") == []
+    dlt.clean_up(databases, table)
+    assert databases.clickhouse.query("SHOW TABLES") == []
