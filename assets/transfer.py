@@ -233,6 +233,7 @@ def _compare(
             names=request.ranges,
             as_of_commit=request.as_of_last_run,
             up_to_date=request.up_to_date,
+            recheck=request.recheck,
         )
         summarise(transfer, context, caller.checked, context.selected_asset_check_keys)
         if request.whole_tables:

@@ -27,6 +27,9 @@ UP_TO_DATE = "tableferry/up_to_date"
 COMPLETE = "tableferry/complete"
 """Run tag of a check: also fail if ranges are not committed."""
 
+RECHECK = "tableferry/recheck"
+"""Run tag of a check: `NxS`, compare rows that differ N more times, S seconds apart."""
+
 LAUNCH = "tableferry/launch"
 """Run tag: `n:name` of the n runs that share the ranges of one command or tick."""
 

@@ -15,10 +15,12 @@ from tableferry.assets.log.run_tags import (
     COMPLETE,
     LEVEL,
     RANGES,
+    RECHECK,
     UP_TO_DATE,
     checked_ranges,
 )
 from tableferry.assets.planning.resolve import checks_of
+from tableferry.checks.recheck import ONCE, Recheck
 from tableferry.checks.verdict import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.errors import InputError
@@ -38,6 +40,8 @@ class CheckRequest:
     """Also fail where the source is newer than the last move."""
     complete: bool = False
     """Also fail if ranges are not committed, or nothing is."""
+    recheck: Recheck = ONCE
+    """How often rows that differ are compared again before they are called different."""
 
     @property
     def whole_tables(self) -> bool:
@@ -64,6 +68,7 @@ class CheckRequest:
             AS_OF_LAST_RUN: "true" if self.as_of_last_run else None,
             UP_TO_DATE: "true" if self.up_to_date else None,
             COMPLETE: "true" if self.complete else None,
+            RECHECK: str(self.recheck) if self.recheck != ONCE else None,
         }
         return {tag: value for tag, value in given.items() if value}
 
@@ -93,7 +98,11 @@ class CheckRequest:
         as_of_last_run, up_to_date, complete = (
             _flag(transfer, tag, tags) for tag in (AS_OF_LAST_RUN, UP_TO_DATE, COMPLETE)
         )
-        return cls(level, ranges, as_of_last_run, up_to_date, complete)
+        try:
+            recheck = Recheck.parse(tags[RECHECK]) if RECHECK in tags else ONCE
+        except InputError as error:
+            raise InputError(f"{transfer.transfer}: the run tag {RECHECK}: {error}") from None
+        return cls(level, ranges, as_of_last_run, up_to_date, complete, recheck)
 
 
 def _flag(transfer: Transfer, tag: str, tags: Mapping[str, str]) -> bool:

@@ -32,10 +32,12 @@ from tableferry.assets.verifying.as_committed import (
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.expectations import run_suite
+from tableferry.checks.recheck import ONCE, Recheck, look_again
 from tableferry.checks.reconcile import DIGESTED, reconcile_all, target_digests
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.fields import Side
+from tableferry.resources.contract.target import keeps_rows
 from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.keys.range import KeyRange
 
@@ -93,6 +95,7 @@ def verify(
     names: Sequence[str] = (),
     as_of_commit: bool = False,
     up_to_date: bool = False,
+    recheck: Recheck = ONCE,
 ) -> list[Checked]:
     """Compare source and target of committed ranges; return the verdicts by hop and range.
 
@@ -109,6 +112,7 @@ def verify(
         names: the ranges to compare; empty: all committed ones.
         as_of_commit: compare the targets with what was committed, without reading the source.
         up_to_date: a newer source is a failure, too.
+        recheck: how often rows that differ are compared again.
     """
     instance = context.instance
     ranges = present_ranges(transfer, hops, servers, instance)
@@ -123,7 +127,7 @@ def verify(
         compare = (
             partial(_compared_with_commit, hop, servers, context)
             if as_of_commit
-            else partial(_compared, transfer, hop, servers, context, level)
+            else partial(_compared, transfer, hop, servers, context, level, recheck)
         )
         for verdict_of in _verify_hop(transfer, hop, context, chosen, compare):
             found += [
@@ -207,6 +211,7 @@ def _compared(
     servers: Servers,
     context: EventLogger,
     level: Level | None,
+    recheck: Recheck,
     ranges: Sequence[KeyRange],
 ) -> Iterator[dict[str, Verdict]]:
     """Yield the verdicts of each declared check, or of the given level, by range."""
@@ -224,8 +229,10 @@ def _compared(
             if side == "source":
                 verdicts[name] = source_is_newer(verdicts[name])
                 continue
-            explained = compared[name].explained(verdicts[name])
-            verdicts[name] = explained if side else side_unknown(explained)
+            keeps = keeps_rows(hop.plan, hop.options)
+            verdict = look_again(verdicts[name], compared[name], recheck, keeps_rows=keeps)
+            unknown = not verdict.passed and side is None
+            verdicts[name] = side_unknown(verdict) if unknown else verdict
         yield verdicts
     if suite := transfer.suite:
         yield {one.name: run_suite(suite, hop.plan, target, one) for one in ranges}

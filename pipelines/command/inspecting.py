@@ -126,6 +126,11 @@ def status(
     help="Compare the targets with what was committed to them; the source is not read.",
 )
 @click.option("--up-to-date", is_flag=True, help="Also fail where the source is newer.")
+@click.option(
+    "--recheck",
+    metavar="NxS",
+    help="Compare rows that differ N more times, S seconds apart: 3x10s [default: 1x0s].",
+)
 @verbosity
 @as_json
 @user_errors
@@ -135,7 +140,7 @@ def check(
     tags: Sequence[str],
     as_of: str | None,
     as_json: bool,
-    **options: Any,  # --level, --range, --up-to-date, the log level
+    **options: Any,  # --level, --range, --up-to-date, --recheck, the log level
 ) -> None:
     """Reconcile committed ranges without moving data, and run their expectations.
 

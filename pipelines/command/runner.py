@@ -22,6 +22,7 @@ from tableferry.assets.running.processes import PROCESS, run_is_alive, this_proc
 from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.assets.verifying.on_demand import not_committed
 from tableferry.checks.drilldown import drill_down
+from tableferry.checks.recheck import ONCE, Recheck
 from tableferry.checks.verdict import Differences, Level
 from tableferry.pipelines.command.differences import difference_file
 from tableferry.pipelines.command.launching import built, failures, logging_config
@@ -105,6 +106,7 @@ def check(
     ranges: Sequence[str] = (),
     as_of_last_run: bool = False,
     up_to_date: bool = False,
+    recheck: str | None = None,
     log_level: str | None = None,
 ) -> CheckView:
     """Reconcile committed ranges without moving data, and record the verdicts.
@@ -116,10 +118,11 @@ def check(
         ranges: check only these ranges, by partition key.
         as_of_last_run: compare the targets with what was committed; the source is not read.
         up_to_date: also fail if the source is newer than the last move.
+        recheck: `NxS`, compare rows that differ N more times, S seconds apart; by default once.
         log_level: log Dagster's events from this level on to standard error.
 
     Raises:
-        InputError: the transfer or a range does not exist.
+        InputError: the transfer or a range does not exist, or `recheck` has another form.
     """
     transfer = session.transfer(name)
     caller = Caller()
@@ -128,7 +131,14 @@ def check(
         current = known_ranges(transfer, caller.hops, session.instance)
         known = {range_.name: range_ for range_ in current}
         ranges = match_ranges(name, ranges, known)
-    request = CheckRequest(level, tuple(ranges), as_of_last_run, up_to_date, complete=True)
+    request = CheckRequest(
+        level,
+        tuple(ranges),
+        as_of_last_run,
+        up_to_date,
+        complete=True,
+        recheck=Recheck.parse(recheck) if recheck else ONCE,
+    )
     checks = request.checks(transfer)
     result = carry_out(
         session.instance,

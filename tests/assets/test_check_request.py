@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.run_tags import AS_OF_LAST_RUN, LEVEL, RANGES
+from tableferry.assets.log.run_tags import AS_OF_LAST_RUN, LEVEL, RANGES, RECHECK
 from tableferry.assets.verifying.check_request import CheckRequest
+from tableferry.checks.recheck import Recheck
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.errors import InputError
 
@@ -25,7 +26,7 @@ TRANSFER = Transfer.model_validate(
     [
         CheckRequest(),
         CheckRequest("full_hash", ("..5", "5.."), True, True, True),
-        CheckRequest(complete=True),
+        CheckRequest(complete=True, recheck=Recheck(3, 0.5)),
     ],
 )
 def test_a_request_is_read_from_the_tags_that_it_writes(request_: CheckRequest) -> None:
@@ -39,13 +40,14 @@ def test_a_request_is_read_from_the_tags_that_it_writes(request_: CheckRequest) 
         (RANGES, "..5", "is '..5'; it should be a JSON list of key ranges"),
         (RANGES, "[5]", "should be a JSON list of key ranges"),
         (RANGES, '["9.."]', "names '9..', which is no key range of it; `ferry status orders`"),
+        (RECHECK, "often", "'often' should be a number of looks and the pause"),
         (AS_OF_LAST_RUN, "yes", "is 'yes'; it should be true or false"),
     ],
 )
 def test_a_wrong_tag_is_refused_by_name(tag: str, value: str, expected: str) -> None:
     with pytest.raises(InputError) as refused:
         CheckRequest.parse(TRANSFER, {tag: value}, ["..5"])
-    assert f"orders: the run tag {tag} " in str(refused.value)
+    assert f"orders: the run tag {tag}" in str(refused.value)
     assert expected in str(refused.value)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner
 
+from tableferry.checks import recheck
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.views import CheckView
@@ -110,6 +111,68 @@ def test_a_target_is_compared_with_what_was_committed(ferry: Make) -> None:
     assert set(outcomes(view, 2).values()) == {"equal"}
     wrong = cli.invoke(main, ["check", one.table, "--as-of", "last-run", "--level", "count"])
     assert wrong.exit_code == 2 and "takes no other level" in wrong.output
+
+
+@pytest.mark.parametrize("level", ["count", "checksum", "full_hash"])
+def test_rows_that_are_being_written_are_no_differences(
+    ferry: Make, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another tool replicates into the target: it repairs some rows between the looks."""
+    one = ferry("['sqlserver://dbo.{t}']", *TABLE, ranges=BOUNDS)
+    assert one.run().good
+    target = one.session.servers.endpoints["sqlserver"]
+
+    def write(*statements: str) -> None:
+        for statement in statements:
+            target.execute(statement.format(t=f"dbo.{one.table}"))
+
+    changed = "UPDATE {t} SET name = 'late' WHERE id IN (110, 250)"
+    repaired = "UPDATE {t} SET name = CONCAT('name ', id) WHERE id IN (110, 250)"
+    gone = "DELETE FROM {t} WHERE id IN (120, 350)"
+    back = "INSERT INTO {t} VALUES (120, 'name 120'), (350, 'name 350')"
+    # each pause: what is written while the check waits
+    pauses: list[tuple[str, ...]] = []
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        write(*(pauses.pop(0) if pauses else ()))
+
+    monkeypatch.setattr(recheck, "pause", sleep)
+
+    write(changed, gone)
+    pauses = [(), (repaired, back)]
+    settled = runner.check(one.session, one.table, level=level, recheck="3x10s")
+    assert settled.good, settled.errors
+    notes = [each.verdict.note for each in settled.checks if each.range and each.verdict.note]
+    assert any("differed while being written, and agreed when looked at" in note for note in notes)
+    assert set(waited) == {10.0}
+
+    write(gone)
+    pauses = [("DELETE FROM {t} WHERE id = 51", "INSERT INTO {t} VALUES (120, 'name 120')")]
+    damaged = runner.check(one.session, one.table, level=level, recheck="1x0s")
+    assert outcomes(damaged, 1)[LAST] == "damaged"
+    [verdict] = [each.verdict for each in damaged.checks if each.range == LAST]
+    assert verdict.differences is not None
+    assert [each.key for each in verdict.differences.examples] == ["350"]
+
+
+def test_a_row_that_never_rests_cannot_be_judged(
+    ferry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = ferry("['sqlserver://dbo.{t}']", *TABLE, ranges=BOUNDS)
+    assert one.run().good
+    target, looks = one.session.servers.endpoints["sqlserver"], iter(range(100))
+
+    def write(_: float = 0) -> None:
+        target.execute(f"UPDATE dbo.{one.table} SET name = 'look {next(looks)}' WHERE id = 250")
+
+    monkeypatch.setattr(recheck, "pause", write)
+    write()
+    view = runner.check(one.session, one.table, level="checksum", recheck="2x0s")
+    assert view.good, view.errors
+    [verdict] = [each.verdict for each in view.checks if each.range == THIRD]
+    assert "1 row changed from look to look, and cannot be judged" in verdict.summary()
 
 
 def test_what_the_log_has_no_digest_of_is_said(ferry: Make) -> None:

@@ -1,0 +1,185 @@
+"""Looks again at rows that differ, so that rows that are being written are not called damage."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Self
+
+from tableferry.checks.drilldown import Comparison, drill_down
+from tableferry.checks.verdict import (
+    CHECK_NAMES,
+    Difference,
+    DifferenceKind,
+    Differences,
+    Verdict,
+)
+from tableferry.resources.errors import InputError
+from tableferry.resources.words import counted
+
+MOST_VALUES = 10_000
+"""Maximum differing values of a range to look at again: more than that is no passing change."""
+
+MOST_TIMES, MOST_SECONDS = 100, 3600.0
+
+_PATTERN = re.compile(r"(\d{1,3})x(\d{1,4}(?:\.\d{1,3})?)(s|m)")
+
+_Row = tuple[tuple[str, str | None], ...]
+_Values = Counter[tuple[DifferenceKind, str | None, bytes]]
+"""The differences of a row: kind, column, and a hash of both values, which may be long."""
+
+
+@dataclass(frozen=True)
+class Recheck:
+    """How often rows that differ are compared again, and after which pause."""
+
+    times: int = 1
+    seconds: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a text such as `3x10s` or `2x1m`.
+
+        Raises:
+            InputError: the text has another form, or names no or too many or too long looks.
+        """
+        match = _PATTERN.fullmatch(text)
+        times = int(match[1]) if match else 0
+        seconds = float(match[2]) * (60 if match[3] == "m" else 1) if match else 0.0
+        if not 1 <= times <= MOST_TIMES or seconds > MOST_SECONDS:
+            raise InputError(
+                f"recheck: {text!r} should be a number of looks and the pause before each, as "
+                f"3x10s or 2x1m: at most {MOST_TIMES} looks and {MOST_SECONDS / 3600:.0f} hour"
+            )
+        return cls(times, seconds)
+
+    def __str__(self) -> str:
+        return f"{self.times}x{self.seconds:g}s"
+
+
+ONCE = Recheck()
+"""Look again at once."""
+
+
+def look_again(
+    verdict: Verdict,
+    comparison: Comparison,
+    recheck: Recheck,
+    *,
+    keeps_rows: bool = False,
+) -> Verdict:
+    """Compare the rows of a failed range again, and keep only the differences that last.
+
+    A row that agrees at any look was being written when it was read. Neither is a row whose
+    values changed from each look to the next a proven difference: it is counted in a remark.
+
+    Args:
+        verdict: about both sides as they are now; returned as it is if it passed, or is not
+            about rows.
+        comparison: both sides of its range.
+        recheck: how often to look, and the pause before each look.
+        keeps_rows: whether the target may have rows that the source does not have.
+    """
+    if verdict.passed or verdict.check not in CHECK_NAMES.values():
+        return verdict
+    try:
+        rows, differences = _look(verdict, comparison, keeps_rows)
+        at_first, unsettled = len(rows), set[_Row]()
+        for _ in range(recheck.times):
+            if not rows:
+                break
+            pause(recheck.seconds)
+            again, differences = _look(verdict, comparison, keeps_rows)
+            lasting = {row: values for row, values in again.items() if row in rows}
+            unsettled = {row for row, values in lasting.items() if values != rows[row]}
+            rows = lasting
+    except _TooManyError:
+        return comparison.explained(verdict)
+    damaged = {row: values for row, values in rows.items() if row not in unsettled}
+    remarks = verdict.remarks
+    if unsettled:
+        changing = counted(len(unsettled), "row")
+        remarks = (*remarks, f"{changing} changed from look to look, and cannot be judged")
+    metadata = {**verdict.metadata, "rechecked": str(recheck)}
+    verdict = replace(verdict, metadata=metadata, remarks=remarks)
+    if damaged:
+        return replace(verdict, differences=_only(differences, damaged), note="")
+    settled = counted(at_first - len(rows), "row")
+    note = f"{settled} differed while being written, and agreed when looked at again"
+    return replace(verdict, passed=True, disagreeing=(), differences=None, note=note)
+
+
+def pause(seconds: float) -> None:
+    """Wait between two looks."""
+    time.sleep(seconds)
+
+
+class _TooManyError(Exception):
+    """More values differ than are kept."""
+
+
+def _look(
+    verdict: Verdict, comparison: Comparison, keeps_rows: bool
+) -> tuple[dict[_Row, _Values], Differences]:
+    """Compare the range now; return the differences that the verdict is about, by row."""
+    rows: defaultdict[_Row, _Values] = defaultdict(Counter)
+    values = 0
+
+    def collect(differences: Sequence[Difference]) -> None:
+        nonlocal values
+        values += len(differences)
+        if values > MOST_VALUES:
+            raise _TooManyError
+        for difference in differences:
+            if _concerns(verdict, difference.kind, keeps_rows):
+                pair = repr((difference.source, difference.target)).encode()
+                digest = blake2b(pair, digest_size=16).digest()
+                rows[_row(difference)][difference.kind, difference.column, digest] += 1
+
+    differences = drill_down(
+        comparison.plan,
+        comparison.source,
+        comparison.target,
+        comparison.key_range,
+        snapshot=comparison.snapshot,
+        sink=collect,
+    )
+    return dict(rows), differences
+
+
+def _concerns(verdict: Verdict, kind: DifferenceKind, keeps_rows: bool) -> bool:
+    if kind == "different":
+        return verdict.check != CHECK_NAMES["count"]
+    return kind == "missing_in_target" or not keeps_rows
+
+
+def _row(difference: Difference) -> _Row:
+    return tuple(difference.row.items()) or (("", difference.key),)
+
+
+def _only(differences: Differences, rows: Mapping[_Row, _Values]) -> Differences:
+    """Restrict differences to those of some rows."""
+    kinds: Counter[DifferenceKind] = Counter()
+    by_column: Counter[str] = Counter()
+    for values in rows.values():
+        columns: Counter[str] = Counter()
+        for (kind, column, _), times in values.items():
+            if column is None:
+                kinds[kind] += times
+            else:
+                columns[column] += times
+        by_column += columns
+        # rows that share a name differ in one column or another
+        kinds["different"] += max(columns.values(), default=0)
+    return replace(
+        differences,
+        missing_in_target=kinds["missing_in_target"],
+        extra_in_target=kinds["extra_in_target"],
+        different=kinds["different"],
+        by_column=dict(by_column),
+        examples=tuple(one for one in differences.examples if _row(one) in rows),
+    )
