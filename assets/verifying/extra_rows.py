@@ -22,20 +22,25 @@ def allowing_extra_rows(
     """
     names = CHECK_NAMES.values()
     failed = [verdict for verdict in verdicts if not verdict.passed and verdict.check in names]
-    if not failed or not keeps_rows(hop.plan, hop.options):
+    if not failed or not allows_extra_rows(hop, compared):
         return tuple(verdicts)
     of_all_rows = next((one.differences for one in failed if one.check == "full_hash"), None)
     differences = of_all_rows or compared.differences
-    plan = compared.plan
-    keys, _ = repeated_keys(plan, compared.target, plan.target_range(compared.key_range))
-    if keys:
-        return tuple(verdicts)
     return tuple(
         _judged(verdict, verdict.differences or differences, differences)
         if verdict in failed
         else verdict
         for verdict in verdicts
     )
+
+
+def allows_extra_rows(hop: Hop, compared: Comparison) -> bool:
+    """Whether the write mode keeps rows, and those in the range are no duplicates."""
+    if not keeps_rows(hop.plan, hop.options):
+        return False
+    plan = compared.plan
+    keys, _ = repeated_keys(plan, compared.target, plan.target_range(compared.key_range))
+    return not keys
 
 
 def with_extra_rows(verdict: Verdict, rows: int) -> Verdict:

@@ -29,7 +29,7 @@ from tableferry.assets.verifying.as_committed import (
     side_unknown,
     source_is_newer,
 )
-from tableferry.assets.verifying.extra_rows import allowing_extra_rows
+from tableferry.assets.verifying.extra_rows import allowing_extra_rows, allows_extra_rows
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.expectations import run_suite
 from tableferry.checks.recheck import ONCE, Recheck, look_again
@@ -37,7 +37,6 @@ from tableferry.checks.reconcile import DIGESTED, reconcile_all, target_digests
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.fields import Side
-from tableferry.resources.contract.target import keeps_rows
 from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.keys.range import KeyRange
 
@@ -229,7 +228,7 @@ def _compared(
             if side == "source":
                 verdicts[name] = source_is_newer(verdicts[name])
                 continue
-            keeps = keeps_rows(hop.plan, hop.options)
+            keeps = allows_extra_rows(hop, compared[name])
             verdict = look_again(verdicts[name], compared[name], recheck, keeps_rows=keeps)
             unknown = not verdict.passed and side is None
             verdicts[name] = side_unknown(verdict) if unknown else verdict
