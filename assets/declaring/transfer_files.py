@@ -31,7 +31,7 @@ from tableferry.assets.declaring.sections import CONNECTIONS
 from tableferry.assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
 from tableferry.resources.connecting.names import ENV_ONLY
 from tableferry.resources.errors import InputError
-from tableferry.resources.words import those_there
+from tableferry.resources.words import MOST_NAMES, counted, those_there
 
 DEFAULTS = "defaults.yaml"
 
@@ -119,10 +119,15 @@ class TransferFolder:
             return self.transfers[name]
         if broken := [file for file in self.invalid if name in (file.transfer, file.path.stem)]:
             raise InputError("\n".join(map(str, broken)))
-        raise InputError(
+        message = (
             f"there is no transfer {name!r} in {self.path}; "
             f"{those_there(name, self.transfers, 'transfer')}"
         )
+        if self.invalid:  # one of these may declare many transfers
+            names = ", ".join(file.path.name for file in self.invalid[:MOST_NAMES])
+            files = counted(len(self.invalid), "file")
+            message += f"; {files} left out as invalid ({names}): see `ferry validate`"
+        raise InputError(message)
 
 
 def load_transfers(folder: Path, connections: Mapping[str, str] = ENV_ONLY) -> TransferFolder:

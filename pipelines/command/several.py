@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tableferry.assets.log.records import State
 from tableferry.pipelines.command.listing import Column, Listing, Row
-from tableferry.pipelines.command.range_views import TransferView
+from tableferry.pipelines.command.range_views import RangeView, TransferView
 from tableferry.pipelines.command.render import number, shown
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.errors import InputError
@@ -26,12 +26,20 @@ class TransferOutcome:
     seconds: float
 
     @property
+    def moved(self) -> list[RangeView]:
+        """The ranges that this command has moved; others may be committed by earlier ones."""
+        return [
+            range_
+            for range_ in self.view.ranges
+            if range_.state is State.COMMITTED and range_.run_id in self.view.run_ids
+        ]
+
+    @property
     def rows(self) -> int:
         """The number of rows moved, each counted once for all hops."""
         rows: Counter[str] = Counter()
-        for range_ in self.view.ranges:
-            if range_.state is State.COMMITTED:
-                rows |= {range_.range: range_.rows_of_move or 0}
+        for range_ in self.moved:
+            rows |= {range_.range: range_.rows_of_move or 0}
         return rows.total()
 
 
@@ -71,12 +79,12 @@ def show_summary(out: Console, outcomes: Sequence[TransferOutcome]) -> None:
     columns += [Column("rows", right=True), Column("seconds", right=True)]
     rows = []
     for outcome in outcomes:
-        states = Counter(range_.state for range_ in outcome.view.ranges)
-        skipped = states[State.SKIPPED_UNCHANGED]
-        moved = states[State.COMMITTED]
+        ranges = outcome.view.ranges
+        skipped = sum(range_.state is State.SKIPPED_UNCHANGED for range_ in ranges)
+        counts = (len(outcome.moved), skipped, sum(not range_.good for range_ in ranges))
         result = Text("ok", style="green") if outcome.view.good else Text("FAILED", style="red")
         cells = [shown(outcome.view.transfer), result]
-        cells += [number(count) for count in (moved, skipped, states.total() - moved - skipped)]
+        cells += [number(count) for count in counts]
         rows.append(Row([*cells, number(outcome.rows), Text(f"{outcome.seconds:.1f}")]))
     plain = not out.is_terminal
     out.print(Listing(columns, rows), soft_wrap=plain)

@@ -16,7 +16,6 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from tableferry.assets.log.records import State
 from tableferry.assets.running.progress import Progress
 from tableferry.pipelines.command.several import TransferOutcome
 from tableferry.resources.words import counted, one_line
@@ -278,10 +277,9 @@ def outcome_line(outcome: TransferOutcome) -> str:
     if not view.good:
         why = one_line(view.errors[0]) if view.errors else "see `ferry status`"
         return f"{view.transfer}: FAILED after {seconds}: {why}"
-    moved = sum(range_.state is State.COMMITTED for range_ in view.ranges)
-    if not moved:
+    if not outcome.moved:
         return f"{view.transfer}: ok, nothing to move, {seconds}"
-    rows, ranges = counted(outcome.rows, "row"), counted(moved, "range")
+    rows, ranges = counted(outcome.rows, "row"), counted(len(outcome.moved), "range")
     return f"{view.transfer}: ok, {ranges} moved, {rows}, {seconds}"
 
 

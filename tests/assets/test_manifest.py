@@ -352,7 +352,11 @@ def test_one_bad_file_leaves_the_others_good(tmp_path: Path) -> None:
         declared.transfer("bad")
     with pytest.raises(InputError, match=r"odd\.yml:2"):
         declared.transfer("odd")
-    with pytest.raises(InputError, match=r"there is no transfer 'nope' .*; there are orders"):
+    unknown = (
+        r"no transfer 'nope' .*; there are orders; "
+        r"2 files left out as invalid \(bad\.yaml, odd\.yml\): see `ferry validate`"
+    )
+    with pytest.raises(InputError, match=unknown):
         declared.transfer("nope")
 
 
