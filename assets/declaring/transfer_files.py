@@ -124,9 +124,10 @@ class TransferFolder:
             f"{those_there(name, self.transfers, 'transfer')}"
         )
         if self.invalid:  # one of these may declare many transfers
-            names = ", ".join(file.path.name for file in self.invalid[:MOST_NAMES])
-            files = counted(len(self.invalid), "file")
-            message += f"; {files} left out as invalid ({names}): see `ferry validate`"
+            # the path of a lock file stands for many transfers
+            names = list(dict.fromkeys(file.path.name for file in self.invalid))
+            files = f"{counted(len(names), 'file')} left out as invalid"
+            message += f"; {files} ({', '.join(names[:MOST_NAMES])}): see `ferry validate`"
         raise InputError(message)
 
 
