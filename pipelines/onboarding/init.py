@@ -320,7 +320,7 @@ def require_distinct(
             if theirs == target:
                 raise InputError(
                     f"{other} and {table} would both go to {target}; "
-                    "put {table}, or {schema}_{table}, into the target's name, or exclude one of them"
+                    "put {table} or {schema}_{table} into its name, or exclude one of them"
                 )
             unfit[table] = (
                 f"{target.system} would not tell its target {target} from that of {other}; write "
