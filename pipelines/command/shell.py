@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, NoReturn
 
@@ -64,12 +67,14 @@ def user_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     """Turn a user error into its message and exit code, without a traceback.
 
     User errors include files that cannot be read or written, and errors of Dagster's storage.
+    SIGTERM interrupts the command as Ctrl-C does.
     """
 
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
-            return command(*args, **kwargs)
+            with _interrupted_by_sigterm():
+                return command(*args, **kwargs)
         except TableferryError as error:
             message, code = str(error), error.exit_code
         except Exception as error:
@@ -83,6 +88,19 @@ def user_errors(command: Callable[..., Any]) -> Callable[..., Any]:
         sys.exit(code)
 
     return wrapped
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Raise `KeyboardInterrupt` on SIGTERM, so that a command that is stopped can say so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _problem(error: Exception) -> str | None:
