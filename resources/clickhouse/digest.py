@@ -93,7 +93,7 @@ def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: 
         return f"concat(toString(length({x})), ':', toString({hashed}))"
     if field.kind == "array":
         assert field.item is not None
-        item = framed(field.item, field.item.target, "e", algorithm, variant)
+        item = framed(field.item, field.item_column(column), "e", algorithm, variant)
         items = f"arrayMap(e -> ifNull({item}, '{NULL}'), {x})"
         return f"concat(toString(length({x})), ':', arrayStringConcat({items}, ','))"
     return text(field, column, x)

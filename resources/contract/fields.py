@@ -51,6 +51,11 @@ class Field:
     def column(self, side: Side) -> Column:
         return self.source if side == "source" else self.target
 
+    def item_column(self, column: Column) -> Column:
+        """The column of an array's elements, on the same side as a column of the array."""
+        assert self.item is not None, f"{self.name} is no array"
+        return self.item.source if column == self.source else self.item.target
+
     def rendering(self, side: Side) -> str | None:
         """SQL of what is compared instead of the column's value; None if the value is compared."""
         return self.rendered if side == "source" else self.target_rendered

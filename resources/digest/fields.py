@@ -167,7 +167,9 @@ def key_field(plan: CopyPlan) -> Field:
 def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
     source = declared(plan.source.system.types, column.source.type)
     target = declared(plan.target.system.types, column.target.type)
-    if source.kind in (None, "array") and _has_same_type(plan, column):
+    # the server's text of a list shows nothing of the elements that a policy changes
+    unchanged = column.on_overflow not in ("null", "clamp")
+    if source.kind in (None, "array") and unchanged and _has_same_type(plan, column):
         return _same_text(plan, column)
     kind = _kind(source, target, column, plan.target.system)
     if kind == "integer" and source.kind in ("date", "time", "timestamp"):

@@ -22,11 +22,11 @@ from tableferry.resources.types.steps import (
     Items,
     Present,
     Step,
-    Unguarded,
     Unreplaced,
     Whole,
     Within,
     integer_range,
+    is_guard,
 )
 from tableferry.resources.types.timestamp_text import Decimals, TextWithin, UtcOffset
 
@@ -74,7 +74,7 @@ class Overflow:
         conditions: list[str] = []
         value = x
         for step in self.steps:
-            if isinstance(step, Unguarded | Present):
+            if not is_guard(step) or isinstance(step, Present):
                 continue
             if isinstance(step, Items):
                 stepped = self._items(step, value)

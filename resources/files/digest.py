@@ -93,7 +93,7 @@ def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: 
         return f"octet_length({x}) || ':' || {digest(x, algorithm, variant)}"
     if field.kind == "array":
         assert field.item is not None
-        item = framed(field.item, field.item.source, "ferry__e", algorithm, variant)
+        item = framed(field.item, field.item_column(column), "ferry__e", algorithm, variant)
         items = f"list_transform({x}, lambda ferry__e: coalesce({item}, '{NULL}'))"
         return f"len({x}) || ':' || array_to_string({items}, ',')"
     return text(field, column, x)

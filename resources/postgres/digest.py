@@ -152,7 +152,7 @@ def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: 
         return f"octet_length({x}) || ':' || {_hashed(x, x, algorithm, variant)}"
     if field.kind == "array":
         assert field.item is not None
-        item = framed(field.item, field.item.source, "ferry__u.e", algorithm, variant)
+        item = framed(field.item, field.item_column(column), "ferry__u.e", algorithm, variant)
         items = (
             f"SELECT count(*) || ':' || coalesce(string_agg(coalesce({item}, '{NULL}'), ',' "
             f"ORDER BY i), '') FROM unnest({x}) WITH ORDINALITY AS ferry__u(e, i)"

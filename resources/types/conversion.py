@@ -9,7 +9,7 @@ import pyarrow as pa
 from tableferry.resources.types.export import Export
 from tableferry.resources.types.kinds import Kind, Text
 from tableferry.resources.types.slot import Slot
-from tableferry.resources.types.steps import Step, Unguarded
+from tableferry.resources.types.steps import Step, is_guard
 
 
 @dataclass(frozen=True)
@@ -31,4 +31,4 @@ class Conversion:
     @property
     def guarded(self) -> bool:
         """Whether some values may be refused."""
-        return not all(isinstance(step, Unguarded) for step in self.steps)
+        return any(map(is_guard, self.steps))

@@ -353,6 +353,13 @@ def _blanked(array: pa.Array, bad: pa.BooleanArray) -> pa.Array:
     return pc.if_else(bad, pa.scalar(None, array.type), array)
 
 
+def is_guard(step: Step) -> bool:
+    """Whether a step refuses some values, or some elements of a list."""
+    while isinstance(step, Items):
+        step = step.step
+    return not isinstance(step, Unguarded)
+
+
 def relisted(array: pa.Array, items: pa.Array) -> pa.Array:
     """Make lists of the same lengths from other items."""
     lengths = pc.fill_null(pc.list_value_length(array), 0)

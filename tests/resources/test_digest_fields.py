@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pyarrow as pa
@@ -10,8 +11,10 @@ import pytest
 from tableferry.checks.limits import with_limits
 from tableferry.checks.verdict import Verdict
 from tableferry.resources import registry
+from tableferry.resources.columns.conversions import NoConversion
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.fields import Side
 from tableferry.resources.digest.fields import (
     DigestedType,
     all_fields,
@@ -20,6 +23,7 @@ from tableferry.resources.digest.fields import (
     not_compared,
     relaxed_fields,
 )
+from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -156,3 +160,67 @@ def test_limits_that_t_sql_cannot_tell_are_not_compared() -> None:
         "full_hash passed: 3 rows agree; not compared: x (on_overflow: clamp)"
     )
     assert verdict.metadata == {"not_compared (on_overflow)": "x"}
+
+
+POSTGRES_ITEMS = [
+    "smallint", "bigint", "numeric(10,2)", "real", "boolean", "text", "character(5)", "bytea",
+    "date", "time", "timestamp", "timestamptz", "uuid", "jsonb",
+]  # fmt: skip
+FILES_ITEMS = [
+    "TINYINT", "UBIGINT", "HUGEINT", "DECIMAL(10,2)", "FLOAT", "BOOLEAN", "VARCHAR", "BLOB",
+    "DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "UUID", "INTEGER[]", "STRUCT(a INTEGER)",
+]  # fmt: skip
+CLICKHOUSE_ITEMS = [
+    "Int8", "UInt64", "Decimal(10, 2)", "Float32", "Bool", "String", "FixedString(3)", "Date",
+    "Date32", "DateTime64(3, 'UTC')", "UUID",
+]  # fmt: skip
+LISTS = {
+    "postgres": [f"{item}[]" for item in POSTGRES_ITEMS],
+    "files": [*(f"{item}[]" for item in FILES_ITEMS), "INTEGER[3]", "MAP(VARCHAR, INTEGER[])"],
+    "clickhouse": [
+        f"Array({item})"
+        for plain in CLICKHOUSE_ITEMS
+        for item in (plain, f"Nullable({plain})", f"Array({plain})", f"Tuple(Array({plain}))")
+    ],
+    "sqlserver": ["nvarchar(10)"],
+}
+SIDES: tuple[Side, Side] = ("source", "target")
+KEYS = {"postgres": "integer", "files": "INTEGER", "clickhouse": "Int32"}
+
+
+@pytest.mark.parametrize("source", KEYS)
+@pytest.mark.parametrize("target", LISTS)
+def test_every_list_with_a_policy_is_compared_or_refused(source: str, target: str) -> None:
+    planned = 0
+    for source_type, target_type in itertools.product(LISTS[source], (None, *LISTS[target])):
+        columns = [Column("id", KEYS[source], False), Column("x", source_type)]
+        for policy in ("null", "clamp"):
+            override = ColumnOverride(type=target_type, on_overflow=policy)
+            tables = TableRef(source, "a", "b"), TableRef(target, "c", "d")
+            try:
+                plan = plan_copy(
+                    tables[0], columns, tables[1], key="id", overrides={"x": override},
+                    target_version="26.9",
+                )  # fmt: skip
+            except (InputError, NoConversion):
+                continue
+            planned += 1
+            assert not_compared(plan) == ()
+            for field in fields(plan):
+                for side, table in zip(SIDES, tables, strict=True):
+                    table.system.digest.framed(field, field.column(side), "x", "md5", "")
+    # ClickHouse's lists leave it as texts
+    assert planned or source == "clickhouse"
+
+
+@pytest.mark.parametrize("source", ["INTEGER[]", "VARCHAR[]", "DECIMAL(9,2)[]"])
+def test_a_list_whose_elements_all_fit_takes_no_policy(source: str) -> None:
+    columns = [Column("id", "INTEGER", False), Column("x", source)]
+    with pytest.raises(InputError, match="column 'x': no value can overflow"):
+        plan_copy(
+            TableRef("files", "a", "b"),
+            columns,
+            TableRef("files", "c", "d"),
+            key="id",
+            overrides={"x": ColumnOverride(on_overflow="clamp")},
+        )

@@ -181,6 +181,47 @@ def test_tables_of_transactional_targets(ferry: Maker, tmp_path: Path, hop: str)
     assert invoke("check", one.table)[0] == 0
 
 
+@pytest.mark.parametrize("hop", ["clickhouse://warehouse.{t}", "postgres://public.{t}"])
+def test_elements_that_do_not_fit_are_changed_and_compared(
+    ferry: Maker, tmp_path: Path, hop: str
+) -> None:
+    too_early, too_late = -2_440_589, 2_145_042_906  # days, just outside of the servers' calendars
+    whole = [[1, 40_000, None], [], [7], [-40_000]]
+    columns = {
+        "id": [1, 2, 3, 4],
+        "days": pa.array([[0, too_early, None], [], [1], [too_late]], pa.list_(pa.date32())),
+        "small": pa.array(whole, pa.list_(pa.int32())),
+        "blank": pa.array(whole, pa.list_(pa.int32())),
+    }
+    parquet(tmp_path / "in" / "a.parquet", columns)
+    types = {
+        "copies": "SMALLINT[]",
+        "clickhouse": "Array(Nullable(Int16))",
+        "postgres": "smallint[]",
+    }
+    type_ = types[hop.partition(":")[0]]
+    settings = (
+        f"{{days: {{on_overflow: clamp}}, small: {{type: '{type_}', on_overflow: clamp}},"
+        f" blank: {{type: '{type_}', on_overflow: 'null'}}}}"
+    )
+    one = declared(
+        ferry,
+        f"{tmp_path}/in/*.parquet",
+        f"['{hop}']",
+        columns=settings,
+        reconcile="full_hash",
+    )
+    view = one.run()
+    assert view.good, view.errors
+    assert invoke("check", one.table, "--level", "checksum")[0] == 0
+    if "copies" in hop:
+        (path,) = (tmp_path / "out").glob("*.parquet")
+        moved = pq.read_table(path)
+        assert moved["small"].to_pylist() == [[1, 32767, None], [], [7], [-32768]]
+        assert moved["blank"].to_pylist() == [[1, None, None], [], [7], [None]]
+        assert moved["days"].cast(pa.list_(pa.int32())).to_pylist()[0] == [0, too_early + 1, None]
+
+
 def test_what_the_readers_do_not_read_alike_is_refused(
     ferry: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
