@@ -7,7 +7,7 @@ import io
 import itertools
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
@@ -19,7 +19,7 @@ from tableferry.resources.clickhouse.errors import from_driver, translate
 from tableferry.resources.clickhouse.settings import INSERT, pin
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.connecting.address import Server
-from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
+from tableferry.resources.contract.endpoint import BATCH_ROWS, Endpoint, refuse_snapshot
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import (
@@ -34,6 +34,9 @@ Compression = Literal["none", "lz4", "zstd"]
 
 RANGE_COLUMN = "_range"
 """Hidden column with the key range's number in tables that we create."""
+
+MOST_NAMED = 1_000
+"""The maximum tables that a condition names."""
 
 READ_TIMEOUT = 3600
 """Seconds to wait for a byte of the answer: a mutation answers only at its end."""
@@ -70,20 +73,9 @@ class ClickHouseServer(Server):
 
         ClickHouse's primary key does not make rows unique, so no column is marked as part of it.
         """
-        rows = self.query(
-            "SELECT name, type, default_kind FROM system.columns "
-            f"WHERE database = {literal(table.schema)} AND table = {literal(table.name)} "
-            "ORDER BY position"
-        )
-        if not rows:
+        columns = columns_of(self, [table]).get(table)
+        if columns is None:
             raise TableMissing(f"{table} does not exist")
-        columns = []
-        for name, declared, default_kind in rows:
-            if name == RANGE_COLUMN and default_kind == "MATERIALIZED":
-                continue
-            type_, nullable = split_type(declared)
-            generated = default_kind in ("MATERIALIZED", "ALIAS")
-            columns.append(Column(name, type_, nullable=nullable, generated=generated))
         return columns
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
@@ -190,6 +182,38 @@ class ClickHouseServer(Server):
             if not from_driver(error):
                 raise
             raise translate(error, self.settings()) from None
+
+
+def columns_of(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, list[Column]]:
+    """Return the columns of tables of one database, without tables that do not exist."""
+    rows = endpoint.query(
+        "SELECT table, name, type, default_kind FROM system.columns "
+        f"WHERE {among(tables, name='table')} ORDER BY table, position"
+    )
+    columns: dict[str, list[Column]] = {}
+    for table, name, declared, default_kind in rows:
+        of_table = columns.setdefault(table, [])
+        if name == RANGE_COLUMN and default_kind == "MATERIALIZED":
+            continue
+        type_, nullable = split_type(declared)
+        generated = default_kind in ("MATERIALIZED", "ALIAS")
+        of_table.append(Column(name, type_, nullable=nullable, generated=generated))
+    return {table: columns[table.name] for table in tables if table.name in columns}
+
+
+def among(tables: Sequence[TableRef], *, name: str = "name") -> str:
+    """Write the condition that a row of the catalog is about one of the tables of one database.
+
+    For many tables it holds for all of the database.
+
+    Args:
+        tables: the tables.
+        name: the column with the table's name.
+    """
+    of_database = f"database = {literal(tables[0].schema)}"
+    if len(tables) > MOST_NAMED:
+        return of_database
+    return f"{of_database} AND {name} IN ({', '.join(literal(table.name) for table in tables)})"
 
 
 class _Answer(io.RawIOBase):

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tableferry.resources.aliases import alias_prefix
-from tableferry.resources.clickhouse.dialect import DIALECT, literal
-from tableferry.resources.contract.catalog import BUCKETS, Listed, TableSize
+from tableferry.resources.clickhouse.dialect import DIALECT
+from tableferry.resources.clickhouse.server import among, columns_of
+from tableferry.resources.contract.catalog import (
+    BUCKETS,
+    Catalogued,
+    Listed,
+    TableSize,
+    by_schema,
+)
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Source
 from tableferry.resources.contract.table_sql import qualified
@@ -35,14 +42,28 @@ class ClickHouseSource(Source):
 
     def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
         """From the catalog; the rows of a view are counted."""
-        rows, stored = endpoint.query(f"SELECT total_rows, total_bytes {_from_catalog(table)}")[0]
-        return super().size(endpoint, table) if rows is None else TableSize(rows, stored)
+        known = _sizes_and_keys(endpoint, [table]).get(table)
+        return (known and known.size) or super().size(endpoint, table)
 
     def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
         """The first column of the sorting key."""
-        bare = "trim(BOTH '()' FROM sorting_key)"  # newer releases show the parentheses
-        names = endpoint.query(f"SELECT splitByString(', ', {bare})[1] {_from_catalog(table)}")
-        return [name.strip("`") for (name,) in names if name]
+        known = _sizes_and_keys(endpoint, [table]).get(table)
+        return known.leading if known else ()
+
+    def columns_of(
+        self, endpoint: Endpoint, tables: Sequence[TableRef]
+    ) -> dict[TableRef, list[Column]]:
+        """See `Source.columns_of`. One query per database."""
+        columns: dict[TableRef, list[Column]] = {}
+        for here in by_schema(tables):
+            columns |= columns_of(endpoint, here)
+        return columns
+
+    def catalogued(
+        self, endpoint: Endpoint, tables: Sequence[TableRef]
+    ) -> dict[TableRef, Catalogued]:
+        """See `Source.catalogued`."""
+        return _sizes_and_keys(endpoint, tables)
 
     def index_of_order(self, table: TableRef, key: Column) -> str | None:
         """The sorting key of a table cannot be changed."""
@@ -70,6 +91,17 @@ class ClickHouseSource(Source):
         return int(rows), [least, *(value for (value,) in found), greatest]
 
 
-def _from_catalog(table: TableRef) -> str:
-    where = f"database = {literal(table.schema)} AND name = {literal(table.name)}"
-    return f"FROM system.tables WHERE {where}"
+def _sizes_and_keys(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, Catalogued]:
+    """Return the sizes and the first columns of the sorting keys of tables of one database."""
+    bare = "trim(BOTH '()' FROM sorting_key)"  # newer releases show the parentheses
+    rows = endpoint.query(
+        f"SELECT name, total_rows, total_bytes, splitByString(', ', {bare})[1] "
+        f"FROM system.tables WHERE {among(tables)}"
+    )
+    entries = {
+        name: Catalogued(
+            None if count is None else TableSize(count, stored), [key.strip("`")] if key else ()
+        )
+        for name, count, stored, key in rows
+    }
+    return {table: entries[table.name] for table in tables if table.name in entries}

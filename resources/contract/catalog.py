@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.together import ask_together
+from tableferry.resources.errors import StatementFailed, TableferryError, TableMissing
 from tableferry.resources.keys.range import KeyKind
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -32,6 +34,20 @@ class TableSize:
     rows: int
     bytes: int | None = None
     """None if the catalog does not say."""
+
+
+@dataclass(frozen=True)
+class Catalogued:
+    """What a catalog says about a table besides its columns."""
+
+    size: TableSize | None = None
+    """None if the catalog does not say, as of a view."""
+    leading: Sequence[str] = ()
+    """See `Source.leading`."""
+    blocks: int | None = None
+    """See `Source.blocks`; None where the table cannot be cut by them."""
+    no_blocks: str = ""
+    """Why it cannot be cut by them, in a system whose tables have blocks."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +77,54 @@ def listed(endpoint: Endpoint, connection: str) -> list[Listed]:
     ]
 
 
+def by_schema(tables: Iterable[TableRef]) -> Iterator[list[TableRef]]:
+    """Yield tables of one connection by their schemas, in the order of the first of each."""
+    schemas: dict[str, list[TableRef]] = {}
+    for table in tables:
+        schemas.setdefault(table.schema, []).append(table)
+    yield from schemas.values()
+
+
 def counted(endpoint: Endpoint, table: TableRef) -> TableSize:
     """Return the size of a table by counting its rows."""
     count = endpoint.system.dialect.count
     return TableSize(int(endpoint.query(f"SELECT {count} FROM {qualified(table)}")[0][0]))
+
+
+def all_counted(
+    endpoint: Endpoint, tables: Iterable[TableRef]
+) -> dict[TableRef, TableSize | StatementFailed]:
+    """Return the sizes of many tables by counting their rows, or why one cannot be counted."""
+    count = endpoint.system.dialect.count
+    queries = {table: f"{count} FROM {qualified(table)}" for table in tables}
+    return {
+        table: rows if isinstance(rows, StatementFailed) else TableSize(int(rows))
+        for table, rows in ask_together(endpoint, queries).items()
+    }
+
+
+def described(
+    endpoint: Endpoint,
+    tables: Sequence[TableRef],
+    columns: Mapping[TableRef, Sequence[Column]],
+    entries: Mapping[TableRef, Catalogued],
+) -> dict[TableRef, Described | TableferryError]:
+    """Put together what a catalog says; tables of which it has no size are counted."""
+    known = {table: entries.get(table, Catalogued()) for table in tables if table in columns}
+    counts = all_counted(endpoint, [table for table in known if known[table].size is None])
+    answers: dict[TableRef, Described | TableferryError] = {}
+    for table in tables:
+        if table not in known:
+            answers[table] = TableMissing(f"{table} has no columns")
+            continue
+        entry = known[table]
+        size = entry.size or counts[table]
+        answers[table] = (
+            size
+            if isinstance(size, StatementFailed)
+            else Described(columns[table], size, entry.leading, entry.blocks, entry.no_blocks)
+        )
+    return answers
 
 
 BUCKETS = 1000

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.contract import catalog
-from tableferry.resources.contract.catalog import Described, Listed, TableSize
+from tableferry.resources.contract.catalog import Catalogued, Described, Listed, TableSize
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.refusals import Where
 from tableferry.resources.contract.snapshots import SharedSnapshot
 from tableferry.resources.contract.system import System
-from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
+from tableferry.resources.errors import (
+    ConnectionFailed,
+    InputError,
+    StatementFailed,
+    TableferryError,
+    TableMissing,
+)
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -91,25 +97,57 @@ class Source:
         """Return the approximate size of a table."""
         return catalog.counted(endpoint, table)
 
+    def columns_of(
+        self, endpoint: Endpoint, tables: Sequence[TableRef]
+    ) -> dict[TableRef, list[Column]]:
+        """Return the columns of many tables, without those that do not exist.
+
+        A system whose catalog answers for many tables at once overrides it.
+        """
+        columns: dict[TableRef, list[Column]] = {}
+        for table in tables:
+            with suppress(TableMissing):
+                columns[table] = endpoint.columns(table)
+        return columns
+
+    def catalogued(
+        self, endpoint: Endpoint, tables: Sequence[TableRef]
+    ) -> dict[TableRef, Catalogued] | None:
+        """Return what the catalog says about many tables of one schema.
+
+        The number of queries does not grow with the tables. None if the system has no such catalog.
+        """
+        return None
+
     def described(
         self, endpoint: Endpoint, tables: Sequence[TableRef]
     ) -> dict[TableRef, Described | TableferryError]:
         """Return what the catalog says about each of many tables, or why it says nothing.
 
-        A system whose catalog answers for many tables at once overrides it.
-
         Raises:
             ConnectionFailed: the server does not answer.
         """
         described: dict[TableRef, Described | TableferryError] = {}
-        for table in tables:
-            try:
-                described[table] = self._described(endpoint, table)
-            except ConnectionFailed:
-                raise
-            except TableferryError as error:
-                described[table] = error
+        for here in catalog.by_schema(tables):
+            together: Mapping[TableRef, Described | TableferryError] | None = None
+            # a table may have been dropped meanwhile
+            with suppress(StatementFailed):
+                entries = self.catalogued(endpoint, here)
+                if entries is not None:
+                    columns = self.columns_of(endpoint, here)
+                    together = catalog.described(endpoint, here, columns, entries)
+            if together is None:
+                together = {table: self._described_alone(endpoint, table) for table in here}
+            described |= together
         return described
+
+    def _described_alone(self, endpoint: Endpoint, table: TableRef) -> Described | TableferryError:
+        try:
+            return self._described(endpoint, table)
+        except ConnectionFailed:
+            raise
+        except TableferryError as error:
+            return error
 
     def _described(self, endpoint: Endpoint, table: TableRef) -> Described:
         blocks, no_blocks = None, ""

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from tableferry.resources.artifacts import Artifact
-from tableferry.resources.contract.catalog import Described, TableSize
+from tableferry.resources.contract.catalog import Catalogued, TableSize, by_schema
 from tableferry.resources.contract.copy_plan import CopyPlan, Format
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.snapshots import SharedSnapshot
 from tableferry.resources.contract.source import Source
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.errors import StatementFailed, TableferryError, TableMissing
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres import catalog, places
 from tableferry.resources.postgres.dialect import DIALECT
@@ -73,37 +72,27 @@ class PostgresSource(Source):
         """See `Source.size`. A view's rows are counted."""
         return catalog.size(endpoint, table) or super().size(endpoint, table)
 
-    def described(
+    def columns_of(
         self, endpoint: Endpoint, tables: Sequence[TableRef]
-    ) -> dict[TableRef, Described | TableferryError]:
-        """See `Source.described`. Four queries per schema, and one per view to count its rows."""
-        described: dict[TableRef, Described | TableferryError] = {}
-        for schema in dict.fromkeys(table.schema for table in tables):
-            here = [table for table in tables if table.schema == schema]
-            try:
-                described |= self._schema_described(endpoint, here)
-            except StatementFailed:
-                # a table may have been dropped meanwhile
-                described |= super().described(endpoint, here)
-        return described
+    ) -> dict[TableRef, list[Column]]:
+        """See `Source.columns_of`. One query per schema."""
+        columns: dict[TableRef, list[Column]] = {}
+        for here in by_schema(tables):
+            columns |= catalog.columns(endpoint, here)
+        return columns
 
-    def _schema_described(
+    def catalogued(
         self, endpoint: Endpoint, tables: Sequence[TableRef]
-    ) -> dict[TableRef, Described | TableferryError]:
-        columns, sizes = catalog.columns(endpoint, tables), catalog.sizes(endpoint, tables)
-        leading, blocks = catalog.leadings(endpoint, tables), places.all_blocks(endpoint, tables)
-        described: dict[TableRef, Described | TableferryError] = {}
-        for table in tables:
-            try:
-                if table not in columns:
-                    raise TableMissing(f"{table} has no columns")
-                size = sizes.get(table) or super().size(endpoint, table)
-                described[table] = Described(
-                    columns[table], size, leading.get(table, ()), *blocks.get(table, (None, ""))
-                )
-            except (TableMissing, StatementFailed) as error:
-                described[table] = error
-        return described
+    ) -> dict[TableRef, Catalogued]:
+        """See `Source.catalogued`."""
+        sizes, leading = catalog.sizes(endpoint, tables), catalog.leadings(endpoint, tables)
+        blocks = places.all_blocks(endpoint, tables)
+        return {
+            table: Catalogued(
+                sizes.get(table), leading.get(table, ()), *blocks.get(table, (None, ""))
+            )
+            for table in tables
+        }
 
     def index_of_order(self, table: TableRef, key: Column) -> str:
         """The statement for an index by expression: the column has another collation."""

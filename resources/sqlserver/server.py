@@ -17,37 +17,10 @@ from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.contract.settings import DigestsBy
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.sqlserver.bcp_tool import BcpTool, Encryption, find_tool, silent_seconds
+from tableferry.resources.sqlserver.catalog import columns_of
 from tableferry.resources.sqlserver.connection import SqlServerConnection, pool, quiet_cursor
-from tableferry.resources.sqlserver.dialect import literal
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
-
-COLUMNS = """
-SELECT c.COLUMN_NAME, c.DATA_TYPE, c.CHARACTER_MAXIMUM_LENGTH, c.NUMERIC_PRECISION,
-       c.NUMERIC_SCALE, c.DATETIME_PRECISION, c.IS_NULLABLE, c.COLLATION_NAME
-FROM INFORMATION_SCHEMA.COLUMNS AS c
-WHERE c.TABLE_SCHEMA = {schema} AND c.TABLE_NAME = {table}
-ORDER BY c.ORDINAL_POSITION
-"""
-
-FLAGS = """
-SELECT CAST(c.name AS nvarchar(128)), c.is_identity, c.is_computed
-FROM sys.columns AS c
-INNER JOIN sys.objects AS o ON o.object_id = c.object_id
-INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
-WHERE s.name = {schema} AND o.name = {table} AND (c.is_identity = 1 OR c.is_computed = 1)
-"""
-
-PRIMARY_KEY = """
-SELECT k.COLUMN_NAME, k.ORDINAL_POSITION
-FROM INFORMATION_SCHEMA.TABLE_CONSTRAINTS AS t
-INNER JOIN INFORMATION_SCHEMA.KEY_COLUMN_USAGE AS k
-    ON k.CONSTRAINT_SCHEMA = t.CONSTRAINT_SCHEMA AND k.CONSTRAINT_NAME = t.CONSTRAINT_NAME
-    AND k.TABLE_SCHEMA = t.TABLE_SCHEMA AND k.TABLE_NAME = t.TABLE_NAME
-WHERE t.CONSTRAINT_TYPE = 'PRIMARY KEY'
-    AND t.TABLE_SCHEMA = {schema} AND t.TABLE_NAME = {table}
-ORDER BY k.ORDINAL_POSITION
-"""
 
 ALLOWS_SNAPSHOT = """
 SELECT 1 FROM sys.databases WHERE name = DB_NAME() AND snapshot_isolation_state = 1
@@ -113,28 +86,11 @@ class SqlServerServer(Server):
 
     def columns(self, table: TableRef) -> list[Column]:
         """The columns of a table or view, in catalog order, with their full declared types."""
-        names = {"schema": literal(table.schema), "table": literal(table.name)}
         with self.pooled_connection() as connection:
-            columns = connection.query(COLUMNS.format(**names))
-            flags = connection.query(FLAGS.format(**names))
-            key = connection.query(PRIMARY_KEY.format(**names))
-        if not columns:
+            columns = columns_of(connection.query, [table]).get(table)
+        if columns is None:
             raise TableMissing(f"{table} does not exist")
-        identity = {name for name, is_identity, _ in flags if is_identity}
-        computed = {name for name, _, is_computed in flags if is_computed}
-        positions = {name: position for position, (name, _) in enumerate(key, start=1)}
-        return [
-            Column(
-                name=name,
-                type=_declared(kind.lower(), length, precision, scale, fraction),
-                nullable=nullable == "YES",
-                generated=name in computed,
-                identity=name in identity,
-                primary_key=positions.get(name),
-                collation=collation,
-            )
-            for name, kind, length, precision, scale, fraction, nullable, collation in columns
-        ]
+        return columns
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of a small result; the batch must not change its session."""
@@ -288,19 +244,6 @@ class _Reader:
         with self._connection.translated():
             yield from self._reader
         self.finished = True
-
-
-def _declared(
-    kind: str, length: int | None, precision: int | None, scale: int | None, fraction: int | None
-) -> str:
-    """The type as in CREATE TABLE; lengths of text are in its units."""
-    if kind in ("char", "varchar", "nchar", "nvarchar", "binary", "varbinary"):
-        return f"{kind}({'max' if length == -1 else length})"
-    if kind in ("decimal", "numeric"):
-        return f"{kind}({precision},{scale})"
-    if kind in ("time", "datetime2", "datetimeoffset"):
-        return f"{kind}({fraction})"
-    return kind
 
 
 def _braced(value: str) -> str:

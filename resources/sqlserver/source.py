@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from tableferry.resources.artifacts import Artifact
-from tableferry.resources.contract.catalog import TableSize
+from tableferry.resources.contract.catalog import Catalogued, TableSize, by_schema
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Source
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.sqlserver.bcp import read_tab_separated
+from tableferry.resources.sqlserver.catalog import catalogued, columns_of
 from tableferry.resources.sqlserver.ddl import INDEX_BYTES, indexable
 from tableferry.resources.sqlserver.dialect import (
     KEY_ORDER,
@@ -28,22 +29,6 @@ from tableferry.resources.types.column import Column
 from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.samples import SECOND, ConstantStyle
 from tableferry.resources.types.steps import OverflowPolicy
-
-ROWS_SQL = """
-SELECT SUM(p.rows) FROM sys.partitions AS p
-INNER JOIN sys.objects AS o ON o.object_id = p.object_id
-INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
-WHERE s.name = {schema} AND o.name = {table} AND p.index_id IN (0, 1)
-"""
-
-LEADING_SQL = """
-SELECT CAST(c.name AS nvarchar(128)), i.is_unique FROM sys.indexes AS i
-INNER JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
-INNER JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id
-INNER JOIN sys.objects AS o ON o.object_id = i.object_id
-INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
-WHERE s.name = {schema} AND o.name = {table} AND k.key_ordinal = 1
-"""
 
 
 def _text(text: str) -> str:
@@ -100,16 +85,28 @@ class SqlServerSource(Source):
 
     def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
         """From the catalog; the rows of a view are counted."""
-        names = {"schema": literal(table.schema), "table": literal(table.name)}
-        rows = endpoint.query(ROWS_SQL.format(**names))[0][0]
-        # Babelfish's catalog has 0 rows
-        return TableSize(int(rows)) if rows else super().size(endpoint, table)
+        known = catalogued(endpoint.query, [table]).get(table)
+        return (known and known.size) or super().size(endpoint, table)
 
     def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
         """From the catalog, the columns of unique indexes first."""
-        names = {"schema": literal(table.schema), "table": literal(table.name)}
-        indexes = endpoint.query(LEADING_SQL.format(**names))
-        return list(dict.fromkeys(name for name, _ in sorted(indexes, key=lambda row: not row[1])))
+        known = catalogued(endpoint.query, [table]).get(table)
+        return known.leading if known else ()
+
+    def columns_of(
+        self, endpoint: Endpoint, tables: Sequence[TableRef]
+    ) -> dict[TableRef, list[Column]]:
+        """See `Source.columns_of`. Three queries per schema and thousand tables."""
+        columns: dict[TableRef, list[Column]] = {}
+        for here in by_schema(tables):
+            columns |= columns_of(endpoint.query, here)
+        return columns
+
+    def catalogued(
+        self, endpoint: Endpoint, tables: Sequence[TableRef]
+    ) -> dict[TableRef, Catalogued]:
+        """See `Source.catalogued`."""
+        return catalogued(endpoint.query, tables)
 
     def serves_order(self, endpoint: Endpoint, table: TableRef, key: Column) -> bool:
         """If the key's own collation is that order, an index on it does."""
