@@ -51,6 +51,12 @@ class PlacesLost(TableferryError):
     transient = False
 
 
+class SetLost(TableferryError):
+    """A table cannot be read any more in the state in which all of its set are read."""
+
+    transient = False
+
+
 class RowsHidden(InputError):
     """Row-level security would hide rows of a table; the message names the remedies."""
 

@@ -387,6 +387,11 @@ class Transfer(Section):
         return f"{self.transfer}_ranges"
 
     @property
+    def sees_all_changes(self) -> bool:
+        """Whether the fingerprint of a range changes with any value in it."""
+        return self.fingerprint in ("auto", "content", "row_version")
+
+    @property
     def watermark(self) -> str | None:
         """The watermark column, where the fingerprint is one."""
         method, _, column = self.fingerprint.partition(":")

@@ -49,6 +49,7 @@ _METADATA_NAMES = {
     "source_server": "source_server",
     "target_server": "target_server",
     "source_position": "source_position",
+    "source_snapshot": "source_snapshot",
     "error": "error",
     "shadow": "shadow",
     "rejected": "rejected_rows_in",
@@ -252,6 +253,8 @@ class RangeRecord:
     """The servers and their versions, see `assets.planning.resolve.Servers.identity`."""
     source_position: str | None = None
     """The position in the source's history of writes, if its system has one."""
+    source_snapshot: str | None = None
+    """The state of the source as of which the range was proven together with other tables."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Seconds by phase. Phases overlap, and do not include waiting for the other side."""
     moving_seconds: float | None = None

@@ -12,9 +12,15 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.resolve import Hop, Servers, require_servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, fingerprints_of
 from tableferry.resources.contract.fingerprint import KnownFigures, SourceFingerprint
-from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
+from tableferry.resources.contract.snapshots import HeldSnapshot, SharedSnapshot, Snapshot
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.errors import PlacesLost, SchemaDrift, SourceMoved, TableferryError
+from tableferry.resources.errors import (
+    PlacesLost,
+    SchemaDrift,
+    SetLost,
+    SourceMoved,
+    TableferryError,
+)
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 
@@ -123,6 +129,11 @@ class SourceState:
         """The snapshot to read under now: a new one if the run's was lost with its server."""
         return self._shared.name() if self._shared else None
 
+    @property
+    def state(self) -> str | None:
+        """The state in which all tables of the run's set are read; None if it is of no set."""
+        return self._shared.state if self._shared else None
+
     def latest(self, name: str) -> Reading:
         """Return the latest reading of a range of the source, or the planned one."""
         with self._lock:
@@ -194,7 +205,13 @@ class SourceState:
 
         Raises:
             PlacesLost: ranges are read by the places of rows, which requires one state for all.
+            SetLost: the table is read in the state of its set.
         """
+        if self.state is not None:
+            raise SetLost(
+                f"{self._plan.transfer.source} range {key_range.name}: another run has published "
+                "it meanwhile, perhaps from a later state than that of the set; run the set again"
+            )
         if self._plan.transfer.placed:
             raise PlacesLost(
                 f"{self._plan.transfer.source} range {key_range.name}: another run has published "
@@ -271,14 +288,14 @@ class SourceState:
 
 @contextmanager
 def shared_snapshot(
-    transfer: Transfer, servers: Servers, joined: str | None = None
+    transfer: Transfer, servers: Servers, joined: HeldSnapshot | None = None
 ) -> Iterator[SharedSnapshot | None]:
     """Hold one consistent view of the source for a run, if the source has one to share.
 
     Args:
         transfer: the transfer.
         servers: the servers of its tables.
-        joined: name of a snapshot that another process holds, to share it.
+        joined: a snapshot that another process holds, to share it.
     """
     require_servers(transfer, servers)
     source = transfer.source

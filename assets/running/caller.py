@@ -19,7 +19,7 @@ from tableferry.assets.planning.source_state import (
 )
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.assets.running.progress import OnProgress, unwatched
-from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
+from tableferry.resources.contract.snapshots import HeldSnapshot, SharedSnapshot, Snapshot
 from tableferry.resources.contract.target import Target
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.tables import TableRef
@@ -87,8 +87,8 @@ class Caller:
     on_progress: OnProgress = unwatched
     prepared: Prepared | None = None
     """The plan, if the command has made one."""
-    snapshot: str | None = None
-    """Name of the snapshot to read under, which another process holds."""
+    snapshot: HeldSnapshot | None = None
+    """The snapshot to read under, which another connection holds."""
     checked: list[Checked] = field(default_factory=list)
     """Receives the verdicts about whole tables, and those of a check without a move."""
     last: bool = True

@@ -122,6 +122,7 @@ class RangeAttempt:
             state=state,
             data_version=self.data_version,
             run_id=self.work.run_id,
+            source_snapshot=self.work.source.state if self._proves_state else None,
             **more,
         )
 
@@ -162,6 +163,17 @@ class RangeAttempt:
             not_filled=before.not_filled if before else (),
             **(self._columns if self.name in self.work.last_ranges else {}),
         )
+
+    @property
+    def _proves_state(self) -> bool:
+        """Whether the range is proven as of the source's present state.
+
+        A fingerprint that does not see every change proves nothing about rows that stay.
+        """
+        if self.work.plan.transfer.sees_all_changes:
+            return True
+        decision = self.work.decided[self.hop.number][self.name]
+        return not decision.reason.needs_no_move and self.reading.since is None
 
     @property
     def _earlier(self) -> Earlier:

@@ -18,6 +18,7 @@ from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder
 from tableferry.assets.log import sqlite_home
 from tableferry.assets.log.past_runs import seconds_of_last_runs
@@ -33,6 +34,7 @@ from tableferry.pipelines.command.several import TransferOutcome
 from tableferry.pipelines.command.shell import start_logging
 from tableferry.pipelines.command.watching import Watch
 from tableferry.pipelines.settings import servers
+from tableferry.resources.contract.snapshots import HeldSnapshot
 from tableferry.resources.errors import TableferryError
 
 LOOKING = 4
@@ -52,10 +54,14 @@ class Selection:
     force: bool = False
     profile: str | None = None
     log_level: str | None = None
+    held: Mapping[str, HeldSnapshot] = field(default_factory=dict)
+    """The snapshots in which the tables are read, by connection, if they are to be consistent."""
 
-    def options(self) -> dict[str, Any]:
+    def options(self, transfer: Transfer) -> dict[str, Any]:
         """Return the keyword arguments of `running.run`."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
+        options = {item.name: getattr(self, item.name) for item in fields(self)}
+        del options["held"]
+        return {**options, "joined": self.held.get(transfer.source.connection)}
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,9 @@ class _Queue:
     def take(self) -> str:
         return heapq.heappop(self._heap)[1]
 
+    def clear(self) -> None:
+        self._heap.clear()
+
     def __len__(self) -> int:
         return len(self._heap)
 
@@ -104,7 +113,12 @@ def usable_cores() -> int:
 
 
 def run_fleet(
-    session: Session, names: Sequence[str], selection: Selection, watch: Watch, jobs: int
+    session: Session,
+    names: Sequence[str],
+    selection: Selection,
+    watch: Watch,
+    jobs: int,
+    may_start: Callable[[], bool] = lambda: True,
 ) -> Iterator[TransferOutcome]:
     """Run transfers side by side; a failure does not stop the others.
 
@@ -114,6 +128,7 @@ def run_fleet(
         selection: what to do with each.
         watch: shows how far they are.
         jobs: how many transfers may be moved at a time; 1: all in this process.
+        may_start: asked before each; once it says no, those that have begun are the last.
 
     Yields:
         The outcome of each, in the order in which they end.
@@ -126,8 +141,9 @@ def run_fleet(
     )
     watch.expect({name: past.get(name) for name in names})
     queue = _Queue(past)
-    # a transfer that has never run has something to do
-    known = [name for name in names if name in past and not selection.force]
+    # a transfer that has never run has something to do, and a consistent set is recorded anew
+    looked_at = not (selection.force or selection.held)
+    known = [name for name in names if name in past and looked_at]
     for name in names:
         if name not in known:
             queue.put(name)
@@ -144,14 +160,14 @@ def run_fleet(
             else:
                 watch.finished(outcome)
                 yield outcome
-        while queue:
+        while queue and may_start():
             name = queue.take()
             watch.started(name)
             outcome = _move(session, name, selection, watch.progress)
             watch.finished(outcome)
             yield outcome
         return
-    yield from _in_processes(session, looks, queue, selection, watch, jobs)
+    yield from _in_processes(session, looks, queue, selection, watch, jobs, may_start)
 
 
 def _looks(
@@ -190,7 +206,8 @@ def _move(
         if blocking := running.blocking_runs(session, name, moves=True):
             runs = ", ".join(run[:8] for run in blocking)
             on_progress(Progress(name, "", "", f"waiting for run {runs} to end"))
-        view = running.run(session, name, **selection.options(), on_progress=on_progress)
+        options = selection.options(session.transfer(name))
+        view = running.run(session, name, **options, on_progress=on_progress)
     except Exception as error:
         view = _failed(name, error)
     return TransferOutcome(view, time.perf_counter() - began)
@@ -215,6 +232,7 @@ def _in_processes(
     selection: Selection,
     watch: Watch,
     jobs: int,
+    may_start: Callable[[], bool],
 ) -> Iterator[TransferOutcome]:
     """Move what the looks do not settle, in processes that are started as they are worth it."""
     context = multiprocessing.get_context("spawn")
@@ -230,6 +248,9 @@ def _in_processes(
 
     try:
         while looking or queue or any(worker.transfer for worker in workers.values()):
+            if queue and not may_start():
+                queue.clear()
+                continue
             idle = [pipe for pipe, worker in workers.items() if worker.transfer is None]
             if len(queue) > len(idle) and len(workers) < allowed():
                 pipe, worker = _start(context, selection)

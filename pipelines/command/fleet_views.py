@@ -64,6 +64,8 @@ def show_fleet(out: Console, view: Fleet) -> None:
         rows.append(Row(cells, [] if plain else problem))
     out.print(Listing(columns, rows), soft_wrap=plain)
     out.print(Text(view.summary, style="bold"), soft_wrap=plain)
+    for sentence in view.as_of:
+        out.print(Text(sentence), soft_wrap=plain)
 
 
 def fleet_errors(view: Fleet) -> list[str]:

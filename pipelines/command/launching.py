@@ -23,6 +23,7 @@ from tableferry.assets.running.progress import OnProgress, Progress
 from tableferry.pipelines.command.child import become_child, end_children
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry.pipelines.definitions import build
+from tableferry.resources.contract.snapshots import HeldSnapshot
 from tableferry.resources.errors import TableferryError
 from tableferry.sensors.reaper import reap
 
@@ -40,7 +41,7 @@ class Share:
     """The first and last range of each run."""
     tags: Mapping[str, str]
     log_level: str | None = None
-    snapshot: str | None = None
+    snapshot: HeldSnapshot | None = None
     """The source's snapshot that all processes read, if it has one."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -34,6 +35,11 @@ from tableferry.pipelines.command.shell import (
 @click.option("--force", is_flag=True, help="Also move unchanged ranges.")
 @click.option("--profile", type=click.Choice([*PROFILES]), help="The profile of settings to use.")
 @click.option(
+    "--consistent",
+    is_flag=True,
+    help="Read all tables of a source in one state (PostgreSQL).",
+)
+@click.option(
     "--jobs",
     type=click.IntRange(1),
     metavar="N",
@@ -52,6 +58,7 @@ def run(
     select_all: bool,
     tags: Sequence[str],
     profile: str | None,
+    consistent: bool,
     jobs: int | None,
     quiet: bool,
     dry_run: bool,
@@ -65,6 +72,7 @@ def run(
     Several transfers run side by side, the longest first; a failure does not stop the others.
     """
     from tableferry.pipelines.command import running, several
+    from tableferry.pipelines.command.consistent import consistency
     from tableferry.pipelines.command.fleet import Selection, run_fleet, usable_cores
     from tableferry.pipelines.command.render import console, show_ranges
     from tableferry.pipelines.command.session import open_session
@@ -75,6 +83,8 @@ def run(
     names = several.select(session, transfers, tags, select_all=select_all)
     if len(names) > 1 and (selection["ranges"] or selection["hop"] is not None):
         raise InputError("--range and --hop are for one transfer at a time")
+    if consistent and any(selection[name] for name in ("ranges", "hop", "failed")):
+        raise InputError("--consistent is for whole tables: without --range, --hop and --failed")
     if dry_run:
         from tableferry.pipelines.command import dry_run as dry_runs
 
@@ -88,12 +98,13 @@ def run(
 
     selected = Selection(**selection, profile=profile, log_level=log_level)
     shown = not quiet and not as_json and not (log_level and sys.stderr.isatty())
-    if transfers and len(names) == 1:
+    if transfers and len(names) == 1 and not consistent:
         (name,) = names
         report_waiting(running.blocking_runs(session, name, moves=True))
         began = time.perf_counter()
+        options = selected.options(session.transfer(name))
         with watch_one(name, shown=shown) as watch:
-            view = running.run(session, name, **selected.options(), on_progress=watch.progress)
+            view = running.run(session, name, **options, on_progress=watch.progress)
             watch.finished(several.TransferOutcome(view, time.perf_counter() - began))
         if as_json:
             print_json(view.json())
@@ -102,14 +113,30 @@ def run(
         end(view.errors)
     views: list[several.TransferOutcome] = []
     interrupted = False
-    with watch_several(shown=shown) as watch:
-        try:
-            for outcome in run_fleet(session, names, selected, watch, jobs or usable_cores()):
-                views.append(outcome)
-        except KeyboardInterrupt:
-            interrupted = True
+    lost: list[str] = []
+
+    def may_start() -> bool:
+        if not lost:
+            lost.extend(one_state.lost())
+        return not lost
+
+    with consistency(session, names if consistent else ()) as one_state:
+        selected = replace(selected, held=one_state.held)
+        if shown:
+            for line in one_state.beginning():
+                click.echo(line, err=True)
+        with watch_several(shown=shown) as watch:
+            try:
+                at_a_time = min(jobs or usable_cores(), len(names))
+                for outcome in run_fleet(session, names, selected, watch, at_a_time, may_start):
+                    views.append(outcome)
+            except KeyboardInterrupt:
+                interrupted = True
     views.sort(key=lambda item: names.index(item.view.transfer))
     errors = [about(item.view.transfer, line) for item in views for line in item.view.errors]
+    ended = {item.view.transfer for item in views}
+    if lost:
+        errors += one_state.not_run(lost, [name for name in names if name not in ended])
     if interrupted:
         errors.append(
             f"interrupted; {len(views)} of {len(names)} transfers have ended; what is committed "
@@ -120,7 +147,10 @@ def run(
         errors.append(f"not run, because they are invalid: {files}")
     if as_json:
         documents = [item.view.json() for item in views]
-        print_json({"ok": not errors, "errors": errors, "transfers": documents})
+        document = {"ok": not errors, "errors": errors, "transfers": documents}
+        print_json({**document, **one_state.document()})
     else:
         several.show_summary(console(), views)
+        for line in one_state.lines(complete=not errors):
+            click.echo(line)
     end(errors)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 JSON_FIELDS = (
     *("hop", "target", "range", "rows", "bytes", "seconds", "moving_seconds", "rows_per_second"),
     *("attempts", "run_id", "timestamp", "checks", "error", "since", "rows_moved"),
-    *("changed", "not_filled", "unchanged_by"),
+    *("changed", "not_filled", "unchanged_by", "source_snapshot"),
 )
 """The fields of a range in the `--json` form; the event log has others."""
 

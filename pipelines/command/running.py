@@ -38,7 +38,7 @@ from tableferry.pipelines.command.range_views import (
     range_views,
 )
 from tableferry.pipelines.command.session import Session
-from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
+from tableferry.resources.contract.snapshots import HeldSnapshot, SharedSnapshot, Snapshot
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 
@@ -79,6 +79,7 @@ def run(
     profile: str | None = None,
     on_progress: OnProgress = unwatched,
     log_level: str | None = None,
+    joined: HeldSnapshot | None = None,
 ) -> TransferView:
     """Move the ranges that need it, through the same job as Dagster's UI uses.
 
@@ -94,6 +95,8 @@ def run(
         profile: the profile to use instead of the transfer's own.
         on_progress: called with the progress of ranges, from any thread.
         log_level: log Dagster's events from this level on to standard error.
+        joined: the snapshot in which all tables of a set are read. Unchanged ranges are then
+            recorded as well, as they are proven as of it.
 
     Raises:
         InputError: the transfer, hop or a range does not exist.
@@ -103,18 +106,21 @@ def run(
     note = _take_turns(session, transfer)
     # a plan made now is outdated once the run that blocks this one has ended
     blocked = bool(blocking_runs(session, name))
-    with nullcontext() if blocked else shared_snapshot(transfer, servers) as shared:
+    with nullcontext() if blocked else shared_snapshot(transfer, servers, joined) as shared:
         work = _read_work(
             session, transfer, shared, hop=hop, ranges=ranges, failed=failed, force=force
         )
+        if joined is not None:
+            work = replace(work, ranges=work.requested)
         total = len(work.ranges) * len(work.hops)
         on_progress(Progress(name, "", "", "planned", total=total))
-        outcome, caller = None, Caller(on_progress, None if blocked else work.prepared)
+        outcome = None
+        caller = Caller(on_progress, None if blocked else work.prepared, snapshot=joined)
         if not work.nothing:
             require_harmless(work.hops)
             if work.ranges & work.stale:
                 with_wires(transfer, work.hops, servers, moving=True)
-            snapshot = str(shared.name()) if shared else None
+            snapshot = joined or (HeldSnapshot(str(shared.name())) if shared else None)
             outcome = _move(
                 session, work, caller, snapshot, force=force, profile=profile, log_level=log_level
             )
@@ -241,7 +247,7 @@ def _move(
     session: Session,
     work: Work,
     caller: Caller,
-    snapshot: str | None,
+    snapshot: HeldSnapshot | None,
     *,
     force: bool,
     profile: str | None,

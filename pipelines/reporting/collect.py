@@ -237,6 +237,7 @@ def _range(
         confirmed_by=record.run_id if confirmed else None,
         source_server=move.source_server,
         target_server=move.target_server,
+        source_snapshot=record.source_snapshot if committed else None,
         error=record.error,
         checks=checks,
         unchecked=_missing(checks_of(transfer), checks) if committed else (),

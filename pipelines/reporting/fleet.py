@@ -71,6 +71,8 @@ class TableEntry:
     positions: tuple[str, ...] = ()
     """The distinct positions of the source (e.g. a WAL location) under which ranges were read, in
     the order of reading."""
+    snapshot: str | None = None
+    """The state of the source, shared with other tables, as of which all ranges are committed."""
     behind_ranges: int = 0
     """Ranges whose source had changed since the commit when they were last checked."""
     behind_rows: int = 0
@@ -111,6 +113,13 @@ class TransferEntry:
         levels = [table.proof for table in self.tables]
         proven = [level for level in levels if level]
         return min(proven, key=LEVEL_ORDER.index) if len(proven) == len(levels) > 0 else None
+
+    @property
+    def snapshot(self) -> str | None:
+        """The state of the source as of which all of its tables are; None if they are not."""
+        snapshots = {table.snapshot for table in self.tables}
+        failed = self.outcome is Outcome.FAILED
+        return snapshots.pop() if len(snapshots) == 1 and not failed else None
 
     @property
     def proven_from(self) -> float | None:
@@ -156,6 +165,20 @@ class Fleet:
             "ranges": sum(entry.ranges for entry in self.transfers),
             "rows": sum(entry.rows for entry in self.transfers),
         }
+
+    @property
+    def as_of(self) -> list[str]:
+        """The snapshots as of which all transfers from a connection are, a sentence each."""
+        by_connection: dict[str, list[TransferEntry]] = {}
+        for entry in self.transfers:
+            by_connection.setdefault(entry.source.partition("://")[0], []).append(entry)
+        sentences = []
+        for connection, entries in by_connection.items():
+            snapshot = entries[0].snapshot
+            if snapshot and all(entry.snapshot == snapshot for entry in entries):
+                tables = counted(sum(len(entry.tables) for entry in entries), "table")
+                sentences.append(f"all {tables} from {connection} as of snapshot {snapshot}")
+        return sentences
 
     @property
     def summary(self) -> str:
@@ -253,6 +276,7 @@ def _table(
         proven_to=max(at for _, at in proven) if all_proven else None,
         read_at=min(record.timestamp or 0 for record in committed) if all_committed else None,
         positions=_positions(committed),
+        snapshot=_snapshot(committed) if all_committed else None,
         behind_ranges=len(behind_ranges),
         behind_rows=max((verdict.rows_since for verdict in of_table), default=0),
         problems=problems,
@@ -277,6 +301,11 @@ def _positions(records: Sequence[RangeRecord]) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(record.source_position for record in in_order if record.source_position)
     )
+
+
+def _snapshot(records: Sequence[RangeRecord]) -> str | None:
+    snapshots = {record.source_snapshot for record in records}
+    return snapshots.pop() if len(snapshots) == 1 else None
 
 
 def _failed(verdict: FleetVerdict) -> bool:

@@ -36,6 +36,7 @@ def to_document(fleet: Fleet) -> dict[str, Any]:
         "created_at": iso_time(fleet.created_at),
         "totals": fleet.totals,
         "invalid_files": dict(fleet.invalid),
+        "as_of": fleet.as_of,
         "transfers": [
             {
                 "transfer": entry.transfer,
@@ -103,7 +104,9 @@ def proof(table: TableEntry) -> str:
 
 
 def position(table: TableEntry) -> str:
-    """Format the positions of the source under which the rows were read."""
+    """Format the snapshot that the table shares with others, or else where the rows were read."""
+    if table.snapshot:
+        return ", at ".join([table.snapshot, *table.positions])
     if len(table.positions) < 3:
         return ", ".join(table.positions)
     return f"{table.positions[0]} to {table.positions[-1]} ({len(table.positions)} snapshots)"
@@ -121,6 +124,9 @@ def _markdown(fleet: Fleet, asset_pages: Mapping[str, str]) -> Iterator[str]:
     yield ""
     yield f"{fleet.summary}. Made {_minute(fleet.created_at)}."
     yield ""
+    if fleet.as_of:
+        yield f"One state of the source: {'; '.join(map(inline, fleet.as_of))}."
+        yield ""
     yield STATEMENT
     if fleet.unproven or fleet.invalid:
         yield from ("", "## Not proven", "")

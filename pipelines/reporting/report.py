@@ -48,6 +48,8 @@ class RangeEntry:
     source_server: str | None = None
     target_server: str | None = None
     """System, address, database and version at the time of the move."""
+    source_snapshot: str | None = None
+    """The state of the source as of which the range was proven together with other tables."""
     error: str | None = None
     """The error of the latest attempt, if it failed."""
     checks: tuple[CheckRecord, ...] = ()
@@ -129,10 +131,12 @@ class HopEntry:
 
     @property
     def servers(self) -> dict[str, list[str]]:
-        """The servers that ranges were moved from and to, without repetition."""
+        """The servers that ranges were moved from and to, and the snapshots of consistent sets of
+        tables as of which they were proven, without repetition."""
         by_role = {
             "From": dict.fromkeys(entry.source_server for entry in self.ranges),
             "To": dict.fromkeys(entry.target_server for entry in self.ranges),
+            "As of snapshot": dict.fromkeys(entry.source_snapshot for entry in self.ranges),
         }
         return {
             role: [text for text in texts if text] for role, texts in by_role.items() if any(texts)

@@ -28,6 +28,8 @@ SAMPLE_ROWS = 1_000_000
 class ClickHouseSource(Source):
     """See `Source`. Each query reads the parts that exist when it begins."""
 
+    instead_of_snapshot = "a BACKUP restored into another database"
+
     def tables(self, endpoint: Endpoint, connection: str) -> list[Listed]:
         """All but the server's tables, and those that loading leaves behind."""
         rows = endpoint.query(

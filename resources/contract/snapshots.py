@@ -6,8 +6,9 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 
-from tableferry.resources.errors import PlacesLost, SnapshotLost, SourceMoved
+from tableferry.resources.errors import PlacesLost, SetLost, SnapshotLost, SourceMoved
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,27 @@ class Snapshot(str):
         """
 
 
+@dataclass(frozen=True)
+class HeldSnapshot:
+    """A snapshot that one connection holds, and that others join by its name."""
+
+    name: str
+    state: str | None = None
+    """Names the state in which a set of tables is read; None for a single run's snapshot, after
+    whose loss the run goes on in a later state."""
+    position: str | None = None
+    """See `Snapshot.position`."""
+
+
+@dataclass(frozen=True)
+class SetSnapshot:
+    """The one state in which all tables of a set are read, for as long as it is held."""
+
+    held: HeldSnapshot
+    check: Callable[[], None]
+    """Raises `SnapshotLost` if nobody can join it any more."""
+
+
 class SharedSnapshot:
     """Shares a snapshot among all readers of a run, and replaces it when it is lost.
 
@@ -57,12 +79,20 @@ class SharedSnapshot:
         take: takes a snapshot.
         renewed: whether it may be replaced; a table that is read by the places of its rows must
             be read in a single state.
+        state: the state in which a set of tables is read, if it is one: `take` then joins the
+            snapshot of that state whenever it is called.
     """
 
     def __init__(
-        self, take: Callable[[], AbstractContextManager[Snapshot]], *, renewed: bool = True
+        self,
+        take: Callable[[], AbstractContextManager[Snapshot]],
+        *,
+        renewed: bool = True,
+        state: str | None = None,
     ) -> None:
         self._take, self._renewed = take, renewed
+        self.state = state
+        """The state in which a set of tables is read, if it is one."""
         self._lock = threading.Lock()
         self._held = ExitStack()
         self._snapshot: Snapshot | None = None
@@ -77,12 +107,18 @@ class SharedSnapshot:
         Raises:
             ConnectionFailed: a new one is needed, and the server cannot be reached.
             PlacesLost: a new one is needed, and must not be taken.
+            SetLost: the table cannot be read any more in the state of its set.
         """
         with self._lock:
             if self._snapshot is not None:
                 try:
                     self._snapshot.check()
                 except (SnapshotLost, SourceMoved) as error:
+                    if self.state is not None:
+                        if isinstance(error, SourceMoved):
+                            raise self._set_lost(error) from error
+                        self._release()
+                        return self._join()
                     if not self._renewed:
                         raise PlacesLost(
                             f"{error}; ranges of blocks have to be read under one: run it again"
@@ -93,13 +129,27 @@ class SharedSnapshot:
                     self.moves += isinstance(error, SourceMoved)
                 else:
                     return self._snapshot
-            self._snapshot = self._held.enter_context(self._take())
-            return self._snapshot
+            return self._join()
 
     def close(self) -> None:
         """End the snapshot."""
         with self._lock:
             self._release()
+
+    def _join(self) -> Snapshot:
+        try:
+            self._snapshot = self._held.enter_context(self._take())
+        except SnapshotLost as error:
+            if self.state is None:
+                raise
+            raise self._set_lost(error) from error
+        return self._snapshot
+
+    def _set_lost(self, error: Exception) -> SetLost:
+        return SetLost(
+            f"{error}; it cannot be read as of snapshot {self.state}, as the other tables of the "
+            "set are: run the set again"
+        )
 
     def _release(self) -> None:
         self._snapshot = None

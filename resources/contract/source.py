@@ -14,7 +14,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.refusals import Where
-from tableferry.resources.contract.snapshots import SharedSnapshot
+from tableferry.resources.contract.snapshots import HeldSnapshot, SetSnapshot, SharedSnapshot
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import (
     ConnectionFailed,
@@ -74,6 +74,9 @@ class Source:
 
     snapshots = False
     """Whether all readers of a run can share a state of the database."""
+
+    instead_of_snapshot = "a copy of the tables that nobody writes to"
+    """Where a set of tables can be read in one state, if there are no `snapshots`."""
 
     def require_installed(self, table: TableRef) -> None:
         """Make sure that the packages which reach a declared table are installed.
@@ -299,14 +302,19 @@ class Source:
         return {}
 
     def shared_snapshot(
-        self, resource: Any, table: TableRef, joined: str | None = None, *, placed: bool = False
+        self,
+        resource: Any,
+        table: TableRef,
+        joined: HeldSnapshot | None = None,
+        *,
+        placed: bool = False,
     ) -> AbstractContextManager[SharedSnapshot | None]:
         """Share a state of the database among all readers of a run; None if the system cannot.
 
         Args:
             resource: the server.
             table: the table to read.
-            joined: the name of a state that another process shares.
+            joined: the snapshot of a state that another process shares.
             placed: whether the table is read by the places of its rows. They can be compared within
                 one state only, so it is not replaced when it is lost or the table is rewritten.
 
@@ -314,6 +322,13 @@ class Source:
             Each reader passes its `name()` as `snapshot=`.
         """
         return nullcontext(None)
+
+    def set_snapshot(self, resource: Any) -> AbstractContextManager[SetSnapshot]:
+        """Hold a state of the database in which any process can read any number of tables.
+
+        Needed only where there are `snapshots`.
+        """
+        raise NotImplementedError
 
     def guarded(
         self, expression: str, condition: str, where: Where, reason: str, type_: str

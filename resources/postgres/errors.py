@@ -40,6 +40,10 @@ _TRANSIENT_TEXT = re.compile(
 )
 """For errors without an SQLSTATE: of a broken connection, and ADBC's in the middle of a stream."""
 
+_NO_SNAPSHOT = re.compile(
+    r"snapshot .* does not exist|invalid snapshot|could not import the requested snapshot"
+)
+
 _PERMANENT_CONNECT = re.compile(
     r"authentication failed|does not exist|no pg_hba\.conf entry|no password supplied"
     r"|permission denied|invalid connection option|not currently accepting connections"
@@ -63,7 +67,7 @@ def statement_failed(
 ) -> TableferryError:
     """The error of a statement or its stream, without the driver's hints and queries."""
     text, code = str(error), sqlstate(error)
-    if snapshot is not None and re.search(r"snapshot .* does not exist|invalid snapshot", text):
+    if snapshot is not None and _NO_SNAPSHOT.search(text):
         return snapshot_lost(snapshot)
     if hidden := re.search(r'row-level security policy for table ("(?:[^"]|"")+")', text):
         return RowsHidden(f"table {hidden[1]} of {settings}: {rows_hidden(settings.user)}")

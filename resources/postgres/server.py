@@ -16,13 +16,19 @@ import pyarrow as pa
 from tableferry.resources.connecting.address import Server
 from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.contract.endpoint import BATCH_ROWS
-from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
+from tableferry.resources.contract.snapshots import (
+    HeldSnapshot,
+    SetSnapshot,
+    SharedSnapshot,
+    Snapshot,
+)
 from tableferry.resources.errors import TableMissing
 from tableferry.resources.postgres import arrow_session, catalog
 from tableferry.resources.postgres.arrow_session import ArrowSession
 from tableferry.resources.postgres.copy_out import copy_out
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import connection_failed, statement_failed
+from tableferry.resources.postgres.position import position
 from tableferry.resources.postgres.session import PostgresSession
 from tableferry.resources.postgres.settings import (
     AT_LOGIN,
@@ -219,7 +225,10 @@ class PostgresServer(Server):
 
     @contextmanager
     def snapshot(
-        self, table: TableRef | None = None, joined: str | None = None
+        self,
+        table: TableRef | None = None,
+        joined: str | None = None,
+        at: str | None = None,
     ) -> Iterator[Snapshot]:
         """Hold one consistent state of the database, which any number of readers can share.
 
@@ -230,36 +239,61 @@ class PostgresServer(Server):
         Args:
             table: the table that is read under it; `check` also sees whether it was rewritten.
             joined: a snapshot that another process holds, to hold the same state.
+            at: the position of that snapshot, if it is known.
 
         Yields:
             The name to pass as `snapshot=`.
+
+        Raises:
+            SnapshotLost: the other process does not hold it any more.
         """
         with self._lent(QUERIES) as connection:
-            with self._translated():
+            with self._translated(joined):
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 if joined is not None:
                     name = DIALECT.literal(joined)
                     connection.execute(f"SET TRANSACTION SNAPSHOT {name}")
-                snapshot = ExportedSnapshot.of(connection, table, self.query)
+                snapshot = ExportedSnapshot.of(connection, table, self.query, at)
             yield snapshot
             _rollback(connection)
 
     @contextmanager
+    def set_snapshot(self) -> Iterator[SetSnapshot]:
+        """Hold the state of the database in which a set of tables is read; see `snapshot`."""
+        with self.snapshot() as snapshot:
+            # the server's clock, as a snapshot's name comes again after a restart
+            ((moment,),) = self.query("SELECT clock_timestamp()")
+            here = position(self.query)
+            state = f"{snapshot!s} of {moment.isoformat().replace('+00:00', 'Z')}"
+            held = HeldSnapshot(str(snapshot), state, str(here) if here else None)
+            yield SetSnapshot(held, snapshot.check)
+
+    @contextmanager
     def shared_snapshot(
-        self, table: TableRef | None = None, joined: str | None = None, *, placed: bool = False
+        self,
+        table: TableRef | None = None,
+        joined: HeldSnapshot | None = None,
+        *,
+        placed: bool = False,
     ) -> Iterator[SharedSnapshot]:
         """Hold a snapshot for a long run, and replace it by a new one if it is lost.
 
         Args:
             table: as in `snapshot`.
-            joined: as in `snapshot`, for the first one.
+            joined: as in `snapshot`, for the first one, or for all if it is that of a set.
             placed: see `Source.shared_snapshot`.
 
         Yields:
             Its `name()`, called for each reader, is what to pass as `snapshot=`.
         """
-        joins = itertools.chain([joined], itertools.repeat(None))
-        shared = SharedSnapshot(lambda: self.snapshot(table, next(joins)), renewed=not placed)
+        state = joined.state if joined else None
+        joins = itertools.chain([joined], itertools.repeat(joined if state else None))
+
+        def take() -> AbstractContextManager[Snapshot]:
+            held = next(joins)
+            return self.snapshot(table, held.name, held.position) if held else self.snapshot(table)
+
+        shared = SharedSnapshot(take, renewed=not placed, state=state)
         try:
             yield shared
         finally:

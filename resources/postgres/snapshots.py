@@ -26,13 +26,20 @@ class ExportedSnapshot(Snapshot):
     _position: Position | None
 
     @classmethod
-    def of(cls, connection: psycopg.Connection[Any], table: TableRef | None, ask: Ask) -> Self:
+    def of(
+        cls,
+        connection: psycopg.Connection[Any],
+        table: TableRef | None,
+        ask: Ask,
+        at: str | None = None,
+    ) -> Self:
         """Export the snapshot of the transaction that is open on a connection.
 
         Args:
             connection: holds the snapshot.
             table: the table that is read under it.
             ask: runs a query outside of the snapshot.
+            at: its position, if that is known already.
         """
         then: Storage = {}
         if table is not None:
@@ -41,7 +48,11 @@ class ExportedSnapshot(Snapshot):
         row = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchone()
         snapshot = cls(row[0] if row else "")
         snapshot._connection, snapshot._table, snapshot._ask = connection, table, ask
-        snapshot._then, snapshot._position = then, position(ask) if table else None
+        snapshot._then = then
+        if at is not None:
+            snapshot._position = Position.parse(at)
+        else:
+            snapshot._position = position(ask) if table else None
         return snapshot
 
     @property

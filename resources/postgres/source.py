@@ -9,7 +9,7 @@ from tableferry.resources.artifacts import Artifact
 from tableferry.resources.contract.catalog import Catalogued, TableSize, by_schema
 from tableferry.resources.contract.copy_plan import CopyPlan, Format
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.snapshots import SharedSnapshot
+from tableferry.resources.contract.snapshots import HeldSnapshot, SetSnapshot, SharedSnapshot
 from tableferry.resources.contract.source import Source
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.keys.range import KeyRange
@@ -139,12 +139,16 @@ class PostgresSource(Source):
         self,
         resource: PostgresServer,
         table: TableRef,
-        joined: str | None = None,
+        joined: HeldSnapshot | None = None,
         *,
         placed: bool = False,
     ) -> AbstractContextManager[SharedSnapshot]:
         """See `PostgresServer.shared_snapshot`."""
         return resource.shared_snapshot(table, joined, placed=placed)
+
+    def set_snapshot(self, resource: PostgresServer) -> AbstractContextManager[SetSnapshot]:
+        """See `PostgresServer.set_snapshot`."""
+        return resource.set_snapshot()
 
     def text_sql(
         self,

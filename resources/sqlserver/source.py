@@ -76,6 +76,8 @@ class SqlServerSource(Source):
         *("datetimeoffset(6)", "datetimeoffset(7)", "uniqueidentifier"),
     )
 
+    instead_of_snapshot = "a database snapshot (CREATE DATABASE ... AS SNAPSHOT OF ...)"
+
     row_version = staticmethod(row_version)
     versions_tie = staticmethod(versions_tie)
 

@@ -16,7 +16,7 @@ from tableferry.assets.log.fleet import FleetHistory, FleetVerdict, TargetHistor
 from tableferry.assets.log.records import RangeRecord, State
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.pipelines.command.fleet_views import fleet_document, fleet_errors, show_fleet
-from tableferry.pipelines.reporting.fleet import Fleet, TransferEntry, judge
+from tableferry.pipelines.reporting.fleet import Fleet, Outcome, TransferEntry, judge
 from tableferry.pipelines.reporting.fleet_pages import render_fleet
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "fleet.schema.json"
@@ -137,6 +137,23 @@ def test_many_bad_ranges_are_counted_after_the_first() -> None:
     problems = judge(TRANSFER, past).problems
     assert len(problems) == 8
     assert problems[3] == "sqlserver://dbo.orders: 47 more ranges not proven"
+
+
+def test_tables_are_as_of_a_snapshot_only_if_all_from_their_connection_are() -> None:
+    def entry(*snapshots: str | None, name: str = "postgres") -> TransferEntry:
+        ranges = zip("ab", snapshots, strict=True)
+        records = [committed(range_, source_snapshot=snapshot) for range_, snapshot in ranges]
+        return replace(judge(TRANSFER, history(records)), source=f"{name}://public.orders")
+
+    both, none = entry("s1", "s1"), entry(None, None)
+    assert Fleet(DAY, (both, both, none)).as_of == []
+    assert Fleet(DAY, (both, entry("s1", "s2"))).as_of == []
+    assert Fleet(DAY, (both, entry("s2", "s2"))).as_of == []
+    assert Fleet(DAY, (both, replace(both, outcome=Outcome.FAILED))).as_of == []
+    assert Fleet(DAY, (both, both, entry(None, None, name="other"))).as_of == [
+        "all 4 tables from postgres as of snapshot s1"
+    ]
+    assert judge(TRANSFER, history([committed("a", source_snapshot="s1")])).snapshot is None
 
 
 def sample() -> Fleet:

@@ -12,7 +12,7 @@ from tableferry.assets.running import (
     moving,
 )
 from tableferry.pipelines.command import runner
-from tableferry.resources.contract.snapshots import SharedSnapshot
+from tableferry.resources.contract.snapshots import HeldSnapshot, SharedSnapshot
 from tableferry.resources.errors import SourceMoved
 from tableferry.resources.postgres.load import PostgresLoad
 from tableferry.resources.postgres.server import PostgresServer
@@ -283,7 +283,7 @@ def test_who_joins_a_snapshot_knows_what_it_shows(ferry: Make) -> None:
             for snapshot in (held, joined):
                 with pytest.raises(SourceMoved, match=one.table):
                     snapshot.check()
-        with server.shared_snapshot(table, str(held)) as shared:
+        with server.shared_snapshot(table, HeldSnapshot(str(held))) as shared:
             first, second = shared.name(), shared.name()
             assert second is not first and shared.moves == 1
             assert server.query(f"SELECT count(*) FROM public.{one.table}", snapshot=second) == [

@@ -14,8 +14,10 @@ import pytest
 
 from tableferry.resources.connecting.pool import TRUSTED_SECONDS
 from tableferry.resources.connecting.retry import is_transient
+from tableferry.resources.contract.snapshots import HeldSnapshot
 from tableferry.resources.errors import (
     ConnectionFailed,
+    SetLost,
     SnapshotLost,
     StatementFailed,
     TableMissing,
@@ -365,11 +367,31 @@ def test_a_snapshot_that_another_process_holds_is_joined(source: PostgresResourc
     source.query(f"CREATE TABLE {SCHEMA}.joined AS SELECT 1 AS n")
     with source.snapshot() as held:
         source.query(f"INSERT INTO {SCHEMA}.joined VALUES (2)")
-        with source.shared_snapshot(joined=str(held)) as shared:
+        with source.shared_snapshot(joined=HeldSnapshot(str(held))) as shared:
             assert count(source, "joined", shared.name()) == 1
             end_snapshots(source)
             assert count(source, "joined", shared.name()) == 2, "lost: a later state, of its own"
             assert shared.renewals == 1
+
+
+def test_the_snapshot_of_a_set_is_joined_again_or_given_up(source: PostgresResource) -> None:
+    source.query(f"CREATE TABLE {SCHEMA}.in_a_set AS SELECT 1 AS n")
+    with source.set_snapshot() as held:
+        source.query(f"INSERT INTO {SCHEMA}.in_a_set VALUES (2)")
+        holders = {pid for (pid,) in source.query(HOLDERS)}
+        with source.shared_snapshot(joined=held.held) as shared:
+            first = shared.name()
+            assert (shared.state, first.position) == (held.held.state, held.held.position)
+            (joiner,) = {pid for (pid,) in source.query(HOLDERS)} - holders
+            source.query(f"SELECT pg_terminate_backend({joiner}, 5000)")
+            assert shared.name() is not first
+            assert count(source, "in_a_set", shared.name()) == 1, "the same state"
+            held.check()
+            end_snapshots(source)
+            with pytest.raises(SetLost, match="run the set again"):
+                shared.name()
+            with pytest.raises(SnapshotLost):
+                held.check()
 
 
 def test_a_bad_snapshot_name_cannot_inject_sql(source: PostgresResource) -> None:
