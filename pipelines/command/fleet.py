@@ -23,6 +23,7 @@ from tableferry.assets.declaring.transfer_files import TransferFolder
 from tableferry.assets.log import sqlite_home
 from tableferry.assets.log.past_runs import seconds_of_last_runs
 from tableferry.assets.log.queries import Log
+from tableferry.assets.planning.expected import expected_seconds, sizes_of
 from tableferry.assets.planning.resolve import Servers
 from tableferry.assets.running.progress import Progress
 from tableferry.pipelines import event_log
@@ -84,16 +85,13 @@ class _Worker:
 
 @dataclass
 class _Queue:
-    """The transfers that have to be moved, the one with the longest last run first.
+    """The transfers that have to be moved, the one that is expected to take longest first."""
 
-    Those that have never run come before all others, as they may be the longest.
-    """
-
-    seconds: Mapping[str, float | None]
+    seconds: Mapping[str, float]
     _heap: list[tuple[float, str]] = field(default_factory=list)
 
     def put(self, name: str) -> None:
-        heapq.heappush(self._heap, (-(self.seconds.get(name) or float("inf")), name))
+        heapq.heappush(self._heap, (-self.seconds[name], name))
 
     def take(self) -> str:
         return heapq.heappop(self._heap)[1]
@@ -139,8 +137,13 @@ def run_fleet(
             log, {name: session.transfer(name).hops[-1].to for name in names}
         )
     )
-    watch.expect({name: past.get(name) for name in names})
-    queue = _Queue(past)
+    transfers = [session.transfer(name) for name in names]
+    # a last run may have found most rows unchanged, which this one moves if it is forced to
+    sized = [item for item in transfers if selection.force or past.get(item.transfer) is None]
+    sizes = sizes_of([transfer.source for transfer in sized], session.servers)
+    seconds = expected_seconds(transfers, past, sizes)
+    watch.expect(seconds)
+    queue = _Queue(seconds)
     # a transfer that has never run has something to do, and a consistent set is recorded anew
     looked_at = not (selection.force or selection.held)
     known = [name for name in names if name in past and looked_at]

@@ -43,8 +43,8 @@ class Watch:
     ) -> None:
         """Stop showing."""
 
-    def expect(self, seconds: Mapping[str, float | None]) -> None:
-        """Hear which transfers there are, and how long their last runs took, if they have run."""
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """Hear which transfers there are, and how long each is expected to take."""
 
     def started(self, transfer: str) -> None:
         """Hear that a transfer is moved from now on."""
@@ -61,7 +61,7 @@ class Tally(Watch):
     """Counts what it hears."""
 
     began: float = field(default_factory=time.monotonic)
-    expected: Mapping[str, float | None] = field(default_factory=dict)
+    expected: Mapping[str, float] = field(default_factory=dict)
     running: dict[str, float] = field(default_factory=dict)
     """When each transfer was started that is moved now."""
     rows_of: dict[str, int] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Tally(Watch):
         """The seconds since the beginning."""
         return time.monotonic() - self.began
 
-    def expect(self, seconds: Mapping[str, float | None]) -> None:
+    def expect(self, seconds: Mapping[str, float]) -> None:
         """See `Watch.expect`."""
         self.expected = seconds
 
@@ -107,13 +107,10 @@ class Tally(Watch):
             self.failed += not outcome.view.good
 
     def share(self) -> float:
-        """Return the share of the work that is done, by ranges or by the seconds of last runs."""
+        """Return the share of the work that is done, by ranges or by expected seconds."""
         if not self.expected:
             return self.ended / self.total if self.total else 0.0
-        known = [seconds for seconds in self.expected.values() if seconds]
-        usual = sum(known) / len(known) if known else 1.0
-        weights = {name: seconds or usual for name, seconds in self.expected.items()}
-        return sum(weights[name] for name in self.done) / sum(weights.values())
+        return sum(self.expected[name] for name in self.done) / sum(self.expected.values())
 
     def left(self) -> float | None:
         """Return the seconds that the rest will take, once that can be estimated."""

@@ -122,6 +122,13 @@ class Source:
         """
         return None
 
+    def sizes(self, endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, TableSize]:
+        """Return what the catalog says of the sizes of tables, few queries for any number of them.
+
+        No rows are read: tables of which the catalog says nothing are left out.
+        """
+        return {}
+
     def described(
         self, endpoint: Endpoint, tables: Sequence[TableRef]
     ) -> dict[TableRef, Described | TableferryError]:

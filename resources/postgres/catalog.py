@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tableferry.resources.contract.catalog import Listed, TableSize
 from tableferry.resources.contract.endpoint import Endpoint
@@ -167,13 +167,11 @@ def sizes(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, Tabl
     """Return the sizes of tables of one schema, without views and foreign tables."""
     found: dict[TableRef, TableSize] = {}
     sampled: dict[TableRef, tuple[int, float]] = {}
-    by_name = {table.name: table for table in tables}
-    for name, rows, stored, unknown in endpoint.query(about_all(SIZES_SQL, tables)):
-        if stored is not None:
-            found[by_name[name]] = TableSize(int(rows), int(stored))
-            if unknown:
-                percent = min(100.0, 100 * SAMPLE_BYTES / max(stored, 1))
-                sampled[by_name[name]] = (int(stored), percent)
+    for table, rows, stored, unknown in _stored(endpoint, tables):
+        found[table] = TableSize(rows, stored)
+        if unknown:
+            percent = min(100.0, 100 * SAMPLE_BYTES / max(stored, 1))
+            sampled[table] = (stored, percent)
     unknown_sizes = list(sampled.items())
     for start in range(0, len(unknown_sizes), SAMPLED_AT_ONCE):
         batch = unknown_sizes[start : start + SAMPLED_AT_ONCE]
@@ -188,6 +186,30 @@ def sizes(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, Tabl
             table, (stored, percent) = batch[number]
             found[table] = TableSize(round(count * 100 / percent), stored)
     return found
+
+
+def stored_sizes(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, TableSize]:
+    """See `Source.sizes`. The rows of a table without statistics are not known, its bytes are."""
+    return {
+        table: TableSize(rows, stored)
+        for schema in dict.fromkeys(table.schema for table in tables)
+        for table, rows, stored, _ in _stored(
+            endpoint, [table for table in tables if table.schema == schema]
+        )
+    }
+
+
+def _stored(
+    endpoint: Endpoint, tables: Sequence[TableRef]
+) -> Iterator[tuple[TableRef, int, int, bool]]:
+    """Yield each table of a schema with its rows and bytes, and whether it has no statistics.
+
+    Views and foreign tables are left out.
+    """
+    by_name = {table.name: table for table in tables}
+    for name, rows, stored, unknown in endpoint.query(about_all(SIZES_SQL, tables)):
+        if stored is not None:
+            yield by_name[name], int(rows), int(stored), bool(unknown)
 
 
 def leading(endpoint: Endpoint, table: TableRef) -> tuple[str, ...]:

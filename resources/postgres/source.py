@@ -59,6 +59,7 @@ class PostgresSource(Source):
     )
 
     tables = staticmethod(catalog.listed)
+    sizes = staticmethod(catalog.stored_sizes)
     leading = staticmethod(catalog.leading)
     serves_order = staticmethod(catalog.serves_order)
     quantiles = staticmethod(quantiles)

@@ -37,9 +37,9 @@ def test_a_line_keeps_name_and_time_and_never_wraps(width: int) -> None:
         assert line.startswith(shown[:12])
 
 
-def test_the_fleet_is_counted_and_its_end_estimated_by_the_last_runs() -> None:
+def test_the_fleet_is_counted_and_its_end_estimated_by_what_is_expected() -> None:
     tally = Tally(began=time.monotonic() - 30)
-    tally.expect({"large": 90.0, "small": 10.0, "broken": None})
+    tally.expect({"large": 90.0, "small": 10.0, "broken": 50.0})
     for name in tally.expected:
         tally.started(name)
     tally.finished(outcome("broken", "it is not there"))
@@ -47,14 +47,14 @@ def test_the_fleet_is_counted_and_its_end_estimated_by_the_last_runs() -> None:
     head, running = (line.plain for line in fleet_lines(tally, 100))
     for part in ("2/3 tables", "1 failed", "1 running", "0 waiting"):
         assert part in head
-    # 60 of 150 expected seconds are done: a transfer that has never run counts as the mean
+    # 60 of 150 expected seconds are done
     assert "about 0:45 left" in head
     assert running.startswith("  large")
 
 
 def test_lines_for_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     lines = TransferLines()
-    lines.expect({"orders": None, "broken": None})
+    lines.expect({"orders": 1.0, "broken": 1.0})
     lines.finished(outcome("orders"))
     lines.finished(outcome("broken", "it is\nnot there"))
     ranges = RangeLines()
