@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Literal
 
 import dagster as dg
 
-from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.asset_keys import asset_key, stored_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log import answers
+from tableferry.assets.log.ledger import runs_with_checks
+from tableferry.assets.log.queries import Log, pages, parameters, select_runs
 from tableferry.assets.log.records import NOT_COMMITTED, ROWS_SINCE
 from tableferry.assets.log.run_tags import (
     RANGE_END,
     RANGE_START,
+    TRANSFER,
     checked_ranges,
 )
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 
 RECENT_RUNS = 20
-MAX_RUNS_READ = 2_000
-"""How many of the instance's newest runs are searched for those of a transfer."""
 PAGE = 500
 
 PARTITION = "dagster/partition"
@@ -74,12 +74,12 @@ def past_runs(
     """Return the runs that moved or checked a transfer, newest first.
 
     These are the last `RECENT_RUNS`, older ones until the last success of every target is included,
-    and those whose ids are in `also`.
+    and those whose ids are in `also`. Runs of other transfers are not read, however many there are.
     """
     targets = frozenset(asset_key(hop.to) for hop in transfer.hops)
     runs: dict[str, PastRun] = {}
     answered: set[dg.AssetKey] = set()
-    for record in islice(run_records(instance), MAX_RUNS_READ):
+    for record in _records(instance, runs_of(instance, transfer)):
         if run := _past_run(instance, targets, record):
             runs[run.run_id] = run
             answered |= run.targets if run.outcome == "succeeded" else set()
@@ -90,6 +90,35 @@ def past_runs(
             if run := _past_run(instance, targets, record):
                 runs[run.run_id] = run
     return list(runs.values())
+
+
+def runs_of(log: Log, transfer: Transfer) -> list[str]:
+    """Return the ids of the runs that may have moved or checked a transfer, newest first.
+
+    They are tagged with its name, or have planned checks of its targets; both have an index.
+    """
+    tagged = select_runs(
+        log,
+        "SELECT t.run_id FROM run_tags t WHERE t.key = :tag AND t.value = :name",
+        tag=TRANSFER,
+        name=transfer.transfer,
+    )
+    ids = {run_id for (run_id,) in tagged}
+    for hop in transfer.hops:
+        ids |= runs_with_checks(log, stored_key(hop.to))
+    numbers: list[tuple[int, str]] = []
+    for page in pages(ids):
+        marks, values = parameters("run", page)
+        statement = f"SELECT r.id, r.run_id FROM runs r WHERE r.run_id IN ({marks})"
+        numbers += [(number, run_id) for number, run_id in select_runs(log, statement, **values)]
+    return [run_id for _, run_id in sorted(numbers, reverse=True)]
+
+
+def _records(instance: dg.DagsterInstance, run_ids: Sequence[str]) -> Iterator[dg.RunRecord]:
+    """Yield the records of runs, newest first, a few of them in memory at a time."""
+    for start in range(0, len(run_ids), RECENT_RUNS):
+        page = dg.RunsFilter(run_ids=list(run_ids[start : start + RECENT_RUNS]))
+        yield from instance.get_run_records(page)
 
 
 def unanswered(newest_first: Sequence[PastRun]) -> list[PastRun]:

@@ -334,6 +334,16 @@ def recent_runs(log: Log, stored_key: str) -> list[str]:
     return [run_id for (run_id,) in rows]
 
 
+def runs_with_checks(log: Log, stored_key: str) -> set[str]:
+    """Return the ids of all runs that have planned or recorded checks of an asset."""
+    rows = select_events(
+        log,
+        "SELECT DISTINCT c.run_id FROM asset_check_executions c WHERE c.asset_key = :asset",
+        asset=stored_key,
+    )
+    return {run_id for (run_id,) in rows}
+
+
 def evaluations(
     instance: dg.DagsterInstance, asset: dg.AssetKey, checks: Sequence[str]
 ) -> dict[str | None, dict[str, StoredCheck]]:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tableferry.assets.asset_keys import stored_key
-from tableferry.assets.log.queries import Log, pages, parameters, select_events, select_runs
+from tableferry.assets.log.queries import Id, Log, pages, parameters, select_events, select_runs
+from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.resources.tables import TableRef
+
+_SECONDS = (
+    "SELECT r.{column}, r.end_time - r.start_time FROM runs r WHERE r.status = 'SUCCESS'"
+    " AND r.end_time IS NOT NULL AND r.start_time IS NOT NULL AND r.{column} IN ({wanted})"
+)
+_LAST_SUCCESSES = (
+    "SELECT t.value, max(r.id) FROM run_tags t JOIN runs r ON r.run_id = t.run_id"
+    " WHERE t.key = :tag AND t.value IN ({names}) AND r.status = 'SUCCESS' GROUP BY t.value"
+)
 
 
 def seconds_of_last_runs(log: Log, targets: Mapping[str, TableRef]) -> dict[str, float | None]:
-    """Return how long each transfer's newest run took, of those that have ever run.
+    """Return how long each transfer's last success took, of those that have ever run.
 
-    The seconds are None where the run has not ended.
+    A run that failed may have failed at once, and one that died counts as running until it is
+    noticed. The seconds are None where no run has succeeded.
 
     Args:
         log: the event log.
@@ -28,12 +39,22 @@ def seconds_of_last_runs(log: Log, targets: Mapping[str, TableRef]) -> dict[str,
         )
         if key in names
     }
-    seconds: dict[str, float] = {}
-    for page in pages({run_id for run_id in newest.values() if run_id}):
-        marks, values = parameters("id", page)
-        statement = (
-            "SELECT r.run_id, r.end_time - r.start_time FROM runs r"
-            f" WHERE r.end_time IS NOT NULL AND r.start_time IS NOT NULL AND r.run_id IN ({marks})"
-        )
-        seconds.update((run_id, taken) for run_id, taken in select_runs(log, statement, **values))
-    return {name: seconds.get(run_id) for name, run_id in newest.items()}
+    of_newest = _seconds(log, "run_id", {run_id for run_id in newest.values() if run_id})
+    seconds = {name: of_newest.get(run_id) for name, run_id in newest.items()}
+    earlier: dict[str, int] = {}
+    for page in pages(name for name, taken in seconds.items() if taken is None):
+        marks, values = parameters("name", page)
+        rows = select_runs(log, _LAST_SUCCESSES.format(names=marks), tag=TRANSFER, **values)
+        earlier.update((name, number) for name, number in rows)
+    of_earlier = _seconds(log, "id", earlier.values())
+    return seconds | {name: of_earlier.get(number) for name, number in earlier.items()}
+
+
+def _seconds(log: Log, column: str, wanted: Iterable[Id]) -> dict[Id, float]:
+    """Return the seconds of successful runs by the value of a column that identifies them."""
+    seconds: dict[Id, float] = {}
+    for page in pages(wanted):
+        marks, values = parameters("run", page)
+        statement = _SECONDS.format(column=column, wanted=marks)
+        seconds.update((key, taken) for key, taken in select_runs(log, statement, **values))
+    return seconds
