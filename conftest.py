@@ -44,6 +44,7 @@ LONGEST = (
     "test_move_to_files",
     "test_schema_drift",
     "test_dev",
+    "test_fleet_of_200",
     "test_transactional_targets",
     "test_text_wire_move",
     "test_demo",

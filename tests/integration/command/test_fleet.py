@@ -1,16 +1,12 @@
-"""`ferry run --all`: transfers side by side, in processes that may die, and the next run."""
+"""Transfers side by side, in processes that may die; test_fleet_of_200.py kills them all."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
-import time
-from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
-import dagster as dg
 import pytest
 
 from tableferry.assets.running.progress import Progress
@@ -19,7 +15,7 @@ from tableferry.pipelines.command.several import TransferOutcome
 from tableferry.pipelines.command.watching import Watch
 from tests.integration.conftest import Ferry
 from tests.integration.support import ferry_process
-from tests.integration.support.crashing import Command, ask_clickhouse, reopen
+from tests.integration.support.crashing import reopen
 
 pytestmark = pytest.mark.integration
 
@@ -27,15 +23,14 @@ TABLE = (
     "CREATE TABLE {t} (id integer PRIMARY KEY, name text)",
     "INSERT INTO {t} SELECT g, 'name ' || g FROM generate_series(1, 100) g",
 )
-COPIES = 6
 
 
 @pytest.fixture
 def fleet(ferry: Callable[..., Ferry]) -> Ferry:
-    """Transfers `a` to `f` of one table, and one whose source does not exist."""
+    """Transfers `a` and `b` of one table, and one whose source does not exist."""
     moves = ferry("['clickhouse://warehouse.{t}']", *TABLE)
     (moves.folder / "t.yaml").unlink()
-    for name in [*names(), "broken"]:
+    for name in ("a", "b", "broken"):
         source = "not_there" if name == "broken" else moves.table
         (moves.folder / f"{name}.yaml").write_text(
             f"transfer: {name}\nsource: postgres://public.{source}\nkey: id\n"
@@ -43,45 +38,6 @@ def fleet(ferry: Callable[..., Ferry]) -> Ferry:
         )
     reopen(moves)
     return moves
-
-
-def names() -> list[str]:
-    return [chr(ord("a") + number) for number in range(COPIES)]
-
-
-def commits(fleet: Ferry) -> Counter[tuple[str, str | None]]:
-    """How often each range of each transfer was committed."""
-    counts: Counter[tuple[str, str | None]] = Counter()
-    for name in names():
-        key = dg.AssetKey(["clickhouse", "warehouse", f"{fleet.table}_{name}"])
-        for record in fleet.session.instance.fetch_materializations(key, limit=100).records:
-            event = record.asset_materialization
-            if event is not None and event.metadata["tableferry/state"].value == "committed":
-                counts[name, event.partition] += 1
-    return counts
-
-
-def test_a_killed_fleet_goes_on_where_it_stopped(fleet: Ferry, tmp_path: Path) -> None:
-    command = Command(tmp_path)
-    began = time.monotonic()
-    pid = command.start("run", "--all", "--jobs", "2")
-    while "2 of 7: " not in command.output:
-        assert command.running and time.monotonic() - began < 120, command.output
-        time.sleep(0.05)
-    os.kill(pid, signal.SIGKILL)
-    assert command.wait() == -signal.SIGKILL
-    finished = [line.split(": ")[1] for line in command.output.splitlines() if ": ok, " in line]
-    assert command.run("run", "--all", "--jobs", "2") == 1
-    lines = command.output.splitlines()
-    assert "ferry: broken: postgres://public.not_there does not exist" in lines
-    assert any(line.startswith("6 of 7 transfers succeeded") for line in lines), command.output
-    for name in finished:
-        assert any(f" {name}: ok, nothing to move" in line for line in lines) or name == "broken"
-    for name in names():
-        figures = f"SELECT count(), sum(id) FROM warehouse.{fleet.table}_{name}"
-        assert ask_clickhouse(fleet, figures) == [(100, 5050)]
-    reopen(fleet)
-    assert set(commits(fleet).values()) == {1}, "what was committed is not moved again"
 
 
 class Killer(Watch):

@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import dagster as dg
+import psutil
 
 from tableferry.pipelines.command.session import open_session
 from tableferry.resources.tables import TableRef, staging_prefix
@@ -50,6 +51,18 @@ class Command:
         self._process.join()
         assert self._process.exitcode is not None
         return self._process.exitcode
+
+    def kill_all(self) -> None:
+        """Kill the command and the processes that it has started, before any sees another's end."""
+        assert self._process is not None and self._process.pid is not None
+        # all of them are forked by the same server
+        server = psutil.Process(self._process.pid).parent()
+        assert server is not None
+        processes = server.children(recursive=True)
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for process in processes:
+                process.send_signal(number)
+        assert self.wait() == -signal.SIGKILL
 
     def run(self, *arguments: str, **environment: str) -> int:
         """Start the command and wait for its return code."""
