@@ -13,13 +13,16 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import move_op_name
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.declaring.yaml_lines import YamlFile
+from tableferry.assets.log.run_tags import ADOPT
 from tableferry.assets.planning.resolve import Servers, checks_of, resolve_hops, resources_of
+from tableferry.assets.running.adopting import adopt, extend_ranges
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.execute import check_tables, execute
 from tableferry.assets.running.launches import backfill_policy
 from tableferry.assets.running.work import Outcome
 from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.assets.verifying.on_demand import (
+    Checked,
     closing_line,
     not_committed,
     summarise,
@@ -221,8 +224,13 @@ def _compare(
     """
     instance = context.instance
     try:
+        if context.run.tags.get(ADOPT) == "true":
+            extend_ranges(transfer, servers, instance)
         known = list(instance.get_dynamic_partitions(transfer.partitions_name))
         request = CheckRequest.parse(transfer, context.run.tags, known)
+        if request.adopt:
+            _adopt(context, transfer, servers, caller, request)
+            return
         hops = caller.hops or resolve_hops(transfer, servers)
         caller.checked += verify(
             transfer,
@@ -247,6 +255,26 @@ def _compare(
     if problems or (request.complete and not caller.checked):
         text = "\n".join([closing_line(caller.checked, open_ranges), *problems])
         raise dg.Failure(text, allow_retries=False)
+
+
+def _adopt(
+    context: dg.AssetExecutionContext,
+    transfer: Transfer,
+    servers: Servers,
+    caller: Caller,
+    request: CheckRequest,
+) -> None:
+    """Adopt ranges as the run's tags ask, and check the tables that have some as a whole."""
+    adopt(context, transfer, servers, caller, level=request.level, names=request.ranges)
+    checked = [
+        Checked(candidate.hop, candidate.range, verdict)
+        for candidate in caller.candidates
+        if not candidate.why_not
+        for verdict in candidate.verdicts
+    ]
+    summarise(transfer, context, checked, context.selected_asset_check_keys)
+    if request.whole_tables:
+        check_tables(context, transfer, resolve_hops(transfer, servers), servers, caller)
 
 
 def _explain(

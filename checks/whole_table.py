@@ -169,6 +169,18 @@ def _unique_key(plan: CopyPlan, target: Endpoint) -> Verdict:
     )
 
 
+def stray_rows(plan: CopyPlan, target: Endpoint, ranges: Sequence[KeyRange]) -> int:
+    """Count the rows of the target that belong to none of some ranges."""
+    in_ranges = sum(count_by_range(plan, target, "target", ranges).values())
+    return row_count(plan, target) - in_ranges
+
+
+def row_count(plan: CopyPlan, target: Endpoint) -> int:
+    """Count the rows of the target."""
+    groups = measure(target, plan.target, "target", Grouped("0", "1 = 1"))
+    return sum(group[ROWS] for group in groups.values())
+
+
 def repeated_keys(plan: CopyPlan, target: Endpoint, where: str = "1 = 1") -> tuple[int, int]:
     """Count the primary keys that several rows of the target share, and these rows.
 

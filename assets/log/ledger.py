@@ -31,7 +31,6 @@ from tableferry.assets.log.records import (
     DATA_VERSION,
     DataVersion,
     RangeRecord,
-    State,
     digest,
     says_source_is_newer,
 )
@@ -254,13 +253,13 @@ def recorded_fingerprints(
 
 
 def moves(log: Log, asset: Asset, ranges: Collection[str]) -> dict[str, RangeRecord]:
-    """Return the newest record of each range by a run that moved it, not one that skipped it."""
+    """Return the newest record of each range by a run that moved or adopted it, not a skip."""
     moved: dict[str, RangeRecord] = {}
     for _, text in _newest_first(log, asset, MAX_MATERIALIZATIONS_READ):
         if moved.keys() >= set(ranges):
             break
         record = RangeRecord.stored(text)
-        if record.state is State.COMMITTED and record.range in ranges:
+        if record.state.tells_origin and record.range in ranges:
             moved.setdefault(record.range, record)
     return moved
 

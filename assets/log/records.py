@@ -70,13 +70,20 @@ class State(StrEnum):
     SHADOWED = "shadowed"
     """Audited, and gathered in the shadow table of a swap."""
     COMMITTED = "committed"
+    ADOPTED = "adopted"
+    """Found equal in the target, where no run of this event log has put it."""
     FAILED = "failed"
     SKIPPED_UNCHANGED = "skipped_unchanged"
 
     @property
+    def tells_origin(self) -> bool:
+        """Whether the record says how the range's rows came into the target."""
+        return self in (State.COMMITTED, State.ADOPTED)
+
+    @property
     def in_target(self) -> bool:
         """Whether the range's rows are in the target."""
-        return self in (State.COMMITTED, State.SKIPPED_UNCHANGED)
+        return self.tells_origin or self is State.SKIPPED_UNCHANGED
 
 
 class Reason(StrEnum):

@@ -27,6 +27,9 @@ UP_TO_DATE = "tableferry/up_to_date"
 COMPLETE = "tableferry/complete"
 """Run tag of a check: also fail if ranges are not committed."""
 
+ADOPT = "tableferry/adopt"
+"""Run tag of a check: record ranges that are equal as committed, see `ferry adopt`."""
+
 RECHECK = "tableferry/recheck"
 """Run tag of a check: `NxS`, compare rows that differ N more times, S seconds apart."""
 

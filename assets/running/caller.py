@@ -25,6 +25,7 @@ from tableferry.resources.errors import TableferryError
 from tableferry.resources.tables import TableRef
 
 if TYPE_CHECKING:
+    from tableferry.assets.running.work import Candidate
     from tableferry.assets.verifying.on_demand import Checked
 
 
@@ -99,6 +100,8 @@ class Caller:
     """Receives the error of a check without a move that could not compare anything."""
     notes: list[str] = field(default_factory=list)
     """Receives notes for the user about the source and the targets, a line each."""
+    candidates: list[Candidate] = field(default_factory=list)
+    """Receives the ranges that a run has compared to adopt them."""
     ready: dict[TableRef, Target] = field(default_factory=dict)
     """The targets that a run of the command has created or verified."""
 

@@ -84,7 +84,7 @@ def execute(
             for hop in hops
         }
         ready, selected = _loadable(ready, servers, selected, decided)
-        work = _work(context, ready, servers, selected, decided, caller)
+        work = work_of(context, ready, servers, selected, decided, caller)
         if transfer.write.whole_table:
             outcomes = _swap(work, selected, instance.get_dynamic_partitions(partitions))
         else:
@@ -155,7 +155,7 @@ def _moves(decided: Mapping[str, Decision]) -> bool:
     return any(not decision.reason.needs_no_move for decision in decided.values())
 
 
-def _work(
+def work_of(
     context: dg.AssetExecutionContext,
     ready: Prepared,
     servers: Servers,

@@ -101,9 +101,14 @@ class RangeAttempt:
         marker = known.of_target.get(self.name)
         return marker is not None and marker.version == self.data_version
 
-    def marking(self) -> AbstractContextManager[None]:
-        """Lock the range while it is recorded without a move, and update its marker."""
-        if self._marked:
+    def marking(self, *, always: bool = False) -> AbstractContextManager[None]:
+        """Lock the range while it is recorded without a move, and update its marker.
+
+        With `always`, also if the marker has the data version already, where markers are not part
+        of the rows.
+        """
+        known = self.work.published(self.hop, self.name)
+        if known is None or (self._marked and (known.with_rows or not always)):
             return nullcontext()
         return self.loader.marking(self.publication, self.hop.options, self.work.alive)
 

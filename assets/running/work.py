@@ -21,6 +21,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Published
 from tableferry.resources.contract.target import Target
 from tableferry.resources.digest.fields import observed, with_columns
+from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 
@@ -38,6 +39,22 @@ class Outcome:
     def good(self) -> bool:
         """Whether the range is in the target, or gathered for a swap."""
         return self.record.state.in_target or self.record.state is State.SHADOWED
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A range of one hop that no run of this event log has left in its present state."""
+
+    hop: Hop
+    range: str
+    verdicts: tuple[Verdict, ...] = ()
+    why_not: str = ""
+    """Why it is left to the next run; empty if it is adopted, or would be."""
+
+    @property
+    def rows(self) -> int | None:
+        """The rows that the target has in the range, if they were counted."""
+        return int(self.verdicts[0].target[ROWS]) if self.verdicts else None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.run_tags import (
+    ADOPT,
     AS_OF_LAST_RUN,
     COMPLETE,
     LEVEL,
@@ -40,6 +41,8 @@ class CheckRequest:
     """Also fail where the source is newer than the last move."""
     complete: bool = False
     """Also fail if ranges are not committed, or nothing is."""
+    adopt: bool = False
+    """Compare what is not committed, and record it as committed where it is equal."""
     recheck: Recheck = ONCE
     """How often rows that differ are compared again before they are called different."""
 
@@ -68,6 +71,7 @@ class CheckRequest:
             AS_OF_LAST_RUN: "true" if self.as_of_last_run else None,
             UP_TO_DATE: "true" if self.up_to_date else None,
             COMPLETE: "true" if self.complete else None,
+            ADOPT: "true" if self.adopt else None,
             RECHECK: str(self.recheck) if self.recheck != ONCE else None,
         }
         return {tag: value for tag, value in given.items() if value}
@@ -95,14 +99,14 @@ class CheckRequest:
                 f"{transfer.transfer}: the run tag {RANGES} names {unknown[0]!r}, which is no key "
                 f"range of it; `ferry status {transfer.transfer}` lists them"
             )
-        as_of_last_run, up_to_date, complete = (
-            _flag(transfer, tag, tags) for tag in (AS_OF_LAST_RUN, UP_TO_DATE, COMPLETE)
+        as_of_last_run, up_to_date, complete, adopt = (
+            _flag(transfer, tag, tags) for tag in (AS_OF_LAST_RUN, UP_TO_DATE, COMPLETE, ADOPT)
         )
         try:
             recheck = Recheck.parse(tags[RECHECK]) if RECHECK in tags else ONCE
         except InputError as error:
             raise InputError(f"{transfer.transfer}: the run tag {RECHECK}: {error}") from None
-        return cls(level, ranges, as_of_last_run, up_to_date, complete, recheck)
+        return cls(level, ranges, as_of_last_run, up_to_date, complete, adopt, recheck)
 
 
 def _flag(transfer: Transfer, tag: str, tags: Mapping[str, str]) -> bool:

@@ -32,7 +32,7 @@ from tableferry.pipelines.command.child import SECONDS_TO_END, become_child, end
 from tableferry.pipelines.command.range_views import TransferView
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.several import TransferOutcome
-from tableferry.pipelines.command.shell import start_logging
+from tableferry.pipelines.command.shell import say, start_logging
 from tableferry.pipelines.command.watching import Watch
 from tableferry.pipelines.settings import servers
 from tableferry.resources.contract.snapshots import HeldSnapshot
@@ -210,7 +210,7 @@ def _move(
             runs = ", ".join(run[:8] for run in blocking)
             on_progress(Progress(name, "", "", f"waiting for run {runs} to end"))
         options = selection.options(session.transfer(name))
-        view = running.run(session, name, **options, on_progress=on_progress)
+        view = running.run(session, name, **options, on_progress=on_progress, on_note=say)
     except Exception as error:
         view = _failed(name, error)
     return TransferOutcome(view, time.perf_counter() - began)

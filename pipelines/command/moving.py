@@ -18,6 +18,7 @@ from tableferry.pipelines.command.shell import (
     end,
     print_json,
     report_waiting,
+    say,
     transfers_argument,
     user_errors,
     verbosity,
@@ -104,7 +105,7 @@ def run(
         began = time.perf_counter()
         options = selected.options(session.transfer(name))
         with watch_one(name, shown=shown) as watch:
-            view = running.run(session, name, **options, on_progress=watch.progress)
+            view = running.run(session, name, **options, on_progress=watch.progress, on_note=say)
             watch.finished(several.TransferOutcome(view, time.perf_counter() - began))
         if as_json:
             print_json(view.json())

@@ -18,13 +18,15 @@ from tableferry.pipelines.command.listing import Column, Listing, Row, hanging
 from tableferry.resources.words import counted, one_line
 
 if TYPE_CHECKING:
+    from tableferry.assets.running.work import Candidate
     from tableferry.assets.verifying.on_demand import Checked
     from tableferry.pipelines.command.range_views import RangeView, TransferView
-    from tableferry.pipelines.command.views import PlannedRange, PlanView
+    from tableferry.pipelines.command.views import AdoptionView, PlannedRange, PlanView
 
 PHASES = ("export", "load", "finalise", "reconcile")
 STYLES = {
     State.COMMITTED: "green",
+    State.ADOPTED: "green",
     State.SKIPPED_UNCHANGED: "cyan",
     State.FAILED: "red",
     "skip": "cyan",
@@ -132,6 +134,20 @@ def show_checks(out: Console, transfer: str, checks: Sequence[Checked]) -> None:
     columns = [RANGE, Column("seconds", right=True), Column("verdict", sentence=True)]
     title = f"checks of {transfer}"
     _show(out, title, columns, checks, lambda check: str(check.hop.plan.target), row)
+
+
+def show_candidates(out: Console, view: AdoptionView) -> None:
+    """Print the ranges that were compared to be adopted: rows, state, and why not."""
+
+    def row(candidate: Candidate) -> Row:
+        state = Text(view.state(candidate), style="yellow" if candidate.why_not else "green")
+        cells = [shown(candidate.range), number(candidate.rows), state]
+        return Row([*cells, shown(candidate.why_not)])
+
+    columns = [RANGE, ROWS, Column("state"), Column("why", sentence=True)]
+    title = f"adoption of {view.transfer}"
+    _show(out, title, columns, view.candidates, lambda item: str(item.hop.plan.target), row)
+    _show_notes(out, view.notes)
 
 
 def _show(

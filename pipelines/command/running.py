@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tableferry.assets.declaring.manifest import ONLY_SHOWN, Transfer
 from tableferry.assets.log.answers import is_unanswered
-from tableferry.assets.log.ledger import committed, newest_ids, partitions
+from tableferry.assets.log.ledger import committed, newest_attempts, newest_ids, partitions
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import Reason, State
 from tableferry.assets.planning.decisions import decisions
@@ -31,6 +31,7 @@ from tableferry.assets.planning.transfer_plan import (
 )
 from tableferry.assets.running.caller import Caller, Prepared, moved_along
 from tableferry.assets.running.progress import OnProgress, Progress, unwatched
+from tableferry.checks.whole_table import row_count
 from tableferry.pipelines.command.range_views import (
     RangeView,
     TransferView,
@@ -41,6 +42,7 @@ from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.snapshots import HeldSnapshot, SharedSnapshot, Snapshot
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.words import counted
 
 if TYPE_CHECKING:
     from tableferry.pipelines.command.launching import Outcome
@@ -68,6 +70,10 @@ class Work:
         return not (self.ranges or growth.add or growth.retire or growth.remove)
 
 
+def unheard(note: str) -> None:
+    """Ignore the note, which the view has as well."""
+
+
 def run(
     session: Session,
     name: str,
@@ -78,6 +84,7 @@ def run(
     force: bool = False,
     profile: str | None = None,
     on_progress: OnProgress = unwatched,
+    on_note: Callable[[str], None] = unheard,
     log_level: str | None = None,
     joined: HeldSnapshot | None = None,
 ) -> TransferView:
@@ -94,6 +101,7 @@ def run(
         force: also move unchanged ranges.
         profile: the profile to use instead of the transfer's own.
         on_progress: called with the progress of ranges, from any thread.
+        on_note: called with a note that the user should see before rows are moved.
         log_level: log Dagster's events from this level on to standard error.
         joined: the snapshot in which all tables of a set are read. Unchanged ranges are then
             recorded as well, as they are proven as of it.
@@ -112,6 +120,9 @@ def run(
         )
         if joined is not None:
             work = replace(work, ranges=work.requested)
+        found = session.read(partial(_adoptable, work, servers)) if work.ranges else None
+        if found:
+            on_note(found)
         total = len(work.ranges) * len(work.hops)
         on_progress(Progress(name, "", "", "planned", total=total))
         outcome = None
@@ -124,7 +135,7 @@ def run(
             outcome = _move(
                 session, work, caller, snapshot, force=force, profile=profile, log_level=log_level
             )
-    return _view(session, transfer, work, outcome, note)
+    return _view(session, transfer, work, outcome, [one for one in (note, found) if one])
 
 
 def view_if_unchanged(
@@ -150,14 +161,14 @@ def _view(
     transfer: Transfer,
     work: Work,
     outcome: Outcome | None = None,
-    note: str | None = None,
+    before: Sequence[str] = (),
 ) -> TransferView:
     """Return the state of the requested ranges after a run, and what went wrong."""
     views = session.read(lambda log: _results(log, transfer, work))
     errors = outcome.errors if outcome else []
     if not errors:
         errors = [problem for view in views if (problem := view.problem)]
-    notes = [*([note] if note else []), *plan_notes(work.prepared.plan)]
+    notes = [*before, *plan_notes(work.prepared.plan)]
     notes += [*(outcome.notes if outcome else ()), *range_notes(views)]
     run_ids = outcome.run_ids if outcome else []
     return TransferView(transfer.transfer, views, not errors, errors, run_ids, notes)
@@ -283,6 +294,25 @@ def _move(
     if len(shares) > 1:
         return execute_parallel(session, shares, caller.on_progress)
     return execute(session, shares[0], caller) if shares else Outcome()
+
+
+def _adoptable(work: Work, servers: Servers, log: Log) -> str | None:
+    """Return a note if a target has rows, and the event log nothing about it."""
+    plan = work.prepared.plan
+    if plan.transfer.placed:
+        return None
+    for hop in work.hops:
+        if hop.existing is None or work.prepared.newest.get(hop.number):
+            continue
+        if newest_attempts(log, hop.spec.to):
+            continue
+        if rows := row_count(hop.plan, servers.endpoint(hop.plan.target)):
+            name = plan.transfer.transfer
+            return (
+                f"{hop.plan.target} has {counted(rows, 'row')} that no run of this home has moved; "
+                f"`ferry adopt {name}` would record what is equal without moving it"
+            )
+    return None
 
 
 def plan_notes(plan: TransferPlan) -> list[str]:

@@ -126,6 +126,11 @@ def report_waiting(runs: Sequence[str]) -> None:
         click.echo(f"ferry: waiting for run {names} of this transfer to end", err=True)
 
 
+def say(note: str) -> None:
+    """Show a note on stderr while a command works."""
+    click.echo(f"ferry: {note}", err=True)
+
+
 def print_json(document: Any) -> None:
     """Write a JSON document to standard output."""
     click.echo(json.dumps(document, indent=2, default=str))

@@ -1,4 +1,4 @@
-"""Outcomes of `ferry plan` and `ferry check`, as plain data to print or to write as JSON."""
+"""Outcomes of `ferry plan`, `check` and `adopt`, as plain data to print or to write as JSON."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from tableferry.assets.log.records import Reason, State
 from tableferry.assets.planning.decisions import Decision
+from tableferry.assets.running.work import Candidate
 from tableferry.assets.verifying.on_demand import Checked, NotCommitted, closing_line
 from tableferry.pipelines.command.range_views import RangeView, TransferView
 from tableferry.resources.contract.hazards import Hazard
@@ -106,4 +107,60 @@ class CheckView:
                 for check in self.checks
             ],
             "not_committed": [asdict(range_) for range_ in self.open_ranges],
+        }
+
+
+@dataclass(frozen=True)
+class AdoptionView:
+    """What became of the ranges that were compared to be adopted."""
+
+    transfer: str
+    candidates: list[Candidate]
+    dry_run: bool = False
+    errors: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def adopted(self) -> int:
+        """How many ranges of all hops are adopted, or would be."""
+        return sum(not candidate.why_not for candidate in self.candidates)
+
+    @property
+    def closing(self) -> str:
+        """A summary in one line."""
+        if not self.candidates:
+            return "nothing to adopt: every range is committed and unchanged"
+        done = "would be adopted" if self.dry_run else "adopted"
+        line = f"{self.adopted} of {len(self.candidates)} ranges {done}"
+        if left := len(self.candidates) - self.adopted:
+            line += f"; `ferry run {self.transfer}` moves the other {left}"
+        return line
+
+    def state(self, candidate: Candidate) -> str:
+        """What became of a range, in a word or two."""
+        if candidate.why_not:
+            return "left"
+        return "equal" if self.dry_run else "adopted"
+
+    def json(self) -> dict[str, Any]:
+        """Return the `--json` form."""
+        return {
+            "transfer": self.transfer,
+            "ok": not self.errors,
+            "dry_run": self.dry_run,
+            "summary": self.closing,
+            "errors": self.errors,
+            "notes": self.notes,
+            "ranges": [
+                {
+                    "hop": candidate.hop.number,
+                    "target": str(candidate.hop.plan.target),
+                    "range": candidate.range,
+                    "state": self.state(candidate),
+                    "rows": candidate.rows,
+                    "why_not": candidate.why_not or None,
+                    "checks": {verdict.check: verdict.passed for verdict in candidate.verdicts},
+                }
+                for candidate in self.candidates
+            ],
         }

@@ -165,7 +165,7 @@ def _hop(
     asset = asset_key(hop.to)
     names = instance.get_dynamic_partitions(transfer.partitions_name)
     records = ledger.records(instance, asset, names)
-    moves = {name: record for name, record in records.items() if record.state is State.COMMITTED}
+    moves = {name: record for name, record in records.items() if record.state.tells_origin}
     moves |= ledger.moves(instance, asset, [name for name in records if name not in moves])
     evaluations = ledger.evaluations(instance, asset, (*ALL_CHECKS, *WHOLE_TABLE_CHECKS))
     checks = {
@@ -224,7 +224,7 @@ def _range(
         keys=keys,
         rows_source=rows[0] if rows else record.rows,
         rows=rows[1] if rows else record.rows if committed else None,
-        rows_moved=move.rows_of_move,
+        rows_moved=None if move.state is State.ADOPTED else move.rows_of_move,
         changed=dict(move.counts),
         not_filled=move.not_filled,
         bytes=move.bytes,
@@ -233,6 +233,7 @@ def _range(
         fingerprint=move.fingerprint or move.data_version,
         moved_at=iso_time(move.timestamp),
         moved_by=move.run_id,
+        adopted=move.state is State.ADOPTED,
         confirmed_at=iso_time(record.timestamp) if confirmed else None,
         confirmed_by=record.run_id if confirmed else None,
         source_server=move.source_server,

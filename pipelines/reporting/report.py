@@ -9,7 +9,7 @@ from typing import Any
 
 from tableferry.assets.log.check_records import CheckRecord, ExpectationRecord, Outcome
 
-COMMITTED = ("committed", "skipped_unchanged")
+COMMITTED = ("committed", "adopted", "skipped_unchanged")
 """The states of ranges whose rows are in the target."""
 
 EXAMPLES = 5
@@ -42,6 +42,8 @@ class RangeEntry:
     moved_at: str | None = None
     moved_by: str | None = None
     """Id of the run that committed the range."""
+    adopted: bool = False
+    """Found equal in the target, where no run of this event log has put it."""
     confirmed_at: str | None = None
     """When a later run found the range unchanged."""
     confirmed_by: str | None = None
@@ -72,6 +74,8 @@ class RangeEntry:
             remarks.append(
                 f"moved without {columns}, which the source has lost: NULL, or the default"
             )
+        if self.adopted:
+            remarks.append("adopted: found equal in the target, and not moved by a recorded run")
         not_compared = dict.fromkeys(
             f"not compared: {columns}"
             for check in self.checks

@@ -1,0 +1,332 @@
+"""Records ranges that are in the target already, without a move.
+
+The event log was lost, or another tool filled the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import dagster as dg
+
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.queries import Log
+from tableferry.assets.log.records import State
+from tableferry.assets.planning.decisions import Decision
+from tableferry.assets.planning.drift import misfits, new_columns
+from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.transfer_plan import apply_growth, fingerprints_of, plan_growth
+from tableferry.assets.running.caller import Caller, Prepared, prepared
+from tableferry.assets.running.execute import work_of
+from tableferry.assets.running.increment import proven_whole
+from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.assets.running.work import Candidate, Work
+from tableferry.assets.verifying.as_committed import target_digest_of
+from tableferry.assets.verifying.extra_rows import allowing_extra_rows
+from tableferry.checks.counts import row_count_of
+from tableferry.checks.drilldown import Comparison
+from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
+from tableferry.checks.expectations import run_suite
+from tableferry.checks.reconcile import proven_figures, reconcile_all
+from tableferry.checks.verdict import Level, Verdict
+from tableferry.checks.whole_table import stray_rows
+from tableferry.resources.connecting.retry import retrying
+from tableferry.resources.contract.fingerprint import KnownFigures
+from tableferry.resources.crash_points import reached
+from tableferry.resources.digest.fields import not_compared
+from tableferry.resources.digest.measure import ROWS
+from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.words import counted
+
+Record = Callable[[Candidate], str]
+"""Records an equal range; returns why it could not be recorded."""
+
+
+def level_of(transfer: Transfer) -> Level:
+    """The level at which ranges are compared by default: as declared, but never without values."""
+    return "full_hash" if transfer.reconcile == "full_hash" else "checksum"
+
+
+def adopt(
+    context: dg.AssetExecutionContext,
+    transfer: Transfer,
+    servers: Servers,
+    caller: Caller,
+    *,
+    level: Level | None,
+    names: Sequence[str],
+) -> None:
+    """Compare ranges with their targets, and record those that are equal as committed.
+
+    Nothing is moved, and no table but that of the markers is created or altered. The candidates
+    are added to `caller.candidates`.
+
+    Args:
+        context: the context of the run that records them.
+        transfer: the transfer.
+        servers: the servers of its tables.
+        caller: the command of the run.
+        level: how strictly; by default by `level_of`.
+        names: the ranges to adopt; empty: all.
+
+    Raises:
+        InputError: there is nothing to adopt, or the transfer's ranges cannot be adopted.
+    """
+    instance = context.instance
+    known = list(instance.get_dynamic_partitions(transfer.partitions_name))
+    with prepared(transfer, servers, instance, list(names) or known, caller) as ready:
+        hops = [hop for hop in ready.plan.hops if not unfit(hop)]
+        _require_adoptable(transfer, ready.plan.hops)
+        # nothing is moved, so that targets are only verified
+        decided: dict[int, dict[str, Decision]] = {hop.number: {} for hop in ready.plan.hops}
+        work = work_of(context, ready, servers, hops, decided, caller)
+        found = compare(ready, servers, instance, level or level_of(transfer), _recording(work))
+    caller.candidates += found
+    for candidate in found:
+        if candidate.why_not:
+            context.log.info(
+                f"{candidate.hop.plan.target} {candidate.range}: left: {candidate.why_not}"
+            )
+    adopted = sum(not candidate.why_not for candidate in found)
+    context.log.info(f"{counted(adopted, 'range')} of {len(found)} adopted")
+
+
+def extend_ranges(transfer: Transfer, servers: Servers, instance: dg.DagsterInstance) -> None:
+    """Make the ranges known that the first run would move.
+
+    Where known ranges would be replaced, that is left to the run that moves them.
+    """
+    plan = plan_growth(transfer, servers, instance)
+    if not (plan.growth.retire or plan.growth.remove):
+        apply_growth(plan, servers, instance)
+
+
+def compare(
+    ready: Prepared, servers: Servers, log: Log, level: Level, record: Record | None = None
+) -> list[Candidate]:
+    """Compare the ranges of a plan that are not committed as they are, hop after hop.
+
+    A range of a later hop is compared only if the table before has the source's present rows.
+
+    Args:
+        ready: the plan, fingerprinted.
+        servers: the servers of its tables.
+        log: the event log.
+        level: how strictly: `checksum` or `full_hash`.
+        record: records those that are equal.
+
+    Raises:
+        InputError: there is nothing to adopt, or the transfer's ranges cannot be adopted.
+        SourceMoved: the source was rewritten meanwhile.
+    """
+    plan = ready.plan
+    _require_adoptable(plan.transfer, plan.hops)
+    current = set(plan.ranges)
+    figures = {
+        name: fingerprint.source_figures
+        for name, fingerprint in plan.fingerprints.items()
+        if fingerprint.source_figures is not None
+    }
+    found: list[Candidate] = []
+    for hop in plan.hops:
+        decided = ready.decisions(hop, servers, log, force=False)
+        done = {name for name in current if decided[name].reason.needs_no_move}
+        wanted = [name for name in plan.ranges if name in current and name not in done]
+        found += [
+            Candidate(hop, name, why_not=f"{hop.plan.source} does not have the source's rows yet")
+            for name in plan.ranges
+            if name not in current and not decided[name].reason.needs_no_move
+        ]
+        why_not = unfit(hop)
+        if why_not:
+            candidates = [Candidate(hop, name, why_not=why_not) for name in wanted]
+        else:
+            candidates = _compared(ready, hop, servers, wanted, level, figures)
+        if record is not None:
+            with ThreadPoolExecutor(_RECORDED_AT_ONCE) as pool:
+                recorded = [pool.submit(_recorded, candidate, record) for candidate in candidates]
+                candidates = [future.result() for future in recorded]
+        equal = [candidate for candidate in candidates if not candidate.why_not]
+        if equal and hop.number < len(plan.hops):
+            figures = _figures(hop, servers, equal)
+        current = done | {candidate.range for candidate in equal}
+        found += candidates
+    return found
+
+
+_RECORDED_AT_ONCE = 4
+"""Each range that is recorded holds a session of the target."""
+
+
+def unfit(hop: Hop) -> str:
+    """Why no rows of a hop's target can be adopted; empty if they can be."""
+    if hop.existing is None:
+        return f"{hop.plan.target} does not exist"
+    if missing := [column.name for column in new_columns(hop.plan, hop.existing)]:
+        return f"{hop.plan.target} has no column {', '.join(map(repr, missing))}"
+    if reasons := misfits(hop.plan, hop.existing):
+        return "; ".join(reasons)
+    if columns := not_compared(hop.plan):
+        return (
+            f"{', '.join(map(repr, columns))} cannot be compared, as the source's SQL cannot "
+            "compute what on_overflow does"
+        )
+    return ""
+
+
+def stray_notes(ready: Prepared, servers: Servers) -> list[str]:
+    """Name the targets with rows that belong to no range, which no run moves or checks."""
+    notes = []
+    for hop in ready.plan.hops:
+        if hop.existing is None:
+            continue
+        target = servers.endpoint(hop.plan.target)
+        if rows := stray_rows(hop.plan, target, [*ready.plan.ranges.values()]):
+            notes.append(
+                f"{hop.plan.target}: {counted(rows, 'row')} outside of all ranges of the transfer; "
+                "no run will move, check or remove them"
+            )
+    return notes
+
+
+def _require_adoptable(transfer: Transfer, hops: Sequence[Hop]) -> None:
+    if transfer.placed:
+        raise InputError(
+            f"{transfer.transfer}: ranges of storage blocks cannot be adopted: an updated row may "
+            "since be stored in the blocks of another range; `ferry run` moves them"
+        )
+    if all(hop.existing is None for hop in hops):
+        targets = ", ".join(str(hop.plan.target) for hop in hops)
+        raise InputError(f"{transfer.transfer}: nothing to adopt: {targets} does not exist")
+
+
+def _compared(
+    ready: Prepared,
+    hop: Hop,
+    servers: Servers,
+    names: Sequence[str],
+    level: Level,
+    figures: Mapping[str, KnownFigures],
+) -> list[Candidate]:
+    """Compare ranges of one hop, all of them by one query to each side as far as possible."""
+    plan, transfer = ready.plan, ready.plan.transfer
+    refused = {name: plan.fingerprints[name].refused for name in names}
+    if not hop.first:
+        refused = dict.fromkeys(names, "")
+    ranges = [plan.ranges[name] for name in names if not refused[name]]
+    source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
+    snapshot = ready.snapshot if hop.first else None
+    copy = hop.found_plan
+    if not ranges:
+        return [Candidate(hop, name, why_not=str(refused[name])) for name in names]
+    sums = reconcile_all(copy, source, target, ranges, "checksum", snapshot=snapshot, known=figures)
+    found: dict[str, tuple[Verdict, ...]] = {}
+    for key_range in ranges:
+        checksum = sums[key_range.name]
+        verdicts: tuple[Verdict, ...] = (row_count_of(checksum), checksum)
+        compared = Comparison(copy, source, target, key_range, snapshot)
+        if not checksum.passed:
+            verdicts = allowing_extra_rows(hop, compared, verdicts)
+        if level == "full_hash" and all(verdict.passed for verdict in verdicts):
+            rows = reconcile_all(copy, source, target, [key_range], level, snapshot=snapshot)
+            verdicts += allowing_extra_rows(hop, compared, [rows[key_range.name]])
+        if transfer.suite and all(verdict.passed for verdict in verdicts):
+            verdicts += (run_suite(transfer.suite, hop.plan, target, key_range),)
+        found[key_range.name] = verdicts
+    changed = _changed(ready, hop, servers, found)
+    return [
+        Candidate(
+            hop,
+            name,
+            found.get(name, ()),
+            refused[name] or changed.get(name) or _difference(transfer, found[name]),
+        )
+        for name in names
+    ]
+
+
+def _difference(transfer: Transfer, verdicts: Iterable[Verdict]) -> str:
+    """Say why verdicts do not allow to adopt a range; empty if they do."""
+    failed = [
+        verdict
+        for verdict in verdicts
+        if not verdict.passed
+        and (verdict.check != EXPECTATIONS or transfer.check_spec(EXPECTATIONS).blocking)
+    ]
+    return failed[-1].summary() if failed else ""
+
+
+def _changed(ready: Prepared, hop: Hop, servers: Servers, names: Collection[str]) -> dict[str, str]:
+    """Say of which ranges the source has changed since it was fingerprinted.
+
+    Under a snapshot, fingerprints and comparisons are of one state, unless the table was rewritten.
+    """
+    if not hop.first:
+        return {}
+    plan = ready.plan
+    if ready.snapshot is not None:
+        ready.snapshot.require_unmoved()
+        return {}
+    ranges = [plan.ranges[name] for name in names]
+    now = fingerprints_of(plan.transfer, plan.hops[0], servers, ranges, plan.recorded)
+    return {
+        name: "the source has changed while it was compared"
+        for name in names
+        if now[name] != plan.fingerprints[name]
+    }
+
+
+def _figures(hop: Hop, servers: Servers, equal: Iterable[Candidate]) -> dict[str, KnownFigures]:
+    """The figures of a target's ranges, for the hop that reads it."""
+    source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
+    return {
+        candidate.range: proven_figures(
+            hop.found_plan, source, target, candidate.verdicts[1], "checksum"
+        )
+        for candidate in equal
+    }
+
+
+def _recorded(candidate: Candidate, record: Record) -> Candidate:
+    if candidate.why_not:
+        return candidate
+    return replace(candidate, why_not=record(candidate))
+
+
+def _recording(work: Work) -> Record:
+    def record(candidate: Candidate) -> str:
+        try:
+            for again in retrying():
+                with again:
+                    return _record(work, candidate)
+        except TableferryError as error:
+            return str(error)
+        raise AssertionError("a retry loop ends with a result or an error")
+
+    return record
+
+
+def _record(work: Work, candidate: Candidate) -> str:
+    """Record an equal range, unless somebody else has published it meanwhile."""
+    hop, verdicts = candidate.hop.in_place, candidate.verdicts
+    reading = work.source.latest(candidate.range)
+    if not hop.first:
+        reading = replace(reading, snapshot=None, of_source=False)
+    attempt = RangeAttempt(work, hop, work.plan.ranges[candidate.range], reading)
+    if attempt.marked_by_moving:
+        return "its marker is part of its file, which only a move writes"
+    extra = verdicts[0].target[ROWS] != verdicts[0].source[ROWS]
+    attempt = replace(attempt, proven=proven_whole(attempt, extra=extra))
+    with attempt.marking(always=True):
+        reached("after_adopted_marker")
+        record = attempt.record_of_move(
+            State.ADOPTED,
+            rows=reading.fingerprint.rows,
+            proven=attempt.proven,
+            target_digest=target_digest_of(hop, verdicts),
+        )
+        attempt.writer.record_commit(record, reversed(verdicts))
+        reached("after_event")
+    return ""

@@ -1,0 +1,153 @@
+"""`ferry adopt`: records what is in a target already, and offers that before a first run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from tableferry.pipelines.command.shell import (
+    RANGE_HELP,
+    as_json,
+    end,
+    print_json,
+    report_waiting,
+    transfer_argument,
+    user_errors,
+    verbosity,
+)
+
+if TYPE_CHECKING:
+    from tableferry.checks.verdict import Level
+    from tableferry.pipelines.command.session import Session
+    from tableferry.pipelines.command.views import AdoptionView
+
+
+@click.command()
+@transfer_argument
+@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
+@click.option(
+    "--level",
+    type=click.Choice(("checksum", "full_hash")),
+    help="How strict  [default: checksum, or full_hash if it is declared].",
+)
+@click.option("--dry-run", is_flag=True, help="Only compare; record nothing.")
+@verbosity
+@as_json
+@user_errors
+def adopt(
+    transfer: str,
+    ranges: Sequence[str],
+    level: Level | None,
+    dry_run: bool,
+    log_level: str | None,
+    as_json: bool,
+) -> None:
+    """Record what the target has already: compare each range, and commit those that are equal.
+
+    For a table that another tool has filled, or whose event log was lost. Nothing is moved: the
+    next run moves what differs, and that alone. Exit code 0 also if ranges differ.
+    """
+    from tableferry.pipelines.command import runner
+    from tableferry.pipelines.command.render import console, show_candidates
+    from tableferry.pipelines.command.session import open_session
+
+    session = open_session(transfer, records=not dry_run)
+    if not dry_run:
+        report_waiting(runner.blocking_runs(session, transfer))
+    view = adopt_ranges(
+        session, transfer, ranges=ranges, level=level, dry_run=dry_run, log_level=log_level
+    )
+    if as_json:
+        print_json(view.json())
+    else:
+        show_candidates(console(), view)
+        click.echo(view.closing)
+    end(view.errors)
+
+
+def adopt_ranges(
+    session: Session,
+    name: str,
+    *,
+    ranges: Sequence[str] = (),
+    level: Level | None = None,
+    dry_run: bool = False,
+    log_level: str | None = None,
+) -> AdoptionView:
+    """Compare ranges with their targets, and record those that are equal as committed.
+
+    Args:
+        session: the session of the command.
+        name: the transfer.
+        ranges: only these ranges, as a user names them.
+        level: how strictly to compare.
+        dry_run: record nothing.
+        log_level: log Dagster's events from this level on to standard error.
+
+    Raises:
+        InputError: the transfer or a range does not exist, or nothing can be adopted.
+    """
+    from tableferry.assets.log.queries import Log
+    from tableferry.assets.planning.source_state import read_under, shared_snapshot
+    from tableferry.assets.planning.transfer_plan import plan_transfer
+    from tableferry.assets.running.adopting import compare, level_of, stray_notes
+    from tableferry.assets.running.caller import Prepared
+    from tableferry.pipelines.command.running import match_ranges
+    from tableferry.pipelines.command.views import AdoptionView
+    from tableferry.resources.contract.snapshots import Snapshot
+
+    transfer = session.transfer(name)
+    servers = session.servers_of(transfer)
+    with shared_snapshot(transfer, servers) as shared:
+
+        def prepare(log: Log, snapshot: Snapshot | None) -> Prepared:
+            plan = plan_transfer(transfer, servers, log)
+            names = match_ranges(name, ranges, plan.ranges) or [*plan.ranges]
+            if dry_run:
+                plan = plan.fingerprinted(servers, names, snapshot=snapshot)
+            return Prepared(plan.only(names), shared, snapshot)
+
+        ready = session.read(lambda log: read_under(shared, lambda found: prepare(log, found)))
+        notes = [] if ranges else stray_notes(ready, servers)
+        if dry_run:
+            strictness = level or level_of(transfer)
+            found = session.read(lambda log: compare(ready, servers, log, strictness))
+            return AdoptionView(name, found, dry_run, notes=notes)
+    chosen = tuple(ready.plan.ranges) if ranges else ()
+    return _carried_out(session, name, chosen, level, notes, log_level)
+
+
+def _carried_out(
+    session: Session,
+    name: str,
+    ranges: tuple[str, ...],
+    level: Level | None,
+    notes: list[str],
+    log_level: str | None,
+) -> AdoptionView:
+    """Adopt ranges by a Dagster run in this process."""
+    from tableferry.assets.log.command_runs import carry_out, selected
+    from tableferry.assets.log.run_tags import TRANSFER
+    from tableferry.assets.running.caller import Caller
+    from tableferry.assets.running.processes import PROCESS, this_process
+    from tableferry.assets.verifying.check_request import CheckRequest
+    from tableferry.pipelines.command.launching import built, failures, logging_config
+    from tableferry.pipelines.command.views import AdoptionView
+
+    request, caller = CheckRequest(level, ranges, adopt=True), Caller()
+    checks = request.checks(session.transfer(name))
+    result = carry_out(
+        session.instance,
+        selected(built(session, name, caller), checks=checks),
+        tags={**request.tags(), TRANSFER: name, PROCESS: this_process(session.instance)},
+        checks=checks,
+        run_config=logging_config(log_level),
+    )
+    if caller.error is not None:
+        raise caller.error
+    errors = [] if result.success else failures(result)
+    tables = [check.summary() for check in caller.checked if not check.verdict.passed]
+    notes = [*notes, *dict.fromkeys(caller.notes), *tables]
+    return AdoptionView(name, caller.candidates, errors=errors, notes=notes)
