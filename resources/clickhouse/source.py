@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.server import among, columns_of
-from tableferry.resources.clickhouse.sizes import sizes
 from tableferry.resources.contract.catalog import (
     BUCKETS,
     Catalogued,
@@ -30,7 +29,6 @@ class ClickHouseSource(Source):
     """See `Source`. Each query reads the parts that exist when it begins."""
 
     instead_of_snapshot = "a BACKUP restored into another database"
-    sizes = staticmethod(sizes)
 
     def tables(self, endpoint: Endpoint, connection: str) -> list[Listed]:
         """All but the server's tables, and those that loading leaves behind."""

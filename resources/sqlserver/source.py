@@ -22,7 +22,6 @@ from tableferry.resources.sqlserver.dialect import (
 )
 from tableferry.resources.sqlserver.row_version import row_version, versions_tie
 from tableferry.resources.sqlserver.server import SqlServerServer
-from tableferry.resources.sqlserver.sizes import sizes
 from tableferry.resources.sqlserver.tsv_text import tab_separated
 from tableferry.resources.sqlserver.types import read
 from tableferry.resources.tables import TableRef
@@ -81,7 +80,6 @@ class SqlServerSource(Source):
 
     row_version = staticmethod(row_version)
     versions_tie = staticmethod(versions_tie)
-    sizes = staticmethod(sizes)
 
     def require_tools(self, resource: SqlServerServer, wire: WireFormat) -> None:
         """Text needs bcp."""
