@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.looking_ahead import LookAhead, release
 from tableferry.resources.contract.table_sql import filtered, qualified
 from tableferry.resources.contract.target import Target, TargetOptions, written_to
 from tableferry.resources.digest.fields import all_fields, with_columns
@@ -62,6 +63,31 @@ class Servers:
         if transfer.row_security == "refuse":
             return self
         return Servers({name: each.under_policies() for name, each in self.endpoints.items()})
+
+    def looking_ahead(self, tables: Iterable[TableRef]) -> Servers:
+        """The servers, with catalogs that are read about all of these tables at once.
+
+        They serve a look that changes nothing. What moves or records is decided by other servers,
+        which read the catalog at the time of each decision.
+        """
+        by_connection: dict[str, list[TableRef]] = {}
+        for table in tables:
+            by_connection.setdefault(table.connection, []).append(table)
+        ahead = {
+            name: self.endpoints[name].looking_ahead(LookAhead(own))
+            for name, own in by_connection.items()
+            if name in self.endpoints
+        }
+        return Servers({**self.endpoints, **ahead})
+
+    def changed(self) -> set[TableRef]:
+        """The tables about which the catalog says something else than when it was read ahead."""
+        return {
+            table
+            for endpoint in self.endpoints.values()
+            if endpoint.ahead is not None
+            for table in endpoint.ahead.changed(endpoint)
+        }
 
     def endpoint(self, table: TableRef) -> Endpoint:
         """The server of a table.
@@ -312,7 +338,7 @@ def _plan_hop(
 ) -> CopyPlan:
     """Plan a hop without the columns that its drift policy ignores."""
     spec = transfer.hops[number - 1]
-    version = target.ping() if spec.to.system.types.by_release else None
+    version = release(target, spec.to) if spec.to.system.types.by_release else None
 
     def planned(without: Collection[str]) -> CopyPlan:
         return plan_copy(

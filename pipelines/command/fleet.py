@@ -176,18 +176,26 @@ def run_fleet(
 def _looks(
     session: Session, names: Sequence[str], selection: Selection
 ) -> Iterator[tuple[TransferOutcome | None, str]]:
-    """Look which transfers have nothing to do, side by side.
+    """Look which transfers have nothing to do, side by side, a batch at a time.
+
+    The catalogs are read about all tables of a batch at once. A table about which they say
+    something else when its batch ends may have changed before or after its turn, and counts as one
+    that has something to do.
 
     Yields:
         The outcome of each that has nothing to do or cannot be planned, else None; and its name.
     """
-    executor = ThreadPoolExecutor(LOOKING, "look")
-    try:
-        pending = [(executor.submit(_look, session, name, selection), name) for name in names]
-        for future, name in pending:
-            yield future.result(), name
-    finally:
-        executor.shutdown(cancel_futures=True)
+    with ThreadPoolExecutor(LOOKING, "look") as executor:
+        try:
+            for batch, ahead in session.looks(names):
+                pending = [executor.submit(_look, ahead, name, selection) for name in batch]
+                outcomes = [future.result() for future in pending]
+                changed = ahead.servers.changed()
+                for name, outcome in zip(batch, outcomes, strict=True):
+                    unsure = changed.intersection(session.transfer(name).tables)
+                    yield None if unsure else outcome, name
+        finally:
+            executor.shutdown(cancel_futures=True)
 
 
 def _look(session: Session, name: str, selection: Selection) -> TransferOutcome | None:

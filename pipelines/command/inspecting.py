@@ -57,8 +57,9 @@ def plan(
                 click.echo(change)
             _warn_without_log()
         return
+    ahead = {name: looking for batch, looking in session.looks(names) for name in batch}
     plans = fleet_views.attempt_each(
-        names, lambda name: runner.plan(session, name, force=force), lambda view: ()
+        names, lambda name: runner.plan(ahead[name], name, force=force), lambda view: ()
     )
     errors = [*fleet_views.attempt_errors(plans), *_invalid_files(session, "planned", select_all)]
     if as_json:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     import dagster as dg
 
 Answer = TypeVar("Answer")
+
+LOOKED_AT_ONCE = 100
+"""Transfers about whose tables the catalogs are read at once."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,14 @@ class Session:
     def servers_of(self, transfer: Transfer) -> Servers:
         """Return the servers with the settings of a transfer."""
         return self.servers.serving(transfer)
+
+    def looks(self, names: Sequence[str]) -> Iterator[tuple[Sequence[str], Session]]:
+        """Yield batches of transfers, each with a session that reads the catalogs about all of its
+        tables at once; see `Servers.looking_ahead`."""
+        for start in range(0, len(names), LOOKED_AT_ONCE):
+            batch = names[start : start + LOOKED_AT_ONCE]
+            tables = chain.from_iterable(self.transfer(name).tables for name in batch)
+            yield batch, replace(self, servers=self.servers.looking_ahead(tables))
 
     @property
     def transfers(self) -> dict[str, Transfer]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from tableferry.assets.planning.resolve import Servers
 from tableferry.resources.contract.catalog import Described
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.looking_ahead import release
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target import Target
 from tableferry.resources.errors import TableferryError
@@ -16,7 +17,7 @@ from tableferry.resources.tables import TableRef
 class Catalogs:
     """The catalog of the source and those of the targets, for the tables that are selected.
 
-    They are read when it is made, so that the number of queries does not grow with the tables.
+    The number of queries does not grow with the tables.
     """
 
     def __init__(self, servers: Servers, tables: Mapping[TableRef, Sequence[TableRef]]) -> None:
@@ -26,20 +27,14 @@ class Catalogs:
             servers: the servers of all connections.
             tables: the targets of each selected table; all tables are of one connection.
         """
-        self._servers = servers
+        self._servers = servers.looking_ahead(
+            target for targets in tables.values() for target in targets
+        )
         self._described: Mapping[TableRef, Described | TableferryError] = {}
-        self._releases: dict[str, str] = {}
-        self._targets: dict[str, Target] = {}
         if tables:
             first = next(iter(tables))
             source = source_of(first.system)
             self._described = source.described(servers.endpoint(first), list(tables))
-        by_connection: dict[str, list[TableRef]] = {}
-        for target in (target for targets in tables.values() for target in targets):
-            by_connection.setdefault(target.connection, []).append(target)
-        for connection, targets in by_connection.items():
-            self._targets[connection] = servers.target(targets[0])
-            self._targets[connection].look_up(targets)
 
     def described(self, table: TableRef) -> Described:
         """Return what the source's catalog says about a table.
@@ -58,12 +53,10 @@ class Catalogs:
 
     def target(self, table: TableRef) -> Target:
         """Return the loader of a target's server."""
-        return self._targets[table.connection]
+        return self._servers.target(table)
 
     def release(self, table: TableRef) -> str | None:
         """Return the version of a target's server if its types depend on it."""
         if not table.system.types.by_release:
             return None
-        if table.connection not in self._releases:
-            self._releases[table.connection] = self._servers.endpoint(table).ping()
-        return self._releases[table.connection]
+        return release(self._servers.endpoint(table), table)

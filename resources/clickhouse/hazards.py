@@ -9,16 +9,18 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tableferry.resources.clickhouse.ddl import without_texts
-from tableferry.resources.clickhouse.dialect import literal
+from tableferry.resources.clickhouse.server import among
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.target import TargetOptions, row_identity
+from tableferry.resources.tables import TableRef
 
 HAZARDS_SQL = (
-    "SELECT engine, create_table_query, sorting_key, "
+    "SELECT name, engine, create_table_query, sorting_key, "
     "arrayMap((d, t) -> concat(d, '.', t), dependencies_database, dependencies_table) "
-    "FROM system.tables WHERE database = {schema} AND name = {name}"
+    "FROM system.tables WHERE {tables}"
 )
 
 MERGING = re.compile(
@@ -38,17 +40,24 @@ LATER = "later than any check of a range; ferry check sees it then"
 
 def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
     """See `Target.hazards`."""
-    schema, name = literal(plan.target.schema), literal(plan.target.name)
-    rows = endpoint.query(HAZARDS_SQL.format(schema=schema, name=name))
+    features = answer(endpoint, _features, plan.target)
+    if features is None:
+        return []
+    engine, definition, sorting_key, readers = features
     return [
-        hazard
-        for engine, definition, sorting_key, readers in rows
-        for hazard in (
-            *_merging(str(engine), str(definition), str(sorting_key), plan),
-            *_expiring(str(definition)),
-            *_readers(readers),
-        )
+        *_merging(str(engine), str(definition), str(sorting_key), plan),
+        *_expiring(str(definition)),
+        *_readers(readers),
     ]
+
+
+def _features(
+    endpoint: Endpoint, tables: Sequence[TableRef]
+) -> dict[TableRef, tuple[str, str, str, Sequence[str]]]:
+    """Return engine, definition, sorting key and reading views of tables of one database."""
+    rows = endpoint.query(HAZARDS_SQL.format(tables=among(tables)))
+    features = {name: (engine, *others) for name, engine, *others in rows}
+    return {table: features[table.name] for table in tables if table.name in features}
 
 
 def _merging(engine: str, definition: str, sorting_key: str, plan: CopyPlan) -> Iterator[Hazard]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.clickhouse.locks import Owner, read_owner
-from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
+from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer, among
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import drop_table, qualified
@@ -28,24 +28,21 @@ class Layout:
 
 def layout_of(resource: ClickHouseServer, table: TableRef) -> Layout | None:
     """The layout of a table; None if it does not exist."""
-    return layouts_of(resource, [table])[table]
+    return layouts_of(resource, [table]).get(table)
 
 
-def layouts_of(
-    resource: ClickHouseServer, tables: Sequence[TableRef]
-) -> dict[TableRef, Layout | None]:
-    """Return the layout of each table; None if it does not exist."""
-    names = ", ".join(f"({literal(table.schema)}, {literal(table.name)})" for table in tables)
+def layouts_of(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[TableRef, Layout]:
+    """Return the layouts of tables of one database, without tables that do not exist."""
     rows = resource.query(
-        "SELECT database, name, engine, toString(uuid), partition_key, "
+        "SELECT name, engine, toString(uuid), partition_key, "
         f"position(create_table_query, '`{RANGE_COLUMN}` UInt64 MATERIALIZED ') "
-        f"FROM system.tables WHERE (database, name) IN ({names})"
+        f"FROM system.tables WHERE {among(tables)}"
     )
     layouts = {
-        (database, name): Layout(engine, identity, bool(hidden) and partition_key == RANGE_COLUMN)
-        for database, name, engine, identity, partition_key, hidden in rows
+        name: Layout(engine, identity, bool(hidden) and partition_key == RANGE_COLUMN)
+        for name, engine, identity, partition_key, hidden in rows
     }
-    return {table: layouts.get((table.schema, table.name)) for table in tables}
+    return {table: layouts[table.name] for table in tables if table.name in layouts}
 
 
 def ensure_shadow(resource: ClickHouseServer, plan: CopyPlan, layout: Layout) -> None:

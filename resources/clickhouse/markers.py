@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tableferry.resources.clickhouse.dialect import literal
-from tableferry.resources.clickhouse.server import ClickHouseServer
+from tableferry.resources.clickhouse.server import ClickHouseServer, among
 from tableferry.resources.contract.markers import (
     Marker,
     Publication,
@@ -22,7 +22,7 @@ from tableferry.resources.contract.markers import (
     parse_range,
 )
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import TargetMoved, TargetOptions, shadow_of
+from tableferry.resources.contract.target import TargetMoved, shadow_of
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.tables import TableRef
 
@@ -67,30 +67,6 @@ class MarkerTable:
                 f"WHERE (target, `range`, number) NOT IN ({newest})",
                 {"allow_nondeterministic_mutations": 1, "mutations_sync": 2},
             )
-
-    def read(self, options: TargetOptions) -> Published:
-        """The markers of the target and its shadow, by two queries.
-
-        Raises:
-            InputError: the user may not read them.
-        """
-        shadow = [shadow_of(self._target)] if options.mode.whole_table else []
-        tables = {table.name: table for table in (self._target, *shadow, markers_of(self._target))}
-        rows = self._resource.query(
-            "SELECT name, toString(uuid), position(partition_key, '_range') = 1 "
-            f"FROM system.tables WHERE database = {literal(self._target.schema)} "
-            f"AND name IN ({', '.join(map(literal, tables))})"
-        )
-        ids = {name: table_identity(tables[name], uuid) for name, uuid, _ in rows}
-        cuts_matter = any(cut for name, _, cut in rows if name == self._target.name)
-        markers = ids.pop(markers_of(self._target).name, None)
-        table = ids.get(self._target.name)
-        if markers is None or not ids:
-            return Published(table, cuts_matter=cuts_matter)
-        read: dict[str, dict[str, Marker]] = {}
-        for where, name, values in self._newest(ids.values()):
-            read.setdefault(where, {})[name] = _marker(name, values)
-        return Published(table, read, cuts_matter=cuts_matter)
 
     def putting(self, table: str, publication: Publication, token: str) -> str:
         """The statement that writes a range's marker, unless the present one is not the one that
@@ -166,20 +142,7 @@ class MarkerTable:
             )
 
     def _newest(self, tables: Iterable[str]) -> Iterator[tuple[str, str, Sequence[str]]]:
-        """Yield for each range the table's identity, the range's name and its marker's values."""
-        wanted = ", ".join(map(literal, tables))
-        try:
-            yield from self._resource.query(
-                f"SELECT target, `range`, argMax(({_COLUMNS}), number) FROM {self._name} "
-                f"WHERE target IN ({wanted}) GROUP BY target, `range`"
-            )
-        except StatementFailed as error:
-            if error.transient:
-                raise
-            raise InputError(
-                f"{self._target}: {markers_of(self._target)}, which says what runs have published, "
-                f"cannot be read: {error}"
-            ) from None
+        return _newest(self._resource, self._target, tables)
 
 
 @dataclass(frozen=True)
@@ -242,6 +205,64 @@ class RangeMarker:
     @property
     def _all(self) -> MarkerTable:
         return MarkerTable(self.resource, self.publication.plan.target)
+
+
+def published(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[TableRef, Published]:
+    """Read the markers of tables of one database, and of their shadows, by two queries."""
+    shadows = {table: shadow_of(table) for table in tables}
+    more = [markers_of(tables[0]).name, *(shadow.name for shadow in shadows.values())]
+    rows = resource.query(
+        "SELECT name, toString(uuid), position(partition_key, '_range') = 1 "
+        f"FROM system.tables WHERE {among(tables, *more)}"
+    )
+    stored = {name: (uuid, bool(cut)) for name, uuid, cut in rows}
+    ids = {
+        table: table_identity(table, stored[table.name][0])
+        for table in (*tables, *shadows.values())
+        if table.name in stored
+    }
+    read: dict[str, dict[str, Marker]] = {}
+    if ids and markers_of(tables[0]).name in stored:
+        for where, name, values in _newest(resource, tables[0], ids.values()):
+            read.setdefault(where, {})[name] = _marker(name, values)
+    return {
+        table: Published(
+            ids.get(table),
+            {
+                where: read[where]
+                for where in (ids.get(table), ids.get(shadows[table]))
+                if where in read
+            },
+            cuts_matter=table in ids and stored[table.name][1],
+        )
+        for table in tables
+    }
+
+
+def _newest(
+    resource: ClickHouseServer, target: TableRef, tables: Iterable[str]
+) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield for each range the table's identity, the range's name and its marker's values.
+
+    Args:
+        resource: the server.
+        target: a target in the database of the markers.
+        tables: the identities of targets and shadows.
+    """
+    wanted = ", ".join(map(literal, tables))
+    try:
+        yield from resource.query(
+            f"SELECT target, `range`, argMax(({_COLUMNS}), number) "
+            f"FROM {qualified(markers_of(target))} "
+            f"WHERE target IN ({wanted}) GROUP BY target, `range`"
+        )
+    except StatementFailed as error:
+        if error.transient:
+            raise
+        raise InputError(
+            f"{target}: {markers_of(target)}, which says what runs have published, "
+            f"cannot be read: {error}"
+        ) from None
 
 
 def table_identity(table: TableRef, uuid: str) -> str:

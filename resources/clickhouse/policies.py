@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from tableferry.resources.clickhouse.dialect import DIALECT, literal
+from collections.abc import Sequence
+
+from tableferry.resources.clickhouse.dialect import DIALECT
+from tableferry.resources.clickhouse.server import among
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.tables import TableRef
@@ -12,35 +16,45 @@ ACCESS_DENIED = "497"
 
 POLICIES = """
 WITH arrayConcat([currentUser()], enabledRoles()) AS me
-SELECT short_name, currentUser() FROM system.row_policies
-WHERE database = {schema} AND table IN ({table}, '') AND select_filter IS NOT NULL
+SELECT table, short_name, currentUser() FROM system.row_policies
+WHERE {tables} AND select_filter IS NOT NULL
     AND (hasAny(apply_to_list, me) OR (apply_to_all AND NOT hasAny(apply_to_except, me)))
-ORDER BY short_name LIMIT 1
+ORDER BY short_name
 """
 
 
 def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
     """A message about a row policy of a table that applies to the user; None if there is none."""
-    return _message(endpoint, table) or None
+    return answer(endpoint, _messages, table) or None
 
 
 def may_look(endpoint: Endpoint, table: TableRef) -> bool:
     """Whether the user may see row policies."""
-    return _message(endpoint, table) is not None
+    return answer(endpoint, _messages, table) is not None
 
 
-def _message(endpoint: Endpoint, table: TableRef) -> str | None:
-    """Why rows are hidden; empty if none are, None if the user may not see row policies."""
-    sql = POLICIES.format(schema=literal(table.schema), table=literal(table.name))
+def _messages(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, str]:
+    """Say why rows of tables of one database are hidden; empty where none are.
+
+    No table has an answer if the user may not see row policies.
+    """
     try:
-        policies = endpoint.query(sql)
+        # a policy without a table is for all of its database
+        policies = endpoint.query(POLICIES.format(tables=among(tables, "", name="table")))
     except StatementFailed as error:
         if str(error.code) == ACCESS_DENIED:
-            return None
+            return {}
         raise
-    if not policies:
-        return ""
-    policy, user = (DIALECT.quote(str(name)) for name in policies[0])
+    messages = dict.fromkeys(tables, "")
+    for table in tables:
+        for name, policy, user in policies:
+            if name in (table.name, ""):
+                messages[table] = _message(table, DIALECT.quote(policy), DIALECT.quote(user))
+                break
+    return messages
+
+
+def _message(table: TableRef, policy: str, user: str) -> str:
     return (
         f"the row policy {policy} would hide rows from {user}; have an administrator run ALTER ROW "
         f"POLICY {policy} ON {qualified(table)} TO ALL EXCEPT {user}, give another user, or "

@@ -20,6 +20,7 @@ from tableferry.resources.clickhouse.settings import INSERT, pin
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.connecting.address import Server
 from tableferry.resources.contract.endpoint import BATCH_ROWS, Endpoint, refuse_snapshot
+from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import (
@@ -73,7 +74,7 @@ class ClickHouseServer(Server):
 
         ClickHouse's primary key does not make rows unique, so no column is marked as part of it.
         """
-        columns = columns_of(self, [table]).get(table)
+        columns = answer(self, columns_of, table)
         if columns is None:
             raise TableMissing(f"{table} does not exist")
         return columns
@@ -201,19 +202,21 @@ def columns_of(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef,
     return {table: columns[table.name] for table in tables if table.name in columns}
 
 
-def among(tables: Sequence[TableRef], *, name: str = "name") -> str:
+def among(tables: Sequence[TableRef], *more: str, name: str = "name") -> str:
     """Write the condition that a row of the catalog is about one of the tables of one database.
 
     For many tables it holds for all of the database.
 
     Args:
         tables: the tables.
+        more: names of further tables of the database.
         name: the column with the table's name.
     """
     of_database = f"database = {literal(tables[0].schema)}"
-    if len(tables) > MOST_NAMED:
+    names = dict.fromkeys([*(table.name for table in tables), *more])
+    if len(names) > MOST_NAMED:
         return of_database
-    return f"{of_database} AND {name} IN ({', '.join(literal(table.name) for table in tables)})"
+    return f"{of_database} AND {name} IN ({', '.join(map(literal, names))})"
 
 
 class _Answer(io.RawIOBase):

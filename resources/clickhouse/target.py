@@ -24,6 +24,7 @@ from tableferry.resources.clickhouse.markers import (
     NO_UUID,
     MarkerTable,
     RangeMarker,
+    published,
     table_identity,
 )
 from tableferry.resources.clickhouse.publish_audit import BEFORE
@@ -38,6 +39,7 @@ from tableferry.resources.clickhouse.staging import (
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.markers import Publication, Published, markers_of
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import (
@@ -78,26 +80,16 @@ class ClickHouseTarget(Target):
         self.resource = resource
         self._layouts: dict[TableRef, Layout] = {}
         self._images: dict[TableRef, Image] = {}
-        self._looked_up: dict[TableRef, Layout | None] = {}
-        self._databases: list[str] | None = None
 
     def __repr__(self) -> str:
         return f"ClickHouseTarget({self.resource.settings()})"
-
-    def look_up(self, tables: Sequence[TableRef]) -> None:
-        """Read the tables' layouts and the databases' names. See `Target.look_up`."""
-        self._looked_up = layouts_of(self.resource, tables)
-        self._databases = self._database_names()
 
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
         """Refuse a missing database, and SQL that cannot be parsed. See `Target.require`."""
         self._required(plan, options)
 
     def _required(self, plan: CopyPlan, options: TargetOptions) -> Layout | None:
-        if plan.target in self._looked_up:
-            layout = self._looked_up[plan.target]
-        else:
-            layout = layout_of(self.resource, plan.target)
+        layout = answer(self.resource, layouts_of, plan.target)
         _check_mode(plan, options, layout.atomic if layout else options.partition_by is None)
         if layout is None:
             self._require_database(plan.target)
@@ -219,7 +211,7 @@ class ClickHouseTarget(Target):
 
     def published(self, plan: CopyPlan, options: TargetOptions) -> Published:
         """See `Target.published`."""
-        return MarkerTable(self.resource, plan.target).read(options)
+        return answer(self.resource, published, plan.target) or Published()
 
     @contextlib.contextmanager
     def marking(
@@ -360,7 +352,7 @@ class ClickHouseTarget(Target):
         return int(self.resource.query(f"SELECT count() FROM {table} WHERE {condition}")[0][0])
 
     def _require_database(self, table: TableRef) -> None:
-        databases = self._database_names() if self._databases is None else self._databases
+        databases = answer(self.resource, _databases, table) or []
         if table.schema not in databases:
             present = [name for name in databases if name.lower() not in SYSTEM_DATABASES]
             raise InputError(
@@ -368,10 +360,6 @@ class ClickHouseTarget(Target):
                 f"there are {', '.join(present)}. Correct the name, or create it: "
                 f"CREATE DATABASE {DIALECT.quote(table.schema)}"
             )
-
-    def _database_names(self) -> list[str]:
-        rows = self.resource.query("SELECT name FROM system.databases ORDER BY name")
-        return [str(name) for (name,) in rows]
 
     def _require_syntax(self, plan: CopyPlan, options: TargetOptions) -> None:
         statement = create_table(plan, options)
@@ -393,6 +381,12 @@ class ClickHouseTarget(Target):
         if layout is None:
             raise TableMissing(f"{table} does not exist")
         return layout
+
+
+def _databases(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[TableRef, list[str]]:
+    rows = resource.query("SELECT name FROM system.databases ORDER BY name")
+    names = [str(name) for (name,) in rows]
+    return {table: names for table in tables}
 
 
 def _check_mode(plan: CopyPlan, options: TargetOptions, atomic: bool) -> None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from tableferry.resources import registry
 from tableferry.resources.connecting import secret_files
+from tableferry.resources.contract.looking_ahead import LookAhead
 from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
@@ -90,6 +91,7 @@ class Server(BaseModel):
     _policies_apply: bool = PrivateAttr(default=False)
     """Whether tables are read as row-level security shows them; otherwise a table of which it
     hides rows is refused."""
+    _ahead: LookAhead | None = PrivateAttr(default=None)
 
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)
@@ -110,7 +112,19 @@ class Server(BaseModel):
     def under_policies(self) -> Self:
         """The server, read as its row-level security shows it instead of refusing such tables."""
         copy = self.model_copy()
-        copy._policies_apply = True
+        # the catalog may look different under policies
+        copy._policies_apply, copy._ahead = True, None
+        return copy
+
+    @property
+    def ahead(self) -> LookAhead | None:
+        """What was read of the catalog ahead; None if each question is asked anew."""
+        return self._ahead
+
+    def looking_ahead(self, ahead: LookAhead) -> Self:
+        """The server with a catalog that is read about many tables at once."""
+        copy = self.model_copy()
+        copy._ahead = ahead
         return copy
 
     def location_warning(self, table: TableRef) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
 
+from tableferry.resources.contract.looking_ahead import LookAhead
 from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
@@ -47,6 +48,14 @@ class Endpoint(Protocol):
     def under_policies(self) -> Self:
         """Return the server with the rows that row-level security shows; by default it refuses such
         tables."""
+
+    @property
+    def ahead(self) -> LookAhead | None:
+        """What was read of the catalog ahead; None if each question is asked anew."""
+
+    def looking_ahead(self, ahead: LookAhead) -> Self:
+        """Return the server with a catalog that is read about many tables at once; see
+        `contract.looking_ahead`."""
 
     def ping(self) -> str:
         """Return the server's version.

@@ -154,10 +154,6 @@ class RangeLoad(Protocol):
 class Target(Protocol):
     """A database that ranges are loaded into."""
 
-    def look_up(self, tables: Sequence[TableRef]) -> None:
-        """Read at once what `require` asks about tables, for a caller that prepares none."""
-        return
-
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
         """Refuse what `prepare` could not do, without changing anything.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tableferry.resources.contract.catalog import Listed, TableSize
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import rows_hidden
@@ -97,8 +98,9 @@ ORDER BY i.indrelid, i.indisprimary DESC, i.indisunique DESC, a.attnum
 """
 
 HIDDEN_SQL = """
-SELECT current_user::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = {schema} AND c.relname = {name} AND row_security_active(c.oid)
+SELECT c.relname::text, current_user::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = {schema} AND c.relname IN ({names}) AND row_security_active(c.oid)
 """
 
 # a primary key does not cover tables that inherit from its own
@@ -235,8 +237,13 @@ def unique_by(endpoint: Endpoint, table: TableRef, columns: Sequence[str]) -> st
 
 def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
     """See `Inspection.hidden`. Policies of tables below a view are found when the view is read."""
-    rows = endpoint.query(about(HIDDEN_SQL, table))
-    return rows_hidden(str(rows[0][0])) if rows else None
+    user = answer(endpoint, _hidden_from, table)
+    return rows_hidden(user) if user else None
+
+
+def _hidden_from(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, str]:
+    hidden_from = {name: str(user) for name, user in endpoint.query(about_all(HIDDEN_SQL, tables))}
+    return {table: hidden_from[table.name] for table in tables if table.name in hidden_from}
 
 
 def children(endpoint: Endpoint, table: TableRef) -> list[str]:

@@ -8,8 +8,10 @@ from typing import NamedTuple
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Effect, Hazard
+from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.target import TargetOptions, replaces, row_identity
-from tableferry.resources.postgres.names import about
+from tableferry.resources.postgres.names import about_all
+from tableferry.resources.tables import TableRef
 
 INSERT, DELETE, UPDATE = 4, 8, 16
 """Events as bits of pg_trigger.tgtype (catalog/pg_trigger.h)."""
@@ -19,17 +21,18 @@ INSERT, DELETE, UPDATE = 4, 8, 16
 # that a statement names.
 HAZARDS_SQL = """
 WITH RECURSIVE named AS (
-    SELECT c.oid, c.relkind FROM pg_catalog.pg_class c
+    SELECT c.oid, c.relkind, c.relname::text AS root FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = {schema} AND c.relname = {name}
+    WHERE n.nspname = {schema} AND c.relname IN ({names})
 ), tables AS (
-    SELECT oid, 0 AS depth FROM named UNION
-    SELECT i.inhrelid, depth + 1 FROM pg_catalog.pg_inherits i JOIN tables t ON i.inhparent = t.oid
+    SELECT oid, 0 AS depth, root FROM named UNION
+    SELECT i.inhrelid, depth + 1, root
+    FROM pg_catalog.pg_inherits i JOIN tables t ON i.inhparent = t.oid
 ), firing AS (
     SELECT CASE pg_catalog.current_setting('session_replication_role')
         WHEN 'replica' THEN 'RA' ELSE 'OA' END AS states
 )
-SELECT CASE WHEN g.tginitdeferred THEN 'deferred ' ELSE '' END
+SELECT root, CASE WHEN g.tginitdeferred THEN 'deferred ' ELSE '' END
         || CASE WHEN g.tgconstraint <> 0 THEN 'constraint ' ELSE '' END || 'trigger' AS kind,
     pg_catalog.quote_ident(g.tgname) AS name, g.tgrelid::regclass::text AS place,
     CASE WHEN g.tgtype & 2 <> 0 THEN 'BEFORE' WHEN g.tgtype & 64 <> 0 THEN 'INSTEAD OF'
@@ -46,44 +49,45 @@ WHERE pg_catalog.strpos(states, g.tgenabled::text) > 0 AND NOT EXISTS (
         AND (pg_catalog.starts_with(p.proname::text, 'RI_FKey_')
             OR p.proname = 'unique_key_recheck'))
 UNION ALL
-SELECT 'rule', pg_catalog.quote_ident(r.rulename), n.oid::regclass::text,
+SELECT root, 'rule', pg_catalog.quote_ident(r.rulename), n.oid::regclass::text,
     CASE WHEN r.is_instead THEN 'DO INSTEAD' ELSE 'DO ALSO' END,
     CASE r.ev_type WHEN '2' THEN 16 WHEN '3' THEN 4 ELSE 8 END,
     r.is_instead AND r.ev_qual::text = '<>', NULL, 0
 FROM pg_catalog.pg_rewrite r JOIN named n ON n.oid = r.ev_class, firing
 WHERE r.ev_type <> '1' AND pg_catalog.strpos(states, r.ev_enabled::text) > 0
 UNION ALL
-SELECT 'foreign key', pg_catalog.quote_ident(coalesce(
+SELECT n.root, 'foreign key', pg_catalog.quote_ident(coalesce(
         (SELECT p.conname FROM pg_catalog.pg_constraint p WHERE p.oid = k.conparentid), k.conname)),
     k.conrelid::regclass::text,
     CASE action WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' WHEN 'd' THEN 'SET DEFAULT'
         WHEN 'r' THEN 'RESTRICT' ELSE 'NO ACTION' END,
     event, k.conrelid <> n.oid, (SELECT array_agg(a.attname::text) FROM pg_catalog.pg_attribute a
         WHERE a.attrelid = k.confrelid AND a.attnum = ANY (k.confkey)), 0
-FROM named n, pg_catalog.pg_constraint k JOIN tables t ON t.oid = k.confrelid
+FROM named n JOIN tables t ON t.root = n.root
+JOIN pg_catalog.pg_constraint k ON k.confrelid = t.oid
 CROSS JOIN LATERAL (VALUES (8, k.confdeltype), (16, k.confupdtype)) AS e(event, action)
 WHERE k.contype = 'f' AND NOT EXISTS (
     SELECT FROM pg_catalog.pg_constraint p JOIN tables o ON o.oid = p.confrelid
-    WHERE p.oid = k.conparentid)
+    WHERE p.oid = k.conparentid AND o.root = n.root)
 UNION ALL
-SELECT 'table', '', c.oid::regclass::text, '', 0, false, NULL, depth
+SELECT root, 'table', '', c.oid::regclass::text, '', 0, false, NULL, depth
 FROM tables t JOIN pg_catalog.pg_class c ON c.oid = t.oid
 WHERE depth > 0 AND NOT c.relispartition
 UNION ALL
-SELECT CASE relkind WHEN 'v' THEN 'view' ELSE 'foreign table' END, '', oid::regclass::text, '', 0,
-    false, NULL, 0
+SELECT root, CASE relkind WHEN 'v' THEN 'view' ELSE 'foreign table' END, '', oid::regclass::text,
+    '', 0, false, NULL, 0
 FROM named WHERE relkind IN ('v', 'f')
 UNION ALL
-SELECT 'row security', '', oid::regclass::text, '', 0, false, NULL, 0
+SELECT root, 'row security', '', oid::regclass::text, '', 0, false, NULL, 0
 FROM named WHERE pg_catalog.row_security_active(oid)
 UNION ALL
-SELECT DISTINCT 'reading view', '', v.oid::regclass::text, '', 0, false, NULL::text[], 0
+SELECT DISTINCT n.root, 'reading view', '', v.oid::regclass::text, '', 0, false, NULL::text[], 0
 FROM named n JOIN pg_catalog.pg_depend d ON d.refobjid = n.oid
     AND d.refclassid = 'pg_catalog.pg_class'::regclass
     AND d.classid = 'pg_catalog.pg_rewrite'::regclass
 JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid
 JOIN pg_catalog.pg_class v ON v.oid = r.ev_class AND v.oid <> n.oid
-ORDER BY depth, kind, place, name, events
+ORDER BY root, depth, kind, place, name, events
 """
 
 DESTROYING = ("CASCADE", "SET NULL", "SET DEFAULT")
@@ -114,7 +118,7 @@ class Row(NamedTuple):
 
 def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
     """See `Target.hazards`."""
-    rows = [Row(*row) for row in endpoint.query(about(HAZARDS_SQL, plan.target))]
+    rows = answer(endpoint, _features, plan.target) or []
     if options.mode.whole_table:
         return [hazard for row in rows if (hazard := _of_swap(row))]
     if replaces(plan, options):
@@ -132,6 +136,13 @@ def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[
         if hazard := _hazard(row, plan, events):
             hazards.append(hazard)
     return hazards
+
+
+def _features(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, list[Row]]:
+    rows: dict[str, list[Row]] = {}
+    for root, *row in endpoint.query(about_all(HAZARDS_SQL, tables)):
+        rows.setdefault(root, []).append(Row(*row))
+    return {table: rows[table.name] for table in tables if table.name in rows}
 
 
 def _of_swap(row: Row) -> Hazard | None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.errors import InputError
+from tableferry.resources.postgres import catalog
 from tableferry.resources.postgres.dialect import DIALECT
-from tableferry.resources.postgres.names import about
+from tableferry.resources.postgres.names import about_all
 from tableferry.resources.tables import TableRef
 
 KIND_SQL = """
-SELECT c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = {schema} AND c.relname = {name}
+SELECT c.relname::text, c.relkind::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = {schema} AND c.relname IN ({names})
 """
 
 # As sets: a new partition has the same columns, and its rows count by themselves. A column's number
@@ -21,38 +25,41 @@ WHERE n.nspname = {schema} AND c.relname = {name}
 # for that of another partition. Nothing is looked up or printed by name, which the server would
 # answer as of now, whatever the snapshot.
 CATALOG_SQL = """
-WITH RECURSIVE tables(oid) AS (
-    SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = {schema} AND c.relname = {name}
+WITH RECURSIVE asked(name, columns) AS (
+    VALUES {asked}
+), tables(root, copied, whole, oid) AS (
+    SELECT asked.name, asked.columns, c.oid, c.oid
+    FROM asked JOIN pg_class c ON c.relname = asked.name
+    JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = {schema}
     UNION
-    SELECT i.inhrelid FROM tables JOIN pg_inherits i ON i.inhparent = tables.oid
+    SELECT tables.root, tables.copied, tables.whole, i.inhrelid
+    FROM tables JOIN pg_inherits i ON i.inhparent = tables.oid
 ), attributes AS (
-    SELECT a.* FROM tables JOIN pg_attribute a ON a.attrelid = tables.oid
-    WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attname = ANY (ARRAY[{columns}]::name[])
-), types(oid) AS (
-    SELECT DISTINCT atttypid FROM attributes
+    SELECT tables.root, tables.whole, a.* FROM tables JOIN pg_attribute a ON a.attrelid = tables.oid
+    WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attname = ANY (tables.copied)
+), types(root, oid) AS (
+    SELECT DISTINCT root, atttypid FROM attributes
     UNION
-    SELECT more.oid FROM types JOIN pg_type t ON t.oid = types.oid CROSS JOIN LATERAL (
+    SELECT types.root, more.oid FROM types JOIN pg_type t ON t.oid = types.oid CROSS JOIN LATERAL (
         VALUES (t.typelem), (t.typbasetype),
             ((SELECT rngsubtype FROM pg_range WHERE t.oid IN (rngtypid, rngmultitypid)))
         UNION ALL
         SELECT p.atttypid FROM pg_attribute p
         WHERE t.typtype = 'c' AND p.attrelid = t.typrelid AND p.attnum > 0
     ) more(oid) WHERE more.oid <> 0
-), readings(reading) AS (
-    SELECT concat_ws(' ', 'column', quote_literal(a.attname), a.attnum, a.atttypid, a.atttypmod,
-        a.attgenerated, quote_nullable(a.attmissingval::text),
+), readings(root, reading) AS (
+    SELECT a.root, concat_ws(' ', 'column', quote_literal(a.attname), a.attnum, a.atttypid,
+        a.atttypmod, a.attgenerated, quote_nullable(a.attmissingval::text),
         CASE WHEN a.attgenerated = 'v' THEN hashtextextended(d.adbin::text, 0) END,
         CASE WHEN a.attnum <> top.attnum OR a.attmissingval IS NOT NULL THEN a.attrelid END)
     FROM attributes a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-    LEFT JOIN attributes top ON top.attname = a.attname
-        AND top.attrelid = (SELECT c.oid FROM pg_class c JOIN pg_namespace n
-            ON n.oid = c.relnamespace WHERE n.nspname = {schema} AND c.relname = {name})
+    LEFT JOIN attributes top
+        ON top.root = a.root AND top.attname = a.attname AND top.attrelid = a.whole
     UNION
-    SELECT concat_ws(' ', 'label', e.enumtypid, e.oid, quote_literal(e.enumlabel))
+    SELECT types.root, concat_ws(' ', 'label', e.enumtypid, e.oid, quote_literal(e.enumlabel))
     FROM types JOIN pg_enum e ON e.enumtypid = types.oid
     UNION
-    SELECT concat_ws(' ', 'part', t.oid, p.attnum, quote_literal(p.attname), p.atttypid,
+    SELECT types.root, concat_ws(' ', 'part', t.oid, p.attnum, quote_literal(p.attname), p.atttypid,
         p.attisdropped)
     FROM types JOIN pg_type t ON t.oid = types.oid AND t.typtype = 'c'
     JOIN pg_attribute p ON p.attrelid = t.typrelid AND p.attnum > 0
@@ -60,28 +67,30 @@ WITH RECURSIVE tables(oid) AS (
 """
 
 READING_SQL = f"""{CATALOG_SQL}
-SELECT hashtextextended(string_agg(reading, chr(10) ORDER BY reading COLLATE "C"), 0)::text
-FROM readings
+SELECT root::text,
+    hashtextextended(string_agg(reading, chr(10) ORDER BY reading COLLATE "C"), 0)::text
+FROM readings GROUP BY root
 """
 
 # A server that crashed, or whose files were restored, may give a transaction's number away twice,
 # on the same timeline: the first discards its statistics, the second starts anew. Objects of the
 # server's own have numbers below 16384; pg_am 2 is heap, whose rows alone have these versions.
 TIE_SQL = f"""{CATALOG_SQL}
-SELECT CASE WHEN EXISTS (
-    SELECT FROM tables JOIN pg_class c ON c.oid = tables.oid
+, untied(root) AS (
+    SELECT root FROM tables JOIN pg_class c ON c.oid = tables.oid
     WHERE c.oid < 16384 OR c.relkind NOT IN ('r', 'p', 'm') OR c.relam NOT IN (0, 2)
-) OR EXISTS (
-    SELECT FROM types JOIN pg_type t ON t.oid = types.oid
+    UNION
+    SELECT root FROM types JOIN pg_type t ON t.oid = types.oid
     WHERE t.typoutput::oid >= 16384
         OR t.oid < 16384 AND (t.typname LIKE 'reg%' OR t.typname = 'aclitem')
-) OR EXISTS (
-    SELECT FROM types JOIN pg_cast ON castsource = types.oid WHERE pg_cast.oid >= 16384
-) THEN NULL ELSE concat_ws(' ',
+    UNION
+    SELECT root FROM types JOIN pg_cast ON castsource = types.oid WHERE pg_cast.oid >= 16384
+)
+SELECT name::text, concat_ws(' ',
     (SELECT oid FROM pg_database WHERE datname = current_database()),
     extract(epoch FROM pg_postmaster_start_time()),
     (SELECT extract(epoch FROM stats_reset) FROM pg_stat_bgwriter)
-) END
+) FROM asked WHERE name NOT IN (SELECT root FROM untied)
 """
 
 
@@ -91,7 +100,7 @@ def row_version(endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
     Raises:
         InputError: it is a view, whose rows have none.
     """
-    if endpoint.query(about(KIND_SQL, table))[0][0] not in ("r", "p", "m"):
+    if answer(endpoint, _kinds, table) not in ("r", "p", "m"):
         raise InputError(
             f"{table}: fingerprint row_version needs a table, and this is a view; use content"
         )
@@ -108,8 +117,7 @@ def reading(
     These are a recreated column, its value in rows older than it, the labels of an enum, the fields
     of a row type, and the expression of a virtual column.
     """
-    sql = about(READING_SQL, table, columns=", ".join(map(DIALECT.literal, columns)))
-    return str(endpoint.query(sql, snapshot=snapshot)[0][0])
+    return str(_about_columns(endpoint, READING_SQL, table, columns, snapshot))
 
 
 def versions_tie(
@@ -120,6 +128,52 @@ def versions_tie(
     That is so of types with an output function or a cast of their own, and of the names of objects;
     rows of foreign tables, views and other storage than heap have no versions to go by.
     """
-    sql = about(TIE_SQL, table, columns=", ".join(map(DIALECT.literal, columns)))
-    tie = endpoint.query(sql, snapshot=snapshot)[0][0]
-    return None if tie is None else str(tie)
+    return _about_columns(endpoint, TIE_SQL, table, columns, snapshot)
+
+
+def _kinds(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, str]:
+    kinds = {name: str(kind) for name, kind in endpoint.query(about_all(KIND_SQL, tables))}
+    return {table: kinds[table.name] for table in tables if table.name in kinds}
+
+
+@dataclass(frozen=True)
+class _AboutColumns:
+    """Asks about columns of tables of one schema: all of each table, but for some names."""
+
+    sql: str
+    without: frozenset[str]
+    snapshot: str | None
+
+    def __call__(self, endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, str]:
+        all_columns = catalog.columns(endpoint, tables)
+        copied = {
+            table: [column.name for column in columns if column.name not in self.without]
+            for table, columns in all_columns.items()
+        }
+        return _asked(endpoint, self.sql, copied, self.snapshot) if copied else {}
+
+
+def _about_columns(
+    endpoint: Endpoint, sql: str, table: TableRef, columns: Sequence[str], snapshot: str | None
+) -> str | None:
+    if endpoint.ahead is None:
+        return _asked(endpoint, sql, {table: columns}, snapshot).get(table)
+    without = frozenset(column.name for column in endpoint.columns(table)).difference(columns)
+    return answer(endpoint, _AboutColumns(sql, without, snapshot), table)
+
+
+def _asked(
+    endpoint: Endpoint,
+    sql: str,
+    copied: Mapping[TableRef, Sequence[str]],
+    snapshot: str | None,
+) -> dict[TableRef, str]:
+    """Ask about these columns of tables of one schema."""
+    literal, tables = DIALECT.literal, {table.name: table for table in copied}
+    asked = ", ".join(
+        f"({literal(table.name)}::name, ARRAY[{', '.join(map(literal, columns))}]::name[])"
+        for table, columns in copied.items()
+    )
+    query = sql.format(asked=asked, schema=literal(next(iter(copied)).schema))
+    rows = endpoint.query(query, snapshot=snapshot)
+    return {tables[name]: str(value) for name, value in rows if value is not None}

@@ -16,6 +16,7 @@ import pyarrow as pa
 from tableferry.resources.connecting.address import Server
 from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.contract.endpoint import BATCH_ROWS
+from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.snapshots import (
     HeldSnapshot,
     SetSnapshot,
@@ -81,10 +82,10 @@ class PostgresServer(Server):
         Types are as `format_type` prints them, e.g. `numeric(38,10)`. A domain appears as its base
         type, an enum as `enum`, a row type as `composite`, an extension's type without its schema.
         """
-        columns = catalog.columns(self, [table])
-        if table not in columns:
+        columns = answer(self, catalog.columns, table)
+        if columns is None:
             raise TableMissing(f"{table} does not exist")
-        return columns[table]
+        return columns
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """See `Endpoint.query`. Select dates beyond the years 1 to 9999 as text.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.contract.catalog import Catalogued, TableSize, by_schema
@@ -143,8 +143,10 @@ class PostgresSource(Source):
         joined: HeldSnapshot | None = None,
         *,
         placed: bool = False,
-    ) -> AbstractContextManager[SharedSnapshot]:
-        """See `PostgresServer.shared_snapshot`."""
+    ) -> AbstractContextManager[SharedSnapshot | None]:
+        """See `PostgresServer.shared_snapshot`. A look takes none: one statement reads a table."""
+        if resource.ahead is not None and not placed:
+            return nullcontext(None)
         return resource.shared_snapshot(table, joined, placed=placed)
 
     def set_snapshot(self, resource: PostgresServer) -> AbstractContextManager[SetSnapshot]:

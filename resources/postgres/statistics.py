@@ -56,7 +56,6 @@ def quantiles(
     if isinstance(read(column.type).kind, Decimal):
         # NaN is above all numbers, in the open range at the upper end
         where += f" AND {key} <> 'NaN'"
-    size, sampled = endpoint.query(about(SIZE_SQL, table))[0]
     lowest, highest = endpoint.query(
         # uuid has min() and max() from PostgreSQL 18 on
         f"SELECT (SELECT {shown} FROM {name} WHERE {where} ORDER BY {ordered} LIMIT 1)::text,"
@@ -64,6 +63,7 @@ def quantiles(
     )[0]
     if lowest is None:
         return 0, ()
+    size, sampled = endpoint.query(about(SIZE_SQL, table))[0]
     percent = 100.0
     if sampled and size > EXACT_BYTES:
         # the few new rows of a growing table are read by the index; a sample would miss them

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.target import TargetOptions, replaces
 from tableferry.resources.errors import StatementFailed
-from tableferry.resources.sqlserver.dialect import literal
+from tableferry.resources.sqlserver.names import Row, about, by_table
+from tableferry.resources.tables import TableRef
 
 TABLE = (
     "sys.tables AS t INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
-    "AND s.name = {schema} AND t.name = {name}"
+    "AND s.name = {schema} AND t.name IN ({names})"
 )
 
 TRIGGERS = (
-    "SELECT CAST('trigger' AS varchar(20)) AS kind, CAST(g.name AS nvarchar(128)) AS name, "
+    "SELECT {number} AS number, CAST('trigger' AS varchar(20)) AS kind, "
+    "CAST(g.name AS nvarchar(128)) AS name, "
     "CAST('' AS nvarchar(128)) AS place_schema, CAST('' AS nvarchar(128)) AS place, "
     "CAST(g.is_instead_of_trigger AS int) AS on_delete, CAST(0 AS int) AS on_update "
     f"FROM {TABLE} INNER JOIN sys.triggers AS g ON g.parent_id = t.object_id "
@@ -25,7 +28,7 @@ TRIGGERS = (
 )
 
 FOREIGN_KEYS = (
-    "SELECT CAST('foreign key' AS varchar(20)), CAST(k.name AS nvarchar(128)), "
+    "SELECT {number}, CAST('foreign key' AS varchar(20)), CAST(k.name AS nvarchar(128)), "
     "CAST(cs.name AS nvarchar(128)), CAST(c.name AS nvarchar(128)), "
     "CAST(k.delete_referential_action AS int), CAST(k.update_referential_action AS int) "
     f"FROM {TABLE} INNER JOIN sys.foreign_keys AS k ON k.referenced_object_id = t.object_id "
@@ -35,7 +38,7 @@ FOREIGN_KEYS = (
 )
 
 VERSIONED = (
-    "SELECT CAST('versions' AS varchar(20)), CAST(t.name AS nvarchar(128)), "
+    "SELECT {number}, CAST('versions' AS varchar(20)), CAST(t.name AS nvarchar(128)), "
     "CAST('' AS nvarchar(128)), CAST('' AS nvarchar(128)), CAST(0 AS int), CAST(0 AS int) "
     f"FROM {TABLE} WHERE t.temporal_type = 2"
 )
@@ -43,34 +46,22 @@ VERSIONED = (
 PARTS = {"triggers": TRIGGERS, "foreign keys": FOREIGN_KEYS, "system versioning": VERSIONED}
 """The queries, by subject."""
 
+UNKNOWN = "unknown"
+"""The kind of a feature of which the server does not tell whether a table has it."""
+
 ACTIONS = ("NO ACTION", "CASCADE", "SET NULL", "SET DEFAULT")
 """As sys.foreign_keys numbers them."""
 
 
 def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
     """See `Target.hazards`. Features without a catalog view on the server count as present."""
-    schema, name = literal(plan.target.schema), literal(plan.target.name)
-    queries = {about: sql.format(schema=schema, name=name) for about, sql in PARTS.items()}
-    return _answers(endpoint, queries, plan, options)
-
-
-def _answers(
-    endpoint: Endpoint, queries: Mapping[str, str], plan: CopyPlan, options: TargetOptions
-) -> list[Hazard]:
-    """What all queries find together or, if the server refuses that, each by itself."""
-    try:
-        rows = endpoint.query(" UNION ALL ".join(queries.values()))
-    except StatementFailed as error:
-        if error.transient:
-            raise
-        if len(queries) > 1:
-            parts = (_answers(endpoint, {part: queries[part]}, plan, options) for part in queries)
-            return [hazard for found in parts for hazard in found]
-        says = f"the server does not tell whether there are any: {error}"
-        return [Hazard(about, f"of {plan.target}", "changes", says) for about in queries]
     hazards: list[Hazard] = []
-    for kind, name, schema, table, on_delete, on_update in rows:
-        if kind == "trigger":
+    features = answer(endpoint, _features, plan.target) or ()
+    for kind, name, schema, table, on_delete, on_update in features:
+        if kind == UNKNOWN:
+            says = f"the server does not tell whether there are any: {table}"
+            hazards.append(Hazard(name, f"of {plan.target}", "changes", says))
+        elif kind == "trigger":
             hazards += _trigger(name, bool(on_delete), options)
         elif kind == "foreign key":
             own = (schema, table) == (plan.target.schema, plan.target.name)
@@ -79,6 +70,32 @@ def _answers(
         else:
             hazards += _versions(name, options)
     return sorted(hazards, key=lambda hazard: (hazard.kind, hazard.name))
+
+
+def _features(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, list[Row]]:
+    return _answers(endpoint, tables, PARTS)
+
+
+def _answers(
+    endpoint: Endpoint, tables: Sequence[TableRef], parts: Mapping[str, str]
+) -> dict[TableRef, list[Row]]:
+    """Ask all parts together or, if the server refuses that, each by itself.
+
+    A part that the server refuses is an `UNKNOWN` feature of every table, with the reason.
+    """
+    try:
+        rows = endpoint.query(about(" UNION ALL ".join(parts.values()), tables, "t.name"))
+    except StatementFailed as error:
+        if error.transient:
+            raise
+        if len(parts) == 1:
+            return {table: [(UNKNOWN, *parts, "", str(error), 0, 0)] for table in tables}
+        features: dict[TableRef, list[Row]] = {}
+        for part, sql in parts.items():
+            for table, of_table in _answers(endpoint, tables, {part: sql}).items():
+                features.setdefault(table, []).extend(of_table)
+        return features
+    return by_table(tables, rows)
 
 
 def _trigger(name: str, instead: bool, options: TargetOptions) -> Iterator[Hazard]:

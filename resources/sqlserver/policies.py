@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.sqlserver.dialect import DIALECT, literal
+from tableferry.resources.contract.looking_ahead import answer
+from tableferry.resources.sqlserver.dialect import DIALECT
+from tableferry.resources.sqlserver.names import Row, about, by_table
 from tableferry.resources.tables import TableRef
 
 POLICIES_SQL = """
-SELECT p.name FROM sys.security_predicates AS f
+SELECT {number}, CAST(p.name AS nvarchar(128)) FROM sys.security_predicates AS f
 INNER JOIN sys.security_policies AS p ON p.object_id = f.object_id
 INNER JOIN sys.objects AS o ON o.object_id = f.target_object_id
 INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
-WHERE s.name = {schema} AND o.name = {table} AND p.is_enabled = 1 AND f.predicate_type = 0
+WHERE s.name = {schema} AND o.name IN ({names}) AND p.is_enabled = 1 AND f.predicate_type = 0
 """
 """Only enabled filters: the other predicates refuse rows with an error."""
 
@@ -26,11 +30,7 @@ def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
 
     Babelfish has no security policies, and shows none of PostgreSQL's.
     """
-    if is_babelfish(endpoint):
-        return None
-    policies = endpoint.query(
-        POLICIES_SQL.format(schema=literal(table.schema), table=literal(table.name))
-    )
+    policies = answer(endpoint, _policies, table)
     if not policies:
         return None
     policy = DIALECT.quote(str(policies[0][0]))
@@ -39,3 +39,9 @@ def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
         f"all of them and switch the filter off (ALTER SECURITY POLICY {policy} WITH (STATE = "
         "OFF)), or declare 'row_security: apply' to take the rows that are shown for all"
     )
+
+
+def _policies(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, list[Row]]:
+    if is_babelfish(endpoint):
+        return {}
+    return by_table(tables, endpoint.query(about(POLICIES_SQL, tables, "o.name")))

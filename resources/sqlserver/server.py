@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, cast, get_args
@@ -14,6 +14,7 @@ from pydantic import Field
 from tableferry.resources.artifacts import artifact_folder, most_bytes
 from tableferry.resources.connecting.address import Server
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
+from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.settings import DigestsBy
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.sqlserver.bcp_tool import BcpTool, Encryption, find_tool, silent_seconds
@@ -86,8 +87,7 @@ class SqlServerServer(Server):
 
     def columns(self, table: TableRef) -> list[Column]:
         """The columns of a table or view, in catalog order, with their full declared types."""
-        with self.pooled_connection() as connection:
-            columns = columns_of(connection.query, [table]).get(table)
+        columns = answer(self, _columns, table)
         if columns is None:
             raise TableMissing(f"{table} does not exist")
         return columns
@@ -230,6 +230,11 @@ class SqlServerServer(Server):
     def artifact_limit(self) -> int:
         """The most bytes of one such file."""
         return most_bytes(self._value("artifact_bytes"))
+
+
+def _columns(resource: SqlServerServer, tables: Sequence[TableRef]) -> dict[TableRef, list[Column]]:
+    with resource.pooled_connection() as connection:
+        return columns_of(connection.query, tables)
 
 
 class _Reader:

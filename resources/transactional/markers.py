@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.markers import (
     Marker,
     Publication,
@@ -15,8 +17,7 @@ from tableferry.resources.contract.markers import (
     range_key,
 )
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import TargetMoved, TargetOptions, shadow_of
-from tableferry.resources.digest.same_rows import Ask
+from tableferry.resources.contract.target import TargetMoved, shadow_of
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
@@ -80,40 +81,6 @@ class MarkerTable:
             with contextlib.suppress(StatementFailed):
                 session.execute(self._insert(identity, "1"))
         return identity
-
-    def read(self, ask: Ask, options: TargetOptions) -> Published:
-        """Read the markers by two queries.
-
-        Raises:
-            InputError: the login may not read them.
-        """
-        folded = self._sql.system.dialect.folded
-        shadow = [shadow_of(self._target)] if options.mode.whole_table else []
-        names = [table.name for table in (self._target, *shadow, self._table)]
-        rows = ask(self._sql.object_ids(self._target.schema, names))
-        ids = {folded(str(name)): str(number) for name, number in rows}
-        markers = ids.pop(folded(self._table.name), None)
-        target = ids.setdefault(folded(self._target.name), _of_view(self._target))
-        if markers is None:
-            return Published(target)
-        identities = ", ".join(map(self._sql.text, ids.values()))
-        try:
-            rows = ask(self._select(f"target_id IN ({identities})"))
-        except StatementFailed as error:
-            if error.transient:
-                raise
-            raise InputError(
-                f"{self._target}: {self._table}, which says what runs have published, cannot be "
-                f"read: {error}; GRANT SELECT, INSERT, UPDATE, DELETE ON {self._name} to the login"
-            ) from None
-        markers_of: dict[str, dict[str, Marker]] = {}
-        newest: dict[str, int] = {}
-        for identity, key, number, marker in map(_row, rows):
-            if key == HEAD:
-                newest[identity] = number
-            else:
-                markers_of.setdefault(identity, {})[marker.range] = marker
-        return Published(target, markers_of, newest)
 
     def put(self, session: Session, identity: str, publication: Publication) -> None:
         """Write a range's marker, as the last but one step of the transaction that publishes it.
@@ -227,10 +194,7 @@ class MarkerTable:
         return f"{self._is_of(identity)} AND range_hash = {self._sql.text(HEAD)}"
 
     def _select(self, condition: str) -> str:
-        return (
-            "SELECT target_id, range_hash, number, range_name, key_name, version, owner, home, "
-            f"published FROM {self._name} WHERE {condition}"
-        )
+        return _select(self._table, condition)
 
     def _delete(self, identity: str, ranges: Sequence[str]) -> str:
         keys = ", ".join(self._sql.text(range_key(name)) for name in ranges)
@@ -248,6 +212,65 @@ class MarkerTable:
             "key_name, version, owner, home, published) VALUES "
             f"({text(identity)}, {text(key)}, {number}, {values})"
         )
+
+
+@dataclass(frozen=True)
+class PublishedIn:
+    """Asks for the markers of tables of one schema and of their shadows, by two queries."""
+
+    sql: Statements
+
+    def __call__(self, resource: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, Published]:
+        folded, beside = self.sql.system.dialect.folded, markers_of(tables[0])
+        shadows = {table: shadow_of(table) for table in tables}
+        names = [*(table.name for table in (*tables, *shadows.values())), beside.name]
+        rows = resource.query(self.sql.object_ids(tables[0].schema, names))
+        stored = {folded(str(name)): str(number) for name, number in rows}
+        ids: dict[TableRef, list[str]] = {}
+        for table in tables:
+            shadow = stored.get(folded(shadows[table].name))
+            own = stored.get(folded(table.name), _of_view(table))
+            ids[table] = [own, *([shadow] if shadow else [])]
+        markers: dict[str, dict[str, Marker]] = {}
+        newest: dict[str, int] = {}
+        if folded(beside.name) in stored:
+            every = [identity for of_table in ids.values() for identity in of_table]
+            for identity, key, number, marker in self._read(resource, tables[0], every):
+                if key == HEAD:
+                    newest[identity] = number
+                else:
+                    markers.setdefault(identity, {})[marker.range] = marker
+        return {
+            table: Published(
+                of_table[0],
+                {identity: markers[identity] for identity in of_table if identity in markers},
+                {identity: newest[identity] for identity in of_table if identity in newest},
+            )
+            for table, of_table in ids.items()
+        }
+
+    def _read(
+        self, resource: Endpoint, target: TableRef, identities: Sequence[str]
+    ) -> Iterator[tuple[str, str, int, Marker]]:
+        wanted = ", ".join(map(self.sql.text, identities))
+        beside = markers_of(target)
+        try:
+            rows = resource.query(_select(beside, f"target_id IN ({wanted})"))
+        except StatementFailed as error:
+            if error.transient:
+                raise
+            raise InputError(
+                f"{target}: {beside}, which says what runs have published, cannot be read: "
+                f"{error}; GRANT SELECT, INSERT, UPDATE, DELETE ON {qualified(beside)} to the login"
+            ) from None
+        return map(_row, rows)
+
+
+def _select(table: TableRef, condition: str) -> str:
+    return (
+        "SELECT target_id, range_hash, number, range_name, key_name, version, owner, home, "
+        f"published FROM {qualified(table)} WHERE {condition}"
+    )
 
 
 def _of_view(table: TableRef) -> str:

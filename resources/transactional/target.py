@@ -14,6 +14,7 @@ from tableferry.resources import crash_points
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan, Format
 from tableferry.resources.contract.hazards import Hazard, having
+from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.markers import Publication, Published
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import (
@@ -36,7 +37,7 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_name, staging_prefix
 from tableferry.resources.transactional import preview
 from tableferry.resources.transactional.load import AnySession, TransactionalLoad
-from tableferry.resources.transactional.markers import MarkerTable
+from tableferry.resources.transactional.markers import MarkerTable, PublishedIn
 from tableferry.resources.transactional.preparing import create_table, verify_table
 from tableferry.resources.transactional.publish_audit import require_deletable
 from tableferry.resources.transactional.statements import Statements
@@ -190,7 +191,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
 
     def published(self, plan: CopyPlan, options: TargetOptions) -> Published:
         """See `Target.published`."""
-        return MarkerTable(self.sql, plan.target).read(self.resource.query, options)
+        return answer(self.resource, PublishedIn(self.sql), plan.target) or Published()
 
     @contextlib.contextmanager
     def marking(

@@ -28,18 +28,23 @@ PLAN = plan_copy(
 
 
 class Catalog:
-    """Answers the one question with rows; or refuses what asks for a view that it has not."""
+    """Answers the one question with rows; or refuses what asks for a view that it has not.
 
-    def __init__(self, *rows: tuple[Any, ...], lacks: str = "") -> None:
-        self.rows, self.lacks, self.asked = rows, lacks, 0
+    Each row begins with what the query calls the table by.
+    """
+
+    ahead = None
+
+    def __init__(self, table: object, *rows: tuple[Any, ...], lacks: str = "") -> None:
+        self.table, self.rows, self.lacks, self.asked = table, rows, lacks, 0
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         self.asked += 1
         if self.lacks and self.lacks in sql:
             raise StatementFailed("sqlserver", f"relation {self.lacks} does not exist", code=208)
         # where several questions are asked apart, those that this one is about
-        asked = [row for row in self.rows if f"'{row[0]}'" in sql]
-        return asked if "sys." in sql else list(self.rows)
+        asked = [row for row in self.rows if "sys." not in sql or f"'{row[0]}'" in sql]
+        return [(self.table, *row) for row in asked]
 
 
 TRIGGER = ("trigger", "tr", "", "", 0, 0)
@@ -67,7 +72,7 @@ VERSIONED = ("versions", "t", "", "", 0, 0)
     ],
 )
 def test_what_sqlserver_has(row: tuple[Any, ...], mode: str, effect: Effect | None) -> None:
-    found = of_sqlserver(Catalog(row), WriteMode(mode))
+    found = of_sqlserver(Catalog(0, row), WriteMode(mode))
     assert [one.effect for one in found] == ([effect] if effect else [])
     if effect == "refused":
         with pytest.raises(InputError, match=rf"{TABLE}: .*{row[1]}"):
@@ -106,20 +111,20 @@ def of_sqlserver(catalog: Catalog, mode: WriteMode = WriteMode.REPLACE) -> list[
 )
 def test_what_postgres_has(row: tuple[Any, ...], mode: str, effect: Effect | None) -> None:
     options = TargetOptions(mode=WriteMode(mode))
-    catalog = cast(Endpoint, Catalog(row, row))
+    catalog = cast(Endpoint, Catalog("t", row, row))
     effects = [hazard.effect for hazard in postgres.hazards(catalog, PLAN, options)]
     once = row[0] == "trigger" and mode != "swap"  # partitions have the triggers of their table
     assert effects == ([effect] * (1 if once else 2) if effect else [])
 
 
 def test_a_view_that_a_server_lacks_counts_as_if_there_were_something() -> None:
-    catalog = Catalog(TRIGGER, CASCADES, lacks="sys.foreign_keys")
+    catalog = Catalog(0, TRIGGER, CASCADES, lacks="sys.foreign_keys")
     assert [(one.kind, one.effect) for one in of_sqlserver(catalog)] == [
-        ("trigger", "changes"),
         ("foreign keys", "changes"),
+        ("trigger", "changes"),
     ]
     assert catalog.asked == 4
-    everything = Catalog(TRIGGER, CASCADES)
+    everything = Catalog(0, TRIGGER, CASCADES)
     assert len(of_sqlserver(everything)) == 2 and everything.asked == 1
 
 
@@ -149,7 +154,7 @@ def test_a_view_that_a_server_lacks_counts_as_if_there_were_something() -> None:
 def test_what_clickhouse_has(
     engine: str, definition: str, sorting_key: str, kinds: list[str]
 ) -> None:
-    catalog = Catalog((engine, definition, sorting_key, []))
+    catalog = Catalog("t", (engine, definition, sorting_key, []))
     at = replace(PLAN, target=TableRef("clickhouse", "warehouse", "t"))
     found = clickhouse.hazards(cast(Endpoint, catalog), at, TargetOptions())
     assert [one.kind for one in found] == kinds
