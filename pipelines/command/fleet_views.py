@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
 from tableferry.assets.declaring.names import about
+from tableferry.pipelines.command.attempts import Attempt
 from tableferry.pipelines.command.listing import Column, Listing, Row
 from tableferry.pipelines.command.render import number, shown
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.reporting.fleet import Fleet, Outcome, fleet
-from tableferry.resources.errors import TableferryError
 from tableferry.resources.words import counted, iso_time
 
 if TYPE_CHECKING:
     from tableferry.pipelines.command.views import CheckView, PlanView
-
-View = TypeVar("View")
 
 STYLES = {Outcome.FAILED: "red", Outcome.PROVEN: "green"}
 MOST_REASONS = 10
@@ -99,36 +95,6 @@ def fleet_report(view: Fleet, fmt: str, dagster_url: str | None) -> str:
             for table in entry.tables:
                 pages[table.target] = f"{url}/assets/{table.asset}"
     return render_fleet(view, fmt, asset_pages=pages)
-
-
-@dataclass(frozen=True)
-class Attempt(Generic[View]):
-    """The outcome of a command on one of several transfers."""
-
-    transfer: str
-    view: View | None
-    """None if the command was refused."""
-    errors: Sequence[str]
-    seconds: float
-
-
-def attempt_each(
-    names: Sequence[str], command: Callable[[str], View], errors: Callable[[View], Sequence[str]]
-) -> list[Attempt[View]]:
-    """Apply a command to the transfers in turn; a failure does not stop the others."""
-
-    def attempts() -> Iterator[Attempt[View]]:
-        for name in names:
-            began = time.perf_counter()
-            view: View | None = None
-            try:
-                view = command(name)
-                lines = errors(view)
-            except TableferryError as error:
-                lines = str(error).splitlines()
-            yield Attempt(name, view, lines, time.perf_counter() - began)
-
-    return list(attempts())
 
 
 def attempt_errors(attempts: Sequence[Attempt[Any]]) -> list[str]:

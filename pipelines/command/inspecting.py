@@ -17,6 +17,7 @@ from tableferry.pipelines.command.shell import (
     print_json,
     report_waiting,
     several_transfers,
+    side_by_side,
     user_errors,
     verbosity,
     wide,
@@ -25,22 +26,27 @@ from tableferry.resources.errors import InputError
 
 if TYPE_CHECKING:
     from tableferry.pipelines.command.session import Session
-    from tableferry.pipelines.command.views import CheckView
 
 
 @click.command()
 @several_transfers
 @click.option("--force", is_flag=True, help="Plan as for `ferry run --force`.")
+@side_by_side
 @as_json
 @user_errors
 def plan(
-    transfers: Sequence[str], select_all: bool, tags: Sequence[str], force: bool, as_json: bool
+    transfers: Sequence[str],
+    select_all: bool,
+    tags: Sequence[str],
+    jobs: int | None,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Show which ranges would run or be skipped, and why; nothing is changed.
 
     Several transfers have a line each, with their ranges by reason.
     """
-    from tableferry.pipelines.command import fleet_views, runner, several
+    from tableferry.pipelines.command import attempts, fleet_views, runner, several
     from tableferry.pipelines.command.render import console, show_plan
     from tableferry.pipelines.command.session import open_session
     from tableferry.pipelines.command.validation import catalog_changes
@@ -57,10 +63,7 @@ def plan(
                 click.echo(change)
             _warn_without_log()
         return
-    ahead = {name: looking for batch, looking in session.looks(names) for name in batch}
-    plans = fleet_views.attempt_each(
-        names, lambda name: runner.plan(ahead[name], name, force=force), lambda view: ()
-    )
+    plans = attempts.plan_each(session, names, jobs or attempts.PLANNED_AT_A_TIME, force=force)
     errors = [*fleet_views.attempt_errors(plans), *_invalid_files(session, "planned", select_all)]
     if as_json:
         print_json(fleet_views.attempts_document(plans, errors))
@@ -127,6 +130,7 @@ def status(
     help="Compare the targets with what was committed to them; the source is not read.",
 )
 @click.option("--up-to-date", is_flag=True, help="Also fail where the source is newer.")
+@side_by_side
 @click.option(
     "--recheck",
     metavar="NxS",
@@ -139,6 +143,7 @@ def check(
     transfers: Sequence[str],
     select_all: bool,
     tags: Sequence[str],
+    jobs: int | None,
     as_of: str | None,
     as_json: bool,
     **options: Any,  # --level, --range, --up-to-date, --recheck, the log level
@@ -147,11 +152,12 @@ def check(
 
     Exit code 0 only if no target differs from what was committed to it, and no range is failed or
     missing. A source that has changed since is a warning. Without --range, the tables are also
-    compared as a whole. Several transfers are checked in turn, and have a line each.
+    compared as a whole. Several transfers are checked side by side, and have a line each.
     """
-    from tableferry.pipelines.command import fleet_views, runner, several
+    from tableferry.pipelines.command import attempts, fleet_views, runner, several
     from tableferry.pipelines.command.render import console, show_checks
     from tableferry.pipelines.command.session import open_session
+    from tableferry.pipelines.command.side_by_side import usable_cores
 
     session = open_session(*transfers)
     names = several.select(session, transfers, tags, select_all=select_all)
@@ -160,19 +166,18 @@ def check(
     if len(names) > 1 and options["ranges"]:
         raise InputError("--range is for one transfer at a time")
 
-    def reconcile(name: str) -> CheckView:
-        report_waiting(runner.blocking_runs(session, name))
-        return runner.check(session, name, as_of_last_run=as_of is not None, **options)
-
+    options["as_of_last_run"] = as_of is not None
     if len(names) == 1 and transfers:
-        view = reconcile(names[0])
+        report_waiting(runner.blocking_runs(session, names[0]))
+        view = runner.check(session, names[0], **options)
         if as_json:
             print_json(view.json())
         else:
             show_checks(console(), names[0], view.checks)
             click.echo(view.closing)
         end(view.errors)
-    views = fleet_views.attempt_each(names, reconcile, lambda view: view.errors)
+    at_a_time = min(jobs or usable_cores(), len(names))
+    views = attempts.check_each(session, names, at_a_time, options)
     errors = [*fleet_views.attempt_errors(views), *_invalid_files(session, "checked", select_all)]
     if as_json:
         print_json(fleet_views.attempts_document(views, errors))

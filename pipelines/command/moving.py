@@ -19,6 +19,7 @@ from tableferry.pipelines.command.shell import (
     print_json,
     report_waiting,
     say,
+    side_by_side,
     transfers_argument,
     user_errors,
     verbosity,
@@ -40,12 +41,7 @@ from tableferry.pipelines.command.shell import (
     is_flag=True,
     help="Read all tables of a source in one state (PostgreSQL).",
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Transfers that are moved at a time  [default: the number of cores].",
-)
+@side_by_side
 @click.option(
     "--quiet", "-q", is_flag=True, envvar="TABLEFERRY_QUIET", help="Show no progress on stderr."
 )
@@ -74,9 +70,10 @@ def run(
     """
     from tableferry.pipelines.command import running, several
     from tableferry.pipelines.command.consistent import consistency
-    from tableferry.pipelines.command.fleet import Selection, run_fleet, usable_cores
+    from tableferry.pipelines.command.fleet import Selection, run_fleet
     from tableferry.pipelines.command.render import console, show_ranges
     from tableferry.pipelines.command.session import open_session
+    from tableferry.pipelines.command.side_by_side import usable_cores
     from tableferry.pipelines.command.watching import watch_one, watch_several
     from tableferry.resources.errors import InputError
 

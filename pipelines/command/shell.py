@@ -35,6 +35,13 @@ def several_transfers(command: Callable[..., Any]) -> Callable[..., Any]:
     return transfers_argument(select_all(command))
 
 
+side_by_side = click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Transfers that are worked on at a time  [default: by the number of cores].",
+)
+
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 

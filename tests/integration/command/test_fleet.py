@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
+import dagster as dg
 import pytest
 
+from tableferry.assets.log.run_tags import COMPLETE
+from tableferry.assets.running.processes import PROCESS
 from tableferry.assets.running.progress import Progress
 from tableferry.pipelines.command.fleet import Selection, run_fleet
 from tableferry.pipelines.command.several import TransferOutcome
 from tableferry.pipelines.command.watching import Watch
 from tests.integration.conftest import Ferry
 from tests.integration.support import ferry_process
-from tests.integration.support.crashing import reopen
+from tests.integration.support.crashing import Command, ask_clickhouse, reopen
 
 pytestmark = pytest.mark.integration
 
@@ -38,6 +43,34 @@ def fleet(ferry: Callable[..., Ferry]) -> Ferry:
         )
     reopen(moves)
     return moves
+
+
+def test_checks_and_plans_go_side_by_side(fleet: Ferry, tmp_path: Path) -> None:
+    command = Command(tmp_path)
+    assert command.run("run", "a", "b", "--jobs", "1") == 0, command.output
+    ask_clickhouse(fleet, f"ALTER TABLE warehouse.{fleet.table}_b UPDATE name = 'x' WHERE id = 7")
+    text = (fleet.folder / "a.yaml").read_text()
+    for name in "cdef":
+        (fleet.folder / f"{name}.yaml").write_text(
+            text.replace("transfer: a", f"transfer: {name}").replace("_a'", f"_{name}'")
+        )
+    every = [*"abcdef", "broken"]
+    assert command.run("check", *every, "--jobs", "2") == 1
+    lines = [line.split() for line in command.output.splitlines()]
+    results = {line[0]: line[1] for line in lines if len(line) == 6 and line[0] in every}
+    assert results == dict.fromkeys(every, "FAILED") | {"a": "ok"}, command.output
+    assert "1 of 7 transfers passed" in command.output
+    assert "ferry: broken: postgres://public.not_there does not exist" in command.output
+    reopen(fleet)
+    runs = fleet.session.instance.get_runs(dg.RunsFilter(tags={COMPLETE: "true"}))
+    assert len({run.tags[PROCESS] for run in runs}) == 2, "two processes have checked"
+    assert command.run("plan", *every, "--jobs", "3", "--json") == 1
+    document = json.loads(command.output[: command.output.rindex("}") + 1])
+    planned = {item["transfer"]: item for item in document["transfers"]}
+    assert list(planned) == every, "in the order in which they were named"
+    assert {range_["state"] for range_ in planned["a"]["ranges"]} == {"skip"}
+    assert "last_check_failed" in {range_["reason"] for range_ in planned["b"]["ranges"]}
+    assert document["errors"] == ["broken: postgres://public.not_there does not exist"]
 
 
 class Killer(Watch):

@@ -1,0 +1,112 @@
+"""`ferry plan` and `ferry check` of several transfers side by side; a failure stops no other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from tableferry.assets.running.progress import OnProgress, unwatched
+from tableferry.pipelines.command.fleet import expected, quietly
+from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.command.shell import report_waiting
+from tableferry.pipelines.command.side_by_side import Queue, error_lines, in_processes
+
+if TYPE_CHECKING:
+    from tableferry.pipelines.command.views import CheckView, PlanView
+
+View = TypeVar("View")
+
+PLANNED_AT_A_TIME = 4
+"""Transfers that are planned at a time, by default."""
+
+
+@dataclass(frozen=True)
+class Attempt(Generic[View]):
+    """The outcome of a command on one of several transfers."""
+
+    transfer: str
+    view: View | None
+    """None if the command was refused."""
+    errors: Sequence[str]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Checking:
+    """The work of `check`, for `in_processes`."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def log_level(self) -> str | None:
+        level: str | None = self.options.get("log_level")
+        return level
+
+    def __call__(self, session: Session, name: str, on_progress: OnProgress) -> Attempt[CheckView]:
+        from tableferry.pipelines.command import runner
+
+        def check() -> CheckView:
+            report_waiting(runner.blocking_runs(session, name))
+            return runner.check(session, name, **self.options)
+
+        return _attempt(name, check, lambda view: view.errors)
+
+    def died(self, name: str, reason: str, seconds: float) -> Attempt[CheckView]:
+        return Attempt(name, None, [f"{reason}; check it again"], seconds)
+
+
+def check_each(
+    session: Session, names: Sequence[str], jobs: int, options: Mapping[str, Any]
+) -> list[Attempt[CheckView]]:
+    """Check the transfers, each in one of several processes, the longest first.
+
+    Args:
+        session: the session of the command.
+        names: the transfers.
+        jobs: how many are checked at a time; 1: all in this process.
+        options: the keyword arguments of `runner.check`.
+    """
+    work = _Checking(options)
+    # servers that code has passed in exist in this process only
+    if jobs == 1 or session.resources is not None:
+        return [work(session, name, unwatched) for name in names]
+    queue = Queue(expected(session, names, anew=True))
+    for name in names:
+        queue.put(name)
+    by_name = {attempt.transfer: attempt for attempt in in_processes(session, work, queue, jobs)}
+    return [by_name[name] for name in names]
+
+
+def plan_each(
+    session: Session, names: Sequence[str], jobs: int, *, force: bool
+) -> list[Attempt[PlanView]]:
+    """Plan the transfers, several at a time: that is mostly waiting for servers."""
+    from tableferry.pipelines.command import runner
+
+    reading = quietly(session)
+    ahead = {name: looking for batch, looking in reading.looks(names) for name in batch}
+
+    def plan(name: str) -> Attempt[PlanView]:
+        return _attempt(name, lambda: runner.plan(ahead[name], name, force=force), lambda view: ())
+
+    executor = ThreadPoolExecutor(jobs, "plan")
+    try:
+        return list(executor.map(plan, names))
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def _attempt(
+    name: str, command: Callable[[], View], errors: Callable[[View], Sequence[str]]
+) -> Attempt[View]:
+    began = time.perf_counter()
+    view: View | None = None
+    try:
+        view = command()
+        lines = errors(view)
+    except Exception as error:
+        lines = error_lines(error)
+    return Attempt(name, view, lines, time.perf_counter() - began)

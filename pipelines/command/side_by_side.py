@@ -1,0 +1,264 @@
+"""Does the same work for many transfers in processes, each of which has one transfer at a time."""
+
+from __future__ import annotations
+
+import heapq
+import multiprocessing
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnContext
+from multiprocessing.process import BaseProcess
+from typing import Any, Protocol, TypeVar, cast
+
+from tableferry.assets.declaring.transfer_files import TransferFolder
+from tableferry.assets.planning.resolve import Servers
+from tableferry.assets.running.progress import OnProgress, Progress, unwatched
+from tableferry.pipelines import event_log
+from tableferry.pipelines.command.child import SECONDS_TO_END, become_child, end_children
+from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.command.shell import start_logging
+from tableferry.pipelines.settings import servers
+from tableferry.resources.errors import TableferryError
+
+SECONDS_TO_START = 2.0
+"""What a process costs to start; another one is worth it for many tables, or for slow ones."""
+TABLES_PER_PROCESS = 4
+SECONDS_WORTH_A_PROCESS = 2 * SECONDS_TO_START
+"""How many waiting tables, or expected seconds of work, are worth another process at once."""
+
+Outcome = TypeVar("Outcome")
+Outcome_co = TypeVar("Outcome_co", covariant=True)
+
+
+class Work(Protocol[Outcome_co]):
+    """The work for a transfer, which is sent to the processes; its outcome comes back."""
+
+    @property
+    def log_level(self) -> str | None:
+        """See `shell.verbosity`."""
+
+    def __call__(self, session: Session, name: str, on_progress: OnProgress) -> Outcome_co:
+        """Do it. An error that concerns this transfer alone is part of the outcome."""
+
+    def died(self, name: str, reason: str, seconds: float) -> Outcome_co:
+        """Return the outcome of a transfer whose process has died."""
+
+
+@dataclass
+class Queue:
+    """The transfers that wait, the one that is expected to take longest first."""
+
+    seconds: Mapping[str, float]
+    _heap: list[tuple[float, str]] = field(default_factory=list)
+
+    def put(self, name: str) -> None:
+        """Add a transfer."""
+        heapq.heappush(self._heap, (-self.seconds[name], name))
+
+    def take(self) -> str:
+        """Remove the first."""
+        return heapq.heappop(self._heap)[1]
+
+    @property
+    def work(self) -> float:
+        """The seconds that all of them are expected to take."""
+        return -sum(seconds for seconds, _ in self._heap)
+
+    def clear(self) -> None:
+        """Remove all."""
+        self._heap.clear()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+
+@dataclass
+class _Worker:
+    """A process that works on one transfer after the other."""
+
+    process: BaseProcess
+    transfer: str | None = None
+    began: float = 0.0
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def error_lines(error: Exception) -> list[str]:
+    """Describe an error that stops one transfer, and none of the others; a bug with its trace."""
+    if isinstance(error, TableferryError):
+        return str(error).splitlines()
+    if problem := event_log.storage_problem(error):
+        return [problem]
+    traceback.print_exception(error)
+    return [f"{type(error).__name__}: {error}"]
+
+
+def in_processes(
+    session: Session,
+    work: Work[Outcome],
+    queue: Queue,
+    jobs: int,
+    *,
+    settled: Iterable[tuple[Outcome | None, str]] = (),
+    on_start: Callable[[str], None] = lambda name: None,
+    on_progress: OnProgress = unwatched,
+    may_start: Callable[[], bool] = lambda: True,
+) -> Iterator[Outcome]:
+    """Work on the transfers of a queue, in processes that are started as they are worth it.
+
+    Args:
+        session: the session of the command.
+        work: what to do.
+        queue: the transfers.
+        jobs: how many processes there may be.
+        settled: read by a thread meanwhile: the outcomes of other transfers; None for one that is
+            to join the queue.
+        on_start: told when a transfer begins.
+        on_progress: told of its progress.
+        may_start: asked before each; once it says no, those that have begun are the last.
+
+    Yields:
+        The outcome of each, in the order in which they end.
+    """
+    context = multiprocessing.get_context("spawn")
+    workers: dict[Connection, _Worker] = {}
+    processes: list[BaseProcess] = []
+    reported, reports = context.Pipe(duplex=False)
+    threading.Thread(target=_report, args=(settled, reports), daemon=True).start()
+    more, orderly, began = True, False, 0.0
+
+    def allowed() -> int:
+        patience = int((time.monotonic() - began) / SECONDS_TO_START) if began else 0
+        worth = max(len(queue) / TABLES_PER_PROCESS, queue.work / SECONDS_WORTH_A_PROCESS)
+        return min(jobs, 1 + int(worth) + patience)
+
+    try:
+        while more or queue or any(worker.transfer for worker in workers.values()):
+            idle = [pipe for pipe, worker in workers.items() if worker.transfer is None]
+            if queue and (idle or len(workers) < jobs) and not may_start():
+                queue.clear()
+                continue
+            if len(queue) > len(idle) and len(workers) < allowed():
+                pipe, worker = _start(context, work)
+                workers[pipe] = worker
+                processes.append(worker.process)
+                idle.append(pipe)
+                began = began or time.monotonic()
+            for pipe, _ in zip(idle, range(len(queue)), strict=False):
+                worker = workers[pipe]
+                worker.transfer, worker.began = queue.take(), time.perf_counter()
+                on_start(worker.transfer)
+                with suppress(BrokenPipeError):  # its end is read below
+                    pipe.send(_alone(session.declared, worker.transfer))
+            if queue and len(workers) < allowed():
+                continue
+            pipes = [*workers, *([reported] if more else [])]
+            waits = queue and len(workers) < jobs
+            for ready in wait(pipes, SECONDS_TO_START if waits else None):
+                assert isinstance(ready, Connection)
+                if ready is reported:
+                    message = reported.recv()
+                    more = message is not None
+                    if isinstance(message, str):
+                        queue.put(message)
+                        continue
+                else:
+                    message = _receive(ready, workers, work)
+                if isinstance(message, Progress):
+                    on_progress(message)
+                elif message is not None:
+                    yield message
+        orderly = True
+    finally:
+        reported.close()
+        for pipe in workers:
+            pipe.close()
+        if orderly:
+            for process in processes:
+                process.join(SECONDS_TO_END)
+        end_children(processes)
+        if any(process.exitcode for process in processes):
+            # the run of a process that died would hold its transfer's slot
+            from tableferry.sensors.reaper import reap
+
+            reap(session.instance)
+
+
+def _report(settled: Iterable[tuple[Any, str]], reports: Connection) -> None:
+    """Send each outcome, or else the name of its transfer, and None at the end."""
+    with suppress(BrokenPipeError, OSError):
+        for outcome, name in settled:
+            reports.send(outcome or name)
+        reports.send(None)
+
+
+def _start(context: SpawnContext, work: Work[Any]) -> tuple[Connection, _Worker]:
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(theirs, work))
+    process.start()
+    # only the child keeps its end, so that its death closes the pipe
+    theirs.close()
+    return ours, _Worker(process)
+
+
+def _alone(declared: TransferFolder, name: str) -> TransferFolder:
+    """The folder as if it held one transfer, with no other's file."""
+    files = {name: declared.files[name]} if name in declared.files else {}
+    return replace(declared.only(name), files=files)
+
+
+def _receive(
+    pipe: Connection, workers: dict[Connection, _Worker], work: Work[Outcome]
+) -> Progress | Outcome | None:
+    """Receive what a process says; one that died has failed the transfer that it had."""
+    worker = workers[pipe]
+    try:
+        message = cast("Progress | Outcome", pipe.recv())
+    except (EOFError, OSError):
+        del workers[pipe]
+        pipe.close()
+        worker.process.join()
+        if worker.transfer is None:
+            return None
+        reason = f"the process ended with exit code {worker.process.exitcode}"
+        return work.died(worker.transfer, reason, time.perf_counter() - worker.began)
+    if not isinstance(message, Progress):
+        worker.transfer = None
+    return message
+
+
+def _work(pipe: Connection, work: Work[Any]) -> None:
+    """Work on the transfers that the parent names, in turn, until it closes the pipe."""
+    become_child()
+    if work.log_level:
+        start_logging(work.log_level)
+    sending = threading.Lock()
+
+    def send(message: Any) -> None:
+        with sending, suppress(OSError):
+            pipe.send(message)
+
+    endpoints, home = Servers(servers()), event_log.home_path()
+    instance = event_log.open_to_record()
+    try:
+        while True:
+            declared = pipe.recv()
+            (name,) = declared.transfers
+            session = Session(lambda: instance, declared, endpoints, home=home)
+            send(work(session, name, send))
+    except (EOFError, ConnectionResetError):
+        instance.dispose()
+    except KeyboardInterrupt:
+        sys.exit(1)
