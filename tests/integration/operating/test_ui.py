@@ -14,15 +14,24 @@ from typing import Any
 import dagster as dg
 import psycopg
 import pytest
+from click.testing import CliRunner
+from dagster._core.scheduler.instigation import InstigatorStatus
 
+from tableferry.assets.declaring.names import schedule_name
 from tableferry.assets.log.run_tags import TRANSFER
+from tableferry.pipelines.cli import main
 from tableferry.pipelines.command import demo, runner
 from tableferry.pipelines.command.session import open_session
 from tableferry_local.demo_data import load_demo_data
 from tests.integration.support.ferry_process import FORKED_RUNS
-from tests.integration.support.shown import LAUNCH_SECONDS, Shown, materialize
+from tests.integration.support.shown import (
+    LAUNCH_SECONDS,
+    Shown,
+    materialize,
+    materialize_at,
+)
 from tests.integration.support.webui import Browser, UserInterface, browser, until
-from tests.servers import Servers
+from tests.servers import Servers, own
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
@@ -77,6 +86,25 @@ SELECT row_number() OVER (ORDER BY carrier)::int AS id, carrier, count(*) AS dep
 FROM flights GROUP BY carrier;
 ALTER TABLE {OTHER} ADD PRIMARY KEY (id);
 """
+STORES = own("stores")
+"""A schema of 30 tables, of which one has rows."""
+STORE = "store_17"
+STORE_ASSET = dg.AssetKey(["clickhouse", "warehouse", f"{STORES}_{STORE}"])
+STORE_RANGE = "0000000101..0000000201"
+SOURCE_OF_STORES = f"""\
+CREATE SCHEMA {STORES};
+DO $$ BEGIN FOR n IN 1..30 LOOP
+    EXECUTE format('CREATE TABLE {STORES}.store_%s (id integer PRIMARY KEY, item text)',
+                   to_char(n, 'FM00'));
+END LOOP; END $$;
+INSERT INTO {STORES}.{STORE} SELECT g, 'item ' || g FROM generate_series(1, 300) g;
+"""
+MANY = f"""\
+tables: "postgres://{STORES}.*"
+hops: ["clickhouse://warehouse.{{schema}}_{{table}}"]
+schedule: "0 3 * * *"
+overrides: {{{STORE}: {{ranges: {{bounds: [1, 101, 201]}}}}}}
+"""
 FIRST, SECOND, THIRD, FOURTH = (
     f"{start:010d}..{start + 5000:010d}" for start in (1, 5001, 10001, 15001)
 )
@@ -85,7 +113,9 @@ CONCLUSION = (
     "; 1 row missing in target, 3 rows different (tailnum, dep_delay, distance)"
 )
 PAGE = f"/assets/clickhouse/warehouse/{NAME}"
+STORE_PAGE = f"/assets/{'/'.join(STORE_ASSET.path)}"
 SCHEDULE = f"/locations/tableferry/schedules/{OTHER}_schedule"
+SEARCH = "[data-search-input]"
 SWITCH = "label:has(input[type=checkbox])"
 ON, OFF = f"{SWITCH} input:checked", f"{SWITCH} input:not(:checked)"
 PICTURES = "TABLEFERRY_SCREENSHOTS"
@@ -111,6 +141,10 @@ def ui(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sho
         load_demo_data(stack.postgres_url)
         with psycopg.connect(stack.postgres_url) as connection:
             connection.execute(SOURCE)
+            connection.execute(SOURCE_OF_STORES.encode())
+        (folder / "transfers" / "stores.yaml").write_text(MANY, encoding="utf-8")
+        refreshed = CliRunner().invoke(main, ["refresh"])
+        assert refreshed.exit_code == 0, refreshed.output
         session = open_session()
         demo.prepare(session)
         moved = runner.run(session, NAME)
@@ -140,7 +174,9 @@ def test_the_demo_registers_its_ranges_for_the_ui(ui: Shown) -> None:
         "  partitionKeysByDimension { partitionKeys } } }"
     )["assetNodes"]
     found = {"/".join(node["assetKey"]["path"]): node for node in nodes}
-    assert set(found) == {
+    stores = {name for name in found if STORES in name}
+    assert len(stores) == 2 * 30
+    assert set(found) - stores == {
         f"postgres/public/{NAME}",
         f"sqlserver/dbo/{NAME}",
         f"clickhouse/warehouse/{NAME}",
@@ -166,6 +202,46 @@ def test_a_schedule_is_switched_on(ui: Shown, page: Browser) -> None:
     page.go(SCHEDULE)
     page.do(lambda: page.click(SWITCH), until_seen=lambda: page.there(ON))
     assert page.there(ON) and not page.there(OFF)
+
+
+def test_one_of_many_transfers_is_found_by_search_and_one_range_of_it_materialized(
+    ui: Shown, page: Browser
+) -> None:
+    page.open("/")
+    asset_link = f"a[href='{STORE_PAGE}']"
+    page.do(lambda: page.press("Search"), until_seen=lambda: page.there(SEARCH))
+    page.write(SEARCH, STORE)
+    page.has(asset_link)
+    page.do(lambda: page.click(asset_link), until_seen=lambda: STORE_PAGE in page.address())
+    page.see("Never materialized", f"postgres://{STORES}.{STORE}")
+    run = ui.ended(ui.launched(page, lambda: materialize_at(page, STORE_PAGE, STORE_RANGE)))
+    assert run.status is dg.DagsterRunStatus.SUCCESS
+    assert run.tags["dagster/partition"] == STORE_RANGE
+    assert ui.states(STORE_ASSET) == {STORE_RANGE: "committed"}
+    arrived = ui.session.servers.endpoints["clickhouse"].query(
+        f"SELECT count(), min(id), max(id) FROM warehouse.{STORE_ASSET.path[-1]}"
+    )
+    assert arrived == [(100, 101, 200)]
+    page.go(f"{STORE_PAGE}?view=partitions")
+    page.see("Materialized (1)", "Missing (3)")
+
+
+def test_the_schedule_of_one_of_many_transfers_is_switched_off(ui: Shown, page: Browser) -> None:
+    def status() -> InstigatorStatus | None:
+        states = ui.session.instance.all_instigator_state()
+        return next((state.status for state in states if state.name == name), None)
+
+    name = schedule_name(STORE)
+    page.open("/automation")
+    page.see("store_01_schedule")
+    page.write("[aria-label='Search and filter automations']", f"{name}\n")
+    until("only that schedule", lambda: not page.shows("store_01_schedule"))
+    controls = f"a[href='/locations/tableferry/schedules/{name}'] + div"
+    switch, on, off = (f"{controls} {css}" for css in (SWITCH, ON, OFF))
+    page.do(lambda: page.click(switch), until_seen=lambda: page.there(on))
+    until("it is on", lambda: status() is InstigatorStatus.RUNNING)
+    page.do(lambda: page.click(switch), until_seen=lambda: page.there(off))
+    until("it is off", lambda: status() is InstigatorStatus.STOPPED)
 
 
 def test_the_lineage_shows_all_three_tables(ui: Shown, page: Browser, pictures: Path) -> None:

@@ -112,9 +112,14 @@ def materialize(page: Browser, group: str, *ranges: str, all_in: str = "") -> No
         ranges: partition keys to choose.
         all_in: instead, the button of a state: `All`, `Failed`, ...
     """
+    materialize_at(page, f"/locations/tableferry/asset-groups/{group}", *ranges, all_in=all_in)
+
+
+def materialize_at(page: Browser, path: str, *ranges: str, all_in: str = "") -> None:
+    """Launch some ranges from the dialog of the page of an asset or a group, see `materialize`."""
 
     def fill_in() -> None:
-        page.open(f"/locations/tableferry/asset-groups/{group}")
+        page.open(path)
         page.see("ClickHouse", "Materialize")
         page.do(lambda: page.press("Materialize"), until_seen=lambda: page.there(DIALOG))
         if all_in:

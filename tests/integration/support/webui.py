@@ -214,6 +214,10 @@ class Browser:
         """Show nothing: a page asks the webserver again and again, and is drawn anew."""
         self._driver.get("about:blank")
 
+    def write(self, css: str, text: str) -> None:
+        """Type a text into a field."""
+        self.has(css).send_keys(text)
+
     def click_text(self, text: str) -> None:
         """Click the last element that has just this text (the menus come first)."""
         self._click(text, lambda: self._last(By.XPATH, f"//*[normalize-space(text())='{text}']"))
