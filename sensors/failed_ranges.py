@@ -1,6 +1,6 @@
 """The sensor that retries failed ranges a few times, with growing pauses."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import time
 
@@ -9,6 +9,7 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
+from tableferry.assets.log.attention import with_failures
 from tableferry.assets.log.ledger import records, verdicts
 from tableferry.assets.log.records import State, digest
 from tableferry.assets.planning.resolve import checks_of
@@ -31,8 +32,18 @@ def failed_ranges_sensor(
     )
     def failed_ranges(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         moving = runs_under_way(context.instance)
+
+        def survey(batch: Sequence[Transfer]) -> dict[str, Look]:
+            checks = {name for transfer in batch for name in checks_of(transfer)}
+            failed = with_failures(context.instance, batch, checks)
+            good = {transfer.transfer for transfer in batch} - failed
+            return dict.fromkeys(good, Look(_none_due(0)))
+
         return look_round(
-            context, watched, lambda transfer, tries: _look(context, transfer, tries, moving)
+            context,
+            watched,
+            lambda transfer, tries: _look(context, transfer, tries, moving),
+            survey,
         )
 
     return failed_ranges
@@ -62,7 +73,7 @@ def _look(
     if unreported and report_given_up(transfer, unreported, context):
         tries |= {name: replace(tries[name], reported=True) for name in unreported}
     if not due:
-        reason = f"{len(failed)} failed ranges, none due for a retry"
+        reason = _none_due(len(failed))
         if given_up:
             reason += f"; {given_up_reason(given_up)}"
         return Look(reason, tries=tries)
@@ -74,6 +85,10 @@ def _look(
     order = context.instance.get_dynamic_partitions(transfer.partitions_name)
     requests = run_requests(transfer, order, due, key=f"{transfer.transfer}:failed:{key}")
     return Look(requests=requests, tries=tries)
+
+
+def _none_due(failed: int) -> str:
+    return f"{failed} failed ranges, none due for a retry"
 
 
 def _failed(transfer: Transfer, instance: dg.DagsterInstance) -> dict[str, float]:

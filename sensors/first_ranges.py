@@ -1,19 +1,20 @@
 """The sensor that cuts newly declared tables into ranges, so that the UI can materialize them."""
 
 from collections.abc import Iterator, Mapping
-from time import monotonic
+from math import inf
 
 import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import about
+from tableferry.assets.log.fleet import ranges_by_name
 from tableferry.assets.log.records import NOT_COMMITTED
 from tableferry.assets.planning.resolve import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.checks.whole_table import TOTAL_ROWS
 from tableferry.resources.errors import TableferryError
-from tableferry.sensors.rounds import TICK_SECONDS, in_turn
+from tableferry.sensors.rounds import Budget, in_turn
 
 
 def first_ranges_sensor(
@@ -42,17 +43,19 @@ def first_ranges_sensor(
     )
     def first_ranges(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         instance = context.instance
+        names = [transfer.partitions_name for transfer in transfers.values()]
+        cut_already = ranges_by_name(instance, names)
         new = [
             name
             for name, transfer in transfers.items()
-            if not instance.get_dynamic_partitions(transfer.partitions_name)
+            if transfer.partitions_name not in cut_already
         ]
-        last, started = context.cursor or "", monotonic()
+        last, budget = context.cursor or "", Budget(cpu=inf)
         cut: dict[str, int] = {}
         failed: dict[str, str] = {}
         unproven: list[dg.AssetCheckEvaluation] = []
         for name in in_turn(new, last):
-            if monotonic() - started > TICK_SECONDS:
+            if budget.spent:
                 break
             transfer, last = transfers[name], name
             try:

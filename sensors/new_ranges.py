@@ -9,10 +9,14 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
+from tableferry.assets.log.attention import with_untouched_ranges
+from tableferry.assets.log.fleet import ranges_by_name
 from tableferry.assets.log.ledger import records
+from tableferry.assets.planning.growing import not_growing
 from tableferry.assets.planning.resolve import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
+from tableferry.resources.errors import TableferryError
 from tableferry.sensors.rounds import INTERVAL_SECONDS, Look, look_round
 from tableferry.sensors.tries import Tries, given_up_reason, report_given_up
 
@@ -48,9 +52,38 @@ def new_ranges_sensor(
             servers = Servers.of(transfer, context.resources, bound)
             return _look(context, transfer, servers, tries, moving)
 
-        return look_round(context, watched, look)
+        def survey(batch: Sequence[Transfer]) -> dict[str, Look | TableferryError]:
+            servers = {
+                transfer.transfer: Servers.of(transfer, context.resources, bound)
+                for transfer in batch
+            }
+            return _settled(context.instance, batch, servers)
+
+        return look_round(context, watched, look, survey)
 
     return new_ranges
+
+
+def _settled(
+    instance: dg.DagsterInstance, transfers: Sequence[Transfer], servers: Mapping[str, Servers]
+) -> dict[str, Look | TableferryError]:
+    """Find the transfers without new keys of which runs have recorded all ranges."""
+    by_partitions = ranges_by_name(instance, [transfer.partitions_name for transfer in transfers])
+    ranges = {
+        transfer.transfer: by_partitions.get(transfer.partitions_name, ()) for transfer in transfers
+    }
+    untouched = with_untouched_ranges(instance, transfers)
+    complete = [transfer for transfer in transfers if transfer.transfer not in untouched]
+    settled = not_growing(complete, servers, ranges)
+    return {
+        transfer.transfer: settled[transfer.transfer] or Look(_no_keys(transfer))
+        for transfer in complete
+        if transfer.transfer in settled
+    }
+
+
+def _no_keys(transfer: Transfer) -> str:
+    return f"no keys of {transfer.source} beyond the known ranges"
 
 
 def _look(
@@ -77,7 +110,7 @@ def _look(
     if unreported and report_given_up(transfer, unreported, context):
         tries |= {name: replace(tries[name], reported=True) for name in unreported}
     if not due:
-        reason = f"no keys of {transfer.source} beyond the known ranges"
+        reason = _no_keys(transfer)
         given_up = [name for name in tries if tries[name].reported]
         if waiting := len(tries) - len(given_up):
             reason += f"; {waiting} ranges wait for a retry"

@@ -1,9 +1,9 @@
-"""Looks at one transfer after the other, for as long as a tick may take."""
+"""Looks at one batch of transfers after the other, for as long as a tick may take."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic, thread_time
 
@@ -20,6 +20,9 @@ TICK_SECONDS = 20.0
 TICK_CPU_SECONDS = 1.0
 """How much of a processor it may take: two such sensors use a 30th of a core, however many
 transfers there are."""
+BATCH = 250
+"""Transfers that are surveyed together; between batches, and between transfers that need a look of
+their own, a tick may end."""
 MOST_REASONS = 10
 """Transfers that a tick's message names."""
 
@@ -40,10 +43,28 @@ def in_turn(names: Iterable[str], last: str) -> list[str]:
     return sorted(names, key=lambda name: (name <= last, name))
 
 
+@dataclass
+class Budget:
+    """What is left of a tick."""
+
+    seconds: float = field(default_factory=lambda: monotonic() + TICK_SECONDS)
+    cpu: float = field(default_factory=lambda: thread_time() + TICK_CPU_SECONDS)
+
+    @property
+    def spent(self) -> bool:
+        """Whether the rest is left to the next tick."""
+        return monotonic() > self.seconds or thread_time() > self.cpu
+
+
+Survey = Callable[[Sequence[Transfer]], Mapping[str, Look | TableferryError]]
+"""Settles what can be told of many transfers together; the others are looked at one by one."""
+
+
 def look_round(
     context: dg.SensorEvaluationContext,
     transfers: Mapping[str, Transfer],
     look: Callable[[Transfer, Mapping[str, Tries]], Look],
+    survey: Survey = lambda transfers: {},
 ) -> dg.SensorResult:
     """Look at the transfers in turn, beginning after the last one of the tick before.
 
@@ -53,28 +74,29 @@ def look_round(
         context: the tick's context, with a cursor that this function wrote.
         transfers: the transfers by name.
         look: looks at a transfer, given its retries until now.
+        survey: looks at a batch of transfers.
     """
     last, kept = _parse(context.cursor)
     tries = {name: stored for name, stored in kept.items() if name in transfers}
     requests: list[dg.RunRequest] = []
     reasons: list[str] = []
-    deadline, cpu = monotonic() + TICK_SECONDS, thread_time() + TICK_CPU_SECONDS
-    for name in in_turn(transfers, last):
-        if monotonic() > deadline or thread_time() > cpu:
-            break
+    budget = Budget()
+    for name, settled in _in_batches(context, transfers, in_turn(transfers, last), survey, budget):
         last = name
         try:
-            found = look(transfers[name], parse_tries(tries.get(name)))
+            if isinstance(settled, TableferryError):
+                raise settled
+            seen = settled or look(transfers[name], parse_tries(tries.get(name)))
         except TableferryError as error:
             reasons.append(about(name, str(error)))
         except Exception:
             context.log.exception(f"{name}: this transfer was left out")
             reasons.append(f"{name}: failed; see the log of this tick")
         else:
-            tries[name] = stored_tries(found.tries)
-            requests += found.requests
-            if found.reason:
-                reasons.append(about(name, found.reason))
+            tries[name] = stored_tries(seen.tries)
+            requests += seen.requests
+            if seen.reason:
+                reasons.append(about(name, seen.reason))
     cursor = json.dumps(
         {"last": last, "tries": {name: item for name, item in tries.items() if item}}
     )
@@ -85,6 +107,31 @@ def look_round(
         f"; and {more} transfers more" if more > 0 else ""
     )
     return dg.SensorResult(skip_reason=dg.SkipReason(message), cursor=cursor)
+
+
+def _in_batches(
+    context: dg.SensorEvaluationContext,
+    transfers: Mapping[str, Transfer],
+    names: Sequence[str],
+    survey: Survey,
+    budget: Budget,
+) -> Iterator[tuple[str, Look | TableferryError | None]]:
+    """Yield names with what the survey of their batch has settled, until the budget is spent."""
+    for start in range(0, len(names), BATCH):
+        if budget.spent:
+            return
+        batch = names[start : start + BATCH]
+        settled: Mapping[str, Look | TableferryError] = {}
+        try:
+            settled = survey([transfers[name] for name in batch])
+        except TableferryError as error:
+            context.log.info(f"transfers are looked at one by one: {error}")
+        except Exception:
+            context.log.exception("transfers are looked at one by one")
+        for name in batch:
+            if name not in settled and budget.spent:
+                return
+            yield name, settled.get(name)
 
 
 def _parse(cursor: str | None) -> tuple[str, dict[str, object]]:

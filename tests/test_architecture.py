@@ -142,10 +142,14 @@ def folders_with(pattern: str) -> set[str]:
     return {str(Path(name).parent) for name in files_with(pattern)}
 
 
-def test_two_modules_query_the_tables_of_events() -> None:
-    """One reads one table's events, the other those of many; a test compares their answers."""
+def test_three_modules_query_the_tables_of_events() -> None:
+    """One reads one table's events, two those of many; a test compares their answers."""
     tables = r"FROM (event_logs|asset_check_executions|asset_event_tags)\b"
-    assert sorted(files_with(tables)) == ["assets/log/fleet.py", "assets/log/ledger.py"]
+    assert sorted(files_with(tables)) == [
+        "assets/log/attention.py",
+        "assets/log/fleet.py",
+        "assets/log/ledger.py",
+    ]
 
 
 REPLACED = {"resources/sqlserver/connection.py: cursor._capture_diagnostics"}

@@ -102,7 +102,7 @@ class FleetHistory:
 def read_fleet(log: Log, transfers: Collection[Transfer]) -> FleetHistory:
     """Read the newest records and the standing verdicts of all ranges of these transfers."""
     tables = {stored_key(hop.to): hop.to for transfer in transfers for hop in transfer.hops}
-    by_partitions = _ranges(log, [transfer.partitions_name for transfer in transfers])
+    by_partitions = ranges_by_name(log, [transfer.partitions_name for transfer in transfers])
     newest: dict[str, dict[str, int]] = defaultdict(dict)
     commits: dict[str, dict[str, int]] = defaultdict(dict)
     for key, name, event, commit in _in_pages(log, select_events, _NEWEST, "keys", tables):
@@ -162,7 +162,7 @@ def failed_transfers(log: Log, transfers: Collection[Transfer]) -> set[str]:
     return failed
 
 
-def _ranges(log: Log, names: Sequence[str]) -> dict[str, list[str]]:
+def ranges_by_name(log: Log, names: Sequence[str]) -> dict[str, list[str]]:
     """Read the keys of dynamic partitions, in their order, by the name of their definition."""
     statement = (
         "SELECT p.partitions_def_name, p.partition FROM dynamic_partitions p"

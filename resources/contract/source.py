@@ -235,6 +235,10 @@ class Source:
         """
         raise NotImplementedError
 
+    def blocks_of(self, endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, int]:
+        """Return the number of blocks of those tables that have some, by a query per schema."""
+        raise NotImplementedError
+
     def declared(self, column: Column, type_: str) -> Column:
         """Return a column with the type that the transfer declares.
 

@@ -95,6 +95,15 @@ class PostgresSource(Source):
             for table in tables
         }
 
+    def blocks_of(self, endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, int]:
+        """See `Source.blocks_of`."""
+        return {
+            table: blocks
+            for here in by_schema(tables)
+            for table, (blocks, _) in places.all_blocks(endpoint, here).items()
+            if blocks is not None
+        }
+
     def index_of_order(self, table: TableRef, key: Column) -> str:
         """The statement for an index by expression: the column has another collation."""
         ordered = DIALECT.in_key_order(DIALECT.quote(key.name), key, "text")

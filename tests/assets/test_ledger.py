@@ -14,7 +14,7 @@ from dagster._core.definitions.partitions.subset.default import DefaultPartition
 from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializationData
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log import ledger, sqlite_home
+from tableferry.assets.log import attention, ledger, sqlite_home
 from tableferry.assets.log.answers import is_unanswered
 from tableferry.assets.log.fleet import read_fleet
 from tableferry.assets.log.ledger import Committed
@@ -101,6 +101,23 @@ def assert_a_fleet_is_read_alike(instance: dg.DagsterInstance) -> None:
     }
     failed = {TRANSFER.transfer} if is_unanswered(instance, TRANSFER, [TABLE]) else set()
     assert history.failed == failed
+    assert_what_needs_attention_is_found(instance)
+
+
+def assert_what_needs_attention_is_found(instance: dg.DagsterInstance) -> None:
+    """Whatever is in the log: no range that failed, and none without a record, is overlooked."""
+    names = {"a", "b", "c", *ledger.newest_ids(instance, ASSET)}
+    instance.add_dynamic_partitions(TRANSFER.partitions_name, sorted(names))
+    records = ledger.records(instance, ASSET, names)
+    verdicts = ledger.verdicts(instance, ASSET, ALL_CHECKS)
+    failed = [
+        name
+        for name, record in records.items()
+        if not record.state.in_target or not all(verdicts.get(name, {}).values())
+    ]
+    assert not failed or attention.with_failures(instance, [TRANSFER], ALL_CHECKS)
+    untouched = attention.with_untouched_ranges(instance, [TRANSFER])
+    assert untouched == ({TRANSFER.transfer} if names - records.keys() else set())
 
 
 def assert_read_alike_in_its_files(instance: dg.DagsterInstance) -> None:

@@ -3,17 +3,10 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.events import (
-    AssetObservationData,
-    DagsterEvent,
-    DagsterEventType,
-    StepMaterializationData,
-)
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
@@ -31,6 +24,7 @@ from tableferry.sensors.channels import Alert
 from tableferry.sensors.failed_ranges import failed_ranges_sensor
 from tableferry.sensors.tries import MOST_TRIES
 from tests.integration.support import homes
+from tests.integration.support.recording import Log
 
 TRANSFER = Transfer.model_validate(
     {
@@ -50,23 +44,6 @@ PAUSE, LATE = 1_000_000.0, 10_000.0
 @dg.asset
 def any_asset() -> None:
     pass
-
-
-@dataclass(frozen=True)
-class Log:
-    """What a run's op writes its events to."""
-
-    instance: dg.DagsterInstance
-    run_id: str
-
-    def log_event(self, event: Any) -> None:
-        kind, data = DagsterEventType.ASSET_CHECK_EVALUATION, event
-        if isinstance(event, dg.AssetMaterialization):
-            kind, data = DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(event)
-        elif isinstance(event, dg.AssetObservation):
-            kind, data = DagsterEventType.ASSET_OBSERVATION, AssetObservationData(event)
-        found = DagsterEvent(kind.value, "another", event_specific_data=data)
-        self.instance.report_dagster_event(found, self.run_id)
 
 
 DEFINITIONS = dg.Definitions([any_asset])
