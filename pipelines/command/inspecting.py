@@ -22,7 +22,7 @@ from tableferry.pipelines.command.shell import (
     verbosity,
     wide,
 )
-from tableferry.resources.errors import InputError
+from tableferry.resources.errors import InputError, TableferryError
 
 if TYPE_CHECKING:
     from tableferry.pipelines.command.session import Session
@@ -53,24 +53,33 @@ def plan(
 
     session = open_session(*transfers, records=False)
     names = several.select(session, transfers, tags, select_all=select_all)
+    changes = catalog_changes(session, names)
+    differences = [line for change in changes for line in change.lines()]
+    in_catalog = {"catalog": [change.json() for change in changes]}
     if len(names) == 1 and transfers:
-        view = runner.plan(session, names[0], force=force)
+        try:
+            view = runner.plan(session, names[0], force=force)
+        except TableferryError:
+            # a table that is gone may be why
+            for line in differences:
+                click.echo(line, err=True)
+            raise
         if as_json:
-            print_json(view.json())
+            print_json({**view.json(), **in_catalog})
         else:
             show_plan(console(), view)
-            for change in catalog_changes(session, names):
-                click.echo(change)
+            for line in differences:
+                click.echo(line)
             _warn_without_log()
         return
     plans = attempts.plan_each(session, names, jobs or attempts.PLANNED_AT_A_TIME, force=force)
     errors = [*fleet_views.attempt_errors(plans), *_invalid_files(session, "planned", select_all)]
     if as_json:
-        print_json(fleet_views.attempts_document(plans, errors))
+        print_json({**fleet_views.attempts_document(plans, errors), **in_catalog})
     else:
         fleet_views.show_plans(console(), plans)
-        for change in catalog_changes(session, names):
-            click.echo(change)
+        for line in differences:
+            click.echo(line)
         _warn_without_log()
     end(errors)
 

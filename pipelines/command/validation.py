@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.many_tables import Declaration
@@ -69,21 +71,60 @@ def outdated_locks(session: Session, names: Sequence[str] = ()) -> list[str]:
     return problems
 
 
-def catalog_changes(session: Session, names: Sequence[str]) -> list[str]:
-    """Say which tables are new or gone in the catalog, of the declarations of some transfers."""
+@dataclass(frozen=True)
+class CatalogChanges:
+    """How the catalog differs from the lock of a declaration of many tables."""
+
+    declaration: str
+    """The name of its file."""
+    new: Sequence[str] = ()
+    gone: Sequence[str] = ()
+    error: str = ""
+    """Why the catalog cannot be read."""
+
+    def lines(self) -> Iterator[str]:
+        """Describe the differences for people."""
+        for word, tables in (("new", self.new), ("gone", self.gone)):
+            if tables:
+                more = f" and {len(tables) - 5} more" if len(tables) > 5 else ""
+                yield (
+                    f"{self.declaration}: {word} in the catalog: {', '.join(tables[:5])}{more} "
+                    f"(ferry refresh {self.declaration})"
+                )
+        if self.error:
+            yield f"{self.declaration}: what is new or gone in the catalog is unknown: {self.error}"
+
+    def json(self) -> dict[str, Any]:
+        """Return the `--json` form."""
+        return {
+            "declaration": self.declaration,
+            "new": list(self.new),
+            "gone": list(self.gone),
+            "error": self.error or None,
+        }
+
+
+def catalog_changes(session: Session, names: Sequence[str]) -> list[CatalogChanges]:
+    """Find the tables that are new or gone in the catalog since a declaration was refreshed.
+
+    Args:
+        session: the declared transfers and the servers.
+        names: the transfers whose declarations count.
+
+    Returns:
+        The declarations that differ from their catalog, or whose catalog cannot be read.
+    """
     changes = []
     for declaration in declarations_in(session.declared.path):
         if _concerns(declaration, session, names) and declaration.lock.is_file():
-            new, gone = new_and_gone(declaration, session.servers)
-            for word, tables in (("new", new), ("gone", gone)):
-                if tables:
-                    shown = ", ".join(tables[:5]) + f" and {len(tables) - 5} more" * (
-                        len(tables) > 5
-                    )
-                    changes.append(
-                        f"{declaration.file.path.name}: {word} in the catalog: {shown} "
-                        f"(ferry refresh {declaration.file.path.name})"
-                    )
+            name = declaration.file.path.name
+            try:
+                new, gone = new_and_gone(declaration, session.servers)
+            except TableferryError as error:
+                changes.append(CatalogChanges(name, error=str(error)))
+            else:
+                if new or gone:
+                    changes.append(CatalogChanges(name, new, gone))
     return changes
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,10 +104,8 @@ def refresh(declaration: Declaration, servers: Servers) -> Refreshed:
     source = source_of(system_of(declaration.connection))
     if source.own_key is not None:
         raise InputError(f"{declaration.file.path}: files have no catalog of tables")
-    needed = {declaration.connection, *(table_of(text).connection for text in declaration.targets)}
-    for name in sorted(needed):
-        if name not in servers.endpoints or not servers.endpoints[name].has_address:
-            raise InputError(f"{url_variable(name)} is not set; {declaration.file.path} needs it")
+    connections = {table_of(text).connection for text in declaration.targets}
+    _require_addresses(declaration, servers, {declaration.connection, *connections})
     before = _locked(declaration)
     left_out: dict[str, str] = {}
     hops: dict[TableRef, tuple[TableRef, ...]] = {}
@@ -163,9 +161,15 @@ def write(refreshed: Refreshed) -> None:
 
 
 def new_and_gone(declaration: Declaration, servers: Servers) -> tuple[list[str], list[str]]:
-    """Return the tables that are new in the catalog, and those that are gone, by one query."""
+    """Return the tables that are new in the catalog, and those that are gone, by one query.
+
+    Raises:
+        InputError: the server's address is not set.
+        ConnectionFailed: the server does not answer.
+    """
     lock = _locked(declaration)
-    names = {_name(listed.table) for listed in _matching(declaration, servers)}
+    tables = [listed.table for listed in _listed(declaration, servers)]
+    names = {_name(table) for table in matching(tables, declaration.patterns, declaration.exclude)}
     known = {*lock.entries, *lock.left_out}
     return sorted(names - known), sorted({*lock.entries} - names)
 
@@ -181,14 +185,27 @@ def _name(table: TableRef) -> str:
     return f"{table.schema}.{table.name}"
 
 
-def _matching(declaration: Declaration, servers: Servers) -> list[Listed]:
+def _require_addresses(
+    declaration: Declaration, servers: Servers, connections: Collection[str]
+) -> None:
+    for name in sorted(connections):
+        if name not in servers.endpoints or not servers.endpoints[name].has_address:
+            raise InputError(f"{url_variable(name)} is not set; {declaration.file.path} needs it")
+
+
+def _listed(declaration: Declaration, servers: Servers) -> list[Listed]:
     connection = declaration.connection
+    _require_addresses(declaration, servers, {connection})
     source = source_of(system_of(connection))
-    listed = [
+    return [
         item
         for item in source.tables(servers.endpoints[connection], connection)
         if not item.table.name.startswith(OURS)
     ]
+
+
+def _matching(declaration: Declaration, servers: Servers) -> list[Listed]:
+    listed = _listed(declaration, servers)
     tables = [item.table for item in listed]
     for number, pattern in enumerate(declaration.patterns):
         if not matching(tables, [pattern], ()):

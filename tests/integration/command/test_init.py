@@ -281,6 +281,18 @@ def test_one_declaration_stands_for_all_tables_and_its_lock_follows_the_catalog(
             plan = CliRunner().invoke(main, ["plan", names["keyed_1"]])
             assert f"shop.yaml: new in the catalog: {SCHEMA}.newer, {SCHEMA}.older" in plan.output
             assert f"shop.yaml: gone in the catalog: {SCHEMA}.keyed_6" in plan.output
+            differs = {
+                "declaration": "shop.yaml",
+                "new": [f"{SCHEMA}.newer", f"{SCHEMA}.older"],
+                "gone": [f"{SCHEMA}.keyed_6"],
+                "error": None,
+            }
+            for more in ([names["keyed_1"]], [names["keyed_1"], names["keyed_6"]]):
+                planned = CliRunner().invoke(main, ["plan", *more, "--json"])
+                assert json.loads(planned.stdout)["catalog"] == [differs], planned.output
+            gone = CliRunner().invoke(main, ["plan", names["keyed_6"]])
+            assert gone.exit_code == 2, gone.output
+            assert f"shop.yaml: gone in the catalog: {SCHEMA}.keyed_6" in gone.stderr
             outdated = CliRunner().invoke(main, ["validate", names["keyed_1"]])
             assert outdated.exit_code == 2
             assert "shop.yaml:1: shop.lock.yaml does not agree with the catalog" in outdated.stderr
@@ -292,5 +304,7 @@ def test_one_declaration_stands_for_all_tables_and_its_lock_follows_the_catalog(
             connection.execute(f'ALTER TABLE "{SCHEMA}".older RENAME TO keyed_6'.encode())
     assert CliRunner().invoke(main, ["refresh"]).exit_code == 0
     assert lock.read_text() == before, "the diff is gone with its cause"
+    agreed = CliRunner().invoke(main, ["plan", names["keyed_1"], "--json"])
+    assert json.loads(agreed.stdout)["catalog"] == []
     ran = CliRunner().invoke(main, ["run", *(names[name] for name in ("plain_1", "texts_1"))])
     assert ran.exit_code == 0, ran.output
