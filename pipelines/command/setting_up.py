@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tableferry.pipelines.command.shell import as_json, end, print_json, user_errors
+from tableferry.pipelines.command.shell import as_json, end, has_terminal, print_json, user_errors
 from tableferry.resources.errors import InputError
+
+if TYPE_CHECKING:
+    from tableferry.pipelines.onboarding.init import Arrangement
 
 TABLES_HELP = "Tables by schema.table, as 'shop.*'; without a dot, by name; repeatable."
 
@@ -32,6 +36,8 @@ TABLES_HELP = "Tables by schema.table, as 'shop.*'; without a dot, by name; repe
     show_envvar=True,
     help="Folder of the files.",
 )
+@click.option("--chain", is_flag=True, help="With several --to: each target is read for the next.")
+@click.option("--each", is_flag=True, help="With several --to: a transfer per table and target.")
 @click.option("--views", is_flag=True, help="Include views.")
 @as_json
 @user_errors
@@ -41,6 +47,8 @@ def init(
     exclude: Sequence[str],
     to: Sequence[str],
     output: str,
+    chain: bool,
+    each: bool,
     views: bool,
     as_json: bool,
 ) -> None:
@@ -53,7 +61,16 @@ def init(
     from tableferry.pipelines.onboarding.init import init as write
 
     servers, _ = configured_servers()
-    result = write(servers, connection, tables, exclude, to, Path(output), views=views)
+    result = write(
+        servers,
+        connection,
+        tables,
+        exclude,
+        to,
+        Path(output),
+        arrangement=_arrangement(connection, to, chain=chain, each=each, asks=not as_json),
+        views=views,
+    )
     if as_json:
         print_json(result.json())
         return
@@ -61,6 +78,27 @@ def init(
         click.echo(line)
     if any(table.written for table in result.declared):
         click.echo(f"next: TABLEFERRY_TRANSFERS={output} ferry validate")
+
+
+def _arrangement(
+    connection: str, to: Sequence[str], *, chain: bool, each: bool, asks: bool
+) -> Arrangement | None:
+    """Return how several targets are reached; a person at a terminal is asked.
+
+    Raises:
+        InputError: both ways are given.
+    """
+    from tableferry.pipelines.onboarding.init import arrangements
+
+    if chain and each:
+        raise InputError("--chain and --each are two ways; give one of them")
+    if chain or each:
+        return "chain" if chain else "each"
+    if len(to) < 2 or not (asks and has_terminal()):
+        return None
+    click.echo(f"{len(to)} targets: {arrangements(connection, to)}", err=True)
+    answer = click.prompt("which", type=click.Choice(("chain", "each")), err=True)
+    return "chain" if answer == "chain" else "each"
 
 
 @click.command()

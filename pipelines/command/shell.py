@@ -133,6 +133,11 @@ def report_waiting(runs: Sequence[str]) -> None:
         click.echo(f"ferry: waiting for run {names} of this transfer to end", err=True)
 
 
+def has_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def say(note: str) -> None:
     """Show a note on stderr while a command works."""
     click.echo(f"ferry: {note}", err=True)

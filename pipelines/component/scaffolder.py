@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tableferry.assets.declaring.dagster_rules import op_name
 from tableferry.assets.planning.resolve import Servers
-from tableferry.pipelines.onboarding.init import identifier, init
+from tableferry.pipelines.onboarding.init import Arrangement, identifier, init
 from tableferry.pipelines.settings import servers
 from tableferry.resources.connecting.names import names_file, set_variable, system_of, url_variable
 from tableferry.resources.errors import TableferryError
@@ -85,6 +85,10 @@ class ScaffoldParams(BaseModel):
     """Tables to leave out."""
     to: list[str] = []
     """Targets, as 'clickhouse://warehouse.{table}', in order of the hops."""
+    chain: bool = False
+    """With several targets: each is read for the next."""
+    each: bool = False
+    """With several targets: a transfer per table and target."""
     views: bool = False
     """Include views."""
 
@@ -147,6 +151,7 @@ def _write_transfers(params: ScaffoldParams, output: Path, shown: Path) -> list[
         params.exclude,
         params.to,
         output,
+        arrangement=_arrangement(params),
         views=params.views,
     )
     if not any(table.written for table in result.declared):
@@ -154,6 +159,12 @@ def _write_transfers(params: ScaffoldParams, output: Path, shown: Path) -> list[
     for line in result.lines():
         click.echo(line.replace(str(output), str(shown)))
     return sorted({source, *(text.partition("://")[0].lower() for text in params.to)})
+
+
+def _arrangement(params: ScaffoldParams) -> Arrangement | None:
+    if params.chain and params.each:
+        raise click.ClickException("--chain and --each are two ways; give one of them")
+    return "each" if params.each else "chain" if params.chain else None
 
 
 def _remove_empty(folder: Path, root: Path | None) -> None:

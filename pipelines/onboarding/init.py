@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from re import ASCII, sub
-from typing import Any
+from typing import Any, Literal
 
 from tableferry.assets.declaring.dagster_rules import op_name
 from tableferry.assets.declaring.manifest import Transfer
@@ -38,6 +38,9 @@ from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
 from tableferry.resources.tables import TableRef
 from tableferry.resources.words import one_line
+
+Arrangement = Literal["chain", "each"]
+"""Several targets are reached one from the other, or each from the source."""
 
 OURS = "__ferry_"
 """The prefix of Tableferry's own tables."""
@@ -161,9 +164,10 @@ def init(
     to: Sequence[str],
     output: Path,
     *,
+    arrangement: Arrangement | None = None,
     views: bool = False,
 ) -> Result:
-    """Write a transfer file for each selected table that has none.
+    """Write a transfer file for each selected table that has none, or for each of its targets.
 
     Args:
         servers: the servers of all connections.
@@ -172,11 +176,12 @@ def init(
         exclude: patterns of tables to leave out.
         to: the targets in order, with `{schema}` and `{table}` for the source's names.
         output: the folder of the files, which is created if needed.
+        arrangement: how several targets are reached; may be None for a single one.
         views: include views.
 
     Raises:
-        InputError: a pattern matches no table, a server is not configured, or two tables have the
-            same target.
+        InputError: a pattern matches no table, a server is not configured, two tables have the
+            same target, or several targets have no arrangement.
     """
     source_system = system_of(connection)
     source = source_of(source_system)
@@ -187,6 +192,12 @@ def init(
             'source: "files://landing/orders/"'
         )
     templates = [_template(text) for text in to]
+    if len(to) > 1 and arrangement is None:
+        raise InputError(
+            f"{len(to)} targets may be reached in two ways: {arrangements(connection, to)}"
+        )
+    if len(set(to)) < len(to):
+        raise InputError("--to names a target twice")
     needed = {connection: f"--from {connection}"}
     needed |= {target.connection: f"--to {target.connection}" for target in templates}
     for name, option in needed.items():
@@ -211,24 +222,30 @@ def init(
     names = [*known.transfers, *(file.transfer or file.path.stem for file in known.invalid)]
     taken = {name.casefold() for name in names}
     moved = {target: name for name, one in known.transfers.items() for target in _hops_of(one)}
-    new: dict[TableRef, tuple[TableRef, ...]] = {}
-    for table, targets in hops.items():
-        if kept := _kept(table, targets, output, known, moved):
+    each = arrangement == "each" and len(to) > 1
+    journeys = [
+        (table, part, _suffix(part[0], templates) if each else "")
+        for table, targets in hops.items()
+        for part in ([(target,) for target in targets] if each else [targets])
+    ]
+    new: list[tuple[TableRef, tuple[TableRef, ...], str]] = []
+    for table, targets, suffix in journeys:
+        if kept := _kept(table, targets, output, known, moved, suffix):
             result.declared.append(kept)
         else:
-            new[table] = targets
-    catalogs = Catalogs(servers, new)
-    for table, targets in new.items():
+            new.append((table, targets, suffix))
+    catalogs = Catalogs(servers, {table: hops[table] for table, *_ in new})
+    for table, targets, suffix in new:
         try:
             proposal = propose(table, targets, catalogs)
-            result.declared.append(_declare(proposal, output, taken))
+            result.declared.append(_declare(proposal, output, taken, suffix))
         except ConnectionFailed:
             raise
         except TableferryError as error:
             why = " ".join(str(error).split())
             for own in (table, *targets):
                 why = why.removeprefix(f"{own}: ").removeprefix(f"{own} ")
-            result.left_out.append((str(table), why))
+            result.left_out.append((f"{table} to {targets[0]}" if each else str(table), why))
     if any(declared.written for declared in result.declared):
         _write_new(output / SCHEMA_FILE, json.dumps(transfer_schema(), indent=2) + "\n")
         _write_new(output / DEFAULTS, DEFAULTS_TEXT)
@@ -254,6 +271,7 @@ def _kept(
     output: Path,
     known: TransferFolder,
     moved: Mapping[TableRef, str],
+    suffix: str,
 ) -> Declared | None:
     """Find the file that moves a table, or seems to, already."""
     for target in targets:
@@ -262,21 +280,21 @@ def _kept(
             kept = f"it moves {known.transfers[name].source} to {target} already"
             return Declared(name, str(table), path, written=False, kept=kept)
     # a file with the table's name counts as this table's, even if it is invalid
-    plain = identifier(table.name)
+    plain = identifier(table.name + suffix)
     path = output / f"{plain}.yaml"
     if path.exists() and _mentions(path, table):
         return Declared(plain, str(table), path, written=False, kept="it exists already")
     return None
 
 
-def _declare(proposal: Proposal, output: Path, taken: set[str]) -> Declared:
+def _declare(proposal: Proposal, output: Path, taken: set[str], suffix: str) -> Declared:
     """Write the file of a proposal.
 
     Raises:
         InputError: the file would not be valid, for example because of the folder's defaults.
     """
     table = proposal.source
-    name = _name(table, output, taken)
+    name = _name(table, output, taken, suffix)
     path = output / f"{name}.yaml"
     # a running code location leaves out files whose names begin with a dot
     draft = output / f".{name}.yaml"
@@ -290,6 +308,23 @@ def _declare(proposal: Proposal, output: Path, taken: set[str]) -> Declared:
         draft.unlink()
     taken.add(name.casefold())
     return Declared(name, str(table), path, written=True, proposal=proposal)
+
+
+def arrangements(connection: str, to: Sequence[str]) -> str:
+    """Describe the ways to reach several targets, each with its option."""
+    names = [text.partition("://")[0].lower() for text in to]
+    chain = " -> ".join([connection, *names])
+    each = ", ".join(f"{connection} -> {name}" for name in names)
+    return (
+        f"--chain, from one to the next ({chain}: what the first target cannot hold as it is, such "
+        f"as a list, reaches the others as a text), or --each, a transfer per target ({each})"
+    )
+
+
+def _suffix(target: TableRef, templates: Sequence[TableRef]) -> str:
+    """What tells the transfer to one of several targets of a table from the others, by its name."""
+    same = sum(template.connection == target.connection for template in templates)
+    return f"_{target.connection}" + (f"_{target.schema}_{target.name}" if same > 1 else "")
 
 
 def _template(text: str) -> TableRef:
@@ -344,9 +379,10 @@ def _matching(listed: Sequence[Listed], patterns: Sequence[str]) -> list[Listed]
     return list(dict.fromkeys(selected))
 
 
-def _name(table: TableRef, output: Path, taken: set[str]) -> str:
+def _name(table: TableRef, output: Path, taken: set[str], suffix: str) -> str:
     """Choose a name for the transfer that is free in the folder."""
-    candidates = [identifier(table.name), identifier(f"{table.schema}_{table.name}")]
+    candidates = [f"{table.name}{suffix}", f"{table.schema}_{table.name}{suffix}"]
+    candidates = [identifier(name) for name in candidates]
     candidates += [f"{candidates[1]}_{number}" for number in range(2, 1000)]
     for name in candidates:
         free = name.casefold() not in taken and not (output / f"{name}.yaml").exists()

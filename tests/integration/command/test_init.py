@@ -15,6 +15,7 @@ from psycopg import sql
 
 from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.pipelines.cli import main
+from tableferry.pipelines.command import setting_up
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.sqlserver.resource import SqlServerResource
@@ -92,7 +93,8 @@ def init(
 ) -> Result:
     targets = ["--to", to, "--to", "clickhouse://warehouse.{schema}_{table}"]
     arguments = ["init", "--from", "postgres", "--tables", tables, *targets, *more]
-    return CliRunner().invoke(main, arguments)
+    arrangement = [] if {"--each", "--chain"} & {*more} else ["--chain"]
+    return CliRunner().invoke(main, [*arguments, *arrangement])
 
 
 def test_every_table_is_declared_validly_and_moves_or_is_left_out_with_the_reason(
@@ -211,6 +213,34 @@ def test_bad_input_writes_nothing(output: Path, options: dict[str, str], message
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not output.exists()
+
+
+def test_two_targets_are_a_chain_or_two_transfers(
+    output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = ["--to", "sqlserver://dbo.{table}", "--to", CLICKHOUSE]
+    arguments = ["init", "--from", "postgres", "--tables", f"{SCHEMA}.orders", *both]
+    neither = CliRunner().invoke(main, arguments)
+    assert neither.exit_code == 2
+    assert "--chain" in neither.stderr and "--each" in neither.stderr
+    assert not output.exists()
+    twice = CliRunner().invoke(main, [*arguments, "--chain", "--each"])
+    assert twice.exit_code == 2
+
+    monkeypatch.setattr(setting_up, "has_terminal", lambda: True)
+    asked = CliRunner().invoke(main, arguments, input="each\n")
+    assert asked.exit_code == 0, asked.output
+    found = load_transfers(output)
+    hops = {name: [str(hop.to) for hop in one.hops] for name, one in found.transfers.items()}
+    assert hops == {
+        "orders_sqlserver": ["sqlserver://dbo.orders"],
+        "orders_clickhouse": ["clickhouse://warehouse.orders"],
+    }
+    again = CliRunner().invoke(main, [*arguments, "--each"])
+    assert again.exit_code == 0, again.output
+    assert "kept" in again.stdout and len(load_transfers(output).transfers) == 2
+    valid = CliRunner().invoke(main, ["validate"])
+    assert valid.exit_code == 0, valid.output
 
 
 def test_files_have_no_catalog(output: Path) -> None:
