@@ -179,6 +179,19 @@ def tree(pid: int) -> list[int]:
     return found
 
 
+def cpu_seconds(pid: int) -> float:
+    """CPU seconds so far of a process and all that descend from it, ended ones included."""
+    spent = 0.0
+    for each in tree(pid):
+        with suppress(psutil.Error):
+            times = psutil.Process(each).cpu_times()
+            spent += times.user + times.system
+            # absent outside of Linux and macOS
+            spent += getattr(times, "children_user", 0.0)
+            spent += getattr(times, "children_system", 0.0)
+    return spent
+
+
 class ServerClock:
     """CPU seconds of one server, if it is on this machine and may be looked at."""
 
@@ -192,17 +205,7 @@ class ServerClock:
 
     def seconds(self) -> float | None:
         """So far, of all of the server's processes, those that have ended included."""
-        if self._pid is None:
-            return None
-        spent = 0.0
-        for pid in tree(self._pid):
-            with suppress(psutil.Error):
-                times = psutil.Process(pid).cpu_times()
-                spent += times.user + times.system
-                # absent outside of Linux and macOS
-                spent += getattr(times, "children_user", 0.0)
-                spent += getattr(times, "children_system", 0.0)
-        return spent
+        return None if self._pid is None else cpu_seconds(self._pid)
 
 
 def _listening(settings: ConnectionSettings) -> int | None:

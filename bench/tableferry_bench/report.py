@@ -10,7 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from tableferry.resources.errors import InputError
 from tableferry_bench.certification import Verdict
 from tableferry_bench.results import Result
-from tableferry_bench.sections import Section, sections
+from tableferry_bench.section import Section
+from tableferry_bench.sections import sections
 
 
 def markdown(title: str, parts: Sequence[Section], charts: str | None = "charts") -> str:

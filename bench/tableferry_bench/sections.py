@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from tableferry_bench import charts
 from tableferry_bench.advice import bottleneck, recommendations
 from tableferry_bench.certification import Verdict
 from tableferry_bench.charts import Bar, number_text
 from tableferry_bench.comparison import Comparison
+from tableferry_bench.fleet_sections import fleet_sections, is_fleet
 from tableferry_bench.results import Case, Result
+from tableferry_bench.section import Chart, Section
 from tableferry_bench.statistics import Summary, ratios, summary
 
 BARE = ("psql-curl", "psql-psql", "psql-freebcp", "freebcp-curl", "curl-parquet")
@@ -28,35 +29,16 @@ EXPERIMENTS = {
 }
 
 
-@dataclass(frozen=True)
-class Chart:
-    """A picture, and the name that its file gets."""
-
-    name: str
-    svg: str
-
-
-@dataclass(frozen=True)
-class Section:
-    """One part of a report."""
-
-    title: str
-    columns: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    remarks: tuple[str, ...] = ()
-    chart: Chart | None = None
-    words: int = field(default=1)
-    """So many columns hold words; the rest are figures."""
-
-
 def sections(result: Result, verdict: Verdict | None = None) -> list[Section]:
     """All of a result, the verdict first."""
     found = [_verdict(verdict)] if verdict else []
     if result.kind == "staging":
         found += _staging(result)
     else:
+        found += fleet_sections(result)
         for (workload, rows), cases in result.tables().items():
-            found += _table(result, workload, rows, cases)
+            if others := [case for case in cases if not is_fleet(case)]:
+                found += _table(result, workload, rows, others)
     if advice := recommendations(result):
         found.append(Section("Recommendation", remarks=tuple(advice)))
     found.append(_where(result))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -73,6 +74,27 @@ def judged(
     if new.least <= old.most and old.least <= new.most:
         return "noise"
     return "regression" if (change > 0) == (better == "less") else "improvement"
+
+
+def growth(points: Mapping[int, float]) -> float | None:
+    """The exponent of a cost's growth: 1 if it doubles with the size, 2 if it quadruples.
+
+    What size 1 costs is taken off first, so that the start of a program does not hide the growth.
+    The exponent is the slope of the straight line that has the least squares of distances from
+    the logarithms.
+
+    Args:
+        points: the cost by size.
+
+    Returns:
+        None if fewer than two sizes cost more than size 1.
+    """
+    base = points.get(1, 0.0)
+    more = {size: cost - base for size, cost in points.items() if size > 1 and cost > base}
+    if len(more) < 2:
+        return None
+    logs = [(math.log(size), math.log(cost)) for size, cost in more.items()]
+    return statistics.linear_regression(*zip(*logs, strict=True)).slope
 
 
 def skew(values: Sequence[float]) -> float | None:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry_bench.contenders.base import Contender
 from tableferry_bench.contenders.ferry import FERRIES
+from tableferry_bench.contenders.fleet import FLEETS
 from tableferry_bench.contenders.parquet import CurlParquet
 from tableferry_bench.contenders.peers import PEERS
 from tableferry_bench.contenders.pipes import PIPES
@@ -55,6 +56,8 @@ class Suite(BaseModel):
     runs: Annotated[int, Field(ge=1)] = 3
     warmups: Annotated[int, Field(ge=0)] = 1
     tables: Annotated[list[Part], Field(min_length=1)]
+    includes: list[str] = []
+    """Suites whose tables come before its own, with their numbers of runs."""
 
 
 def shipped() -> list[str]:
@@ -72,6 +75,17 @@ def read_suite(name: str) -> Suite:
     known = shipped()
     path = Path(str(SUITES / f"{name}.yaml")) if name in known else Path(name)
     suite = read_yaml(path, Suite, f"no suite {name!r}; there are {', '.join(known)}, and files")
+    included = [
+        part.model_copy(
+            update={
+                "runs": part.runs or other.runs,
+                "warmups": other.warmups if part.warmups is None else part.warmups,
+            }
+        )
+        for other in map(read_suite, suite.includes)
+        for part in other.tables
+    ]
+    suite = suite.model_copy(update={"tables": [*included, *suite.tables], "includes": []})
     for part in suite.tables:
         parse(part.workload)
         choose(part.contenders)
@@ -102,7 +116,7 @@ def read_yaml(path: Path, model: type[Model], missing: str) -> Model:
 
 def contenders() -> dict[str, Contender]:
     """All that move a table, by name."""
-    made = (*FERRIES, *(one() for one in (*PIPES, CurlParquet)), *(one() for one in PEERS))
+    made = (*FERRIES, *FLEETS, *(one() for one in (*PIPES, CurlParquet)), *(one() for one in PEERS))
     return {one.name: one for one in made}
 
 

@@ -87,7 +87,7 @@ class Workload:
     about: str
     key: str
     columns: str
-    """As they stand in CREATE TABLE."""
+    """As they stand in CREATE TABLE; empty if there is no one table."""
     fill: Fill
     size: str = "rows"
     """What the number after the colon is: `rows`, or `scale` factor; or `fixed`."""
@@ -131,6 +131,8 @@ def ensure(servers: Servers, text: str) -> Table:
     """
     workload, size = parse(text)
     name = text.replace(":", "_").replace(".", "_")
+    if not workload.columns:
+        return Table(workload.name, int(size), 0, name, workload.key)
     place = servers.table("postgres", name)
     known = _known(servers.postgres, place)
     if known is not None and known.workload == workload.name:
@@ -229,6 +231,10 @@ def _copy_in(connection: psycopg.Connection, query: str, chunks: IO[bytes]) -> N
             copy.write(chunk)
 
 
+def _nothing(*_: object) -> None:
+    """Make nothing: the contenders of such a workload make what they need."""
+
+
 _MANY, _MANY_ROWS = _columns()
 
 WORKLOADS = {
@@ -239,5 +245,7 @@ WORKLOADS = {
         Workload("columns", f"{COLUMNS} columns", "id", _MANY, _from_series(_MANY_ROWS)),
         Workload("lineitem", "TPC-H", "l_orderkey", LINEITEM, _lineitem, "scale"),
         Workload("flights", "336,776 flights of 2013", "id", FLIGHTS, _flights, "fixed"),
+        Workload("transfers", "transfers of which only the declarations exist", "id", "", _nothing),
+        Workload("tables", "small tables, for the contenders fleet-...", "id", "", _nothing),
     )
 }

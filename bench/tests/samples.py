@@ -8,7 +8,13 @@ from typing import Any
 from tableferry_bench.results import Case, Result, Run, Skew
 
 
-def case(contender: str, seconds: Sequence[float], rows: int = 1000, **more: Any) -> Case:
+def case(
+    contender: str,
+    seconds: Sequence[float],
+    rows: int = 1000,
+    workload: str = "wide",
+    **more: Any,
+) -> Case:
     """One whose first run is a warm-up of 99 seconds."""
     runs = [
         Run(
@@ -31,7 +37,7 @@ def case(contender: str, seconds: Sequence[float], rows: int = 1000, **more: Any
         for number, one in enumerate([99.0, *seconds], start=-1)
     ]
     given = {"route": "a -> b", "proves": "nothing", "text_bytes": 2_000_000} | more
-    return Case("wide", rows, contender, runs=tuple(runs), **given)  # type: ignore[arg-type]
+    return Case(workload, rows, contender, runs=tuple(runs), **given)  # type: ignore[arg-type]
 
 
 def result(*cases: Case, **more: Any) -> Result:

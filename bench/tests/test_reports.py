@@ -12,6 +12,7 @@ from tableferry_bench import charts
 from tableferry_bench.advice import bottleneck, recommendations
 from tableferry_bench.certification import certify, read_thresholds
 from tableferry_bench.report import html, leave, markdown
+from tableferry_bench.results import Case
 from tableferry_bench.sections import sections
 
 ODD = "<script>alert(1)</script>|"
@@ -91,3 +92,25 @@ def test_the_cost_of_growing_is_told() -> None:
     parts = sections(result(*sizes, kind="staging"))
     assert parts[0].chart is not None
     assert "<polyline" in parts[0].chart.svg
+
+
+def test_the_costs_of_many_tables_and_their_growth_are_sections_of_their_own() -> None:
+    def loading(size: int, seconds: float) -> Case:
+        return case("fleet-definitions", [seconds], size, "transfers", route="declared only")
+
+    linear = [loading(1, 2.0), loading(1000, 12.0), loading(100, 3.0)]
+    moved = case("fleet-first", [6.0], 100, workload="tables")
+    found = {part.title: part for part in sections(result(*linear, moved, case("ferry", [1])))}
+    assert [row[3] for row in found["Costs"].rows] == ["1", "100", "1,000", "100"]
+    assert [row[8] for row in found["Costs"].rows] == [*("", "", ""), "3.20"]
+    (row,) = found["Growth"].rows
+    assert row == ("definitions", "client CPU s", "1, 100, 1,000", "at most 1.1", "passed", "1.00")
+    chart = found["Growth"].chart
+    assert chart is not None and chart.name == "fleet-growth"
+    assert "wide, 1,000 rows" in found, "what moves one table is shown as ever"
+    steep = sections(result(*linear[:2], loading(100, 2.2)))
+    (row,) = next(part for part in steep if part.title == "Growth").rows
+    assert row[4:] == ("failed", "1.70")
+    failed = replace(loading(5000, 1.0), runs=(), failed="out of memory")
+    (costs, *_) = sections(result(failed))
+    assert "transfers:5000 fleet-definitions FAILED: out of memory" in costs.remarks

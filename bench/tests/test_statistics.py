@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tableferry_bench.statistics import judged, ratios, skew, summary
+from tableferry_bench.statistics import growth, judged, ratios, skew, summary
 
 
 def test_summary() -> None:
@@ -47,3 +47,17 @@ def test_skew_is_the_largest_by_the_mean() -> None:
     assert skew([1, 1, 4]) == 2
     assert skew([5, 5]) == 1
     assert skew([]) is None
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 1.1, 2.0])
+def test_growth_is_found_behind_what_the_start_costs(exponent: float) -> None:
+    points = {size: 2.0 + 0.01 * size**exponent for size in (100, 1000, 5000)}
+    assert growth({1: 2.0, **points}) == pytest.approx(exponent)
+    hidden = growth(points)
+    assert hidden is not None and hidden < exponent, "the start would hide it"
+
+
+def test_growth_needs_two_sizes_that_cost_more_than_one() -> None:
+    assert growth({1: 2.0, 100: 3.0}) is None
+    assert growth({1: 2.0, 100: 1.9, 1000: 3.0}) is None
+    assert growth({}) is None

@@ -16,7 +16,7 @@ from tableferry_bench.workloads import WORKLOADS, parse
 
 
 def test_the_suites_that_come_along_can_be_read() -> None:
-    assert shipped() == ["full", "quick", "standard"]
+    assert shipped() == ["fleet", "fleet-long", "full", "quick", "standard"]
     wanted = {
         name for suite in shipped() for part in read_suite(suite).tables for name in part.contenders
     }
@@ -25,12 +25,24 @@ def test_the_suites_that_come_along_can_be_read() -> None:
     assert full == set(WORKLOADS)
 
 
+def test_a_suite_includes_others_with_their_numbers_of_runs() -> None:
+    fleet, long = read_suite("fleet"), read_suite("fleet-long")
+    count = len(fleet.tables)
+    assert [part.workload for part in long.tables[:count]] == [
+        part.workload for part in fleet.tables
+    ]
+    assert {part.runs for part in long.tables[:count]} == {1, 3}
+    assert "fleet-idle" in long.tables[-1].contenders
+    assert {part.warmups for part in read_suite("full").tables if "fleet" in str(part)} == {0}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("suite: x\ntables: []\n", "tables: List should have at least 1 item"),
         ("suite: x\ntables: [{workload: wide, contenders: [ferry]}]\n", "name its rows"),
         ("suite: x\ntables: [{workload: 'wide:1', contenders: [fairy]}]\n", "no contender 'fairy'"),
+        ("suite: x\nincludes: [y]\ntables: [{workload: flights, contenders: [ferry]}]\n", "'y'"),
         ("suite: x\nruns: 0\ntables: [{workload: flights, contenders: [ferry]}]\n", "runs: "),
     ],
 )
@@ -80,7 +92,7 @@ def test_dlt_goes_by_what_clickhouse_speaks_and_says_so(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("run --suite none", "no suite 'none'; there are full, quick, standard, and files"),
+        ("run --suite none", "no suite 'none'; there are fleet, fleet-long, full, quick, "),
         ("run -c ferry", "--contender goes with --workload"),
         ("run -w wide:10 -c fairy", "there is no contender 'fairy'"),
         ("tune --ranges 0", "--ranges should be numbers with commas"),

@@ -15,7 +15,8 @@ from tableferry_bench.certification import Finding, certify, read_thresholds
 from tableferry_bench.charts import number_text
 from tableferry_bench.report import part_markdown
 from tableferry_bench.results import Case, Result
-from tableferry_bench.sections import Section, sections
+from tableferry_bench.section import Section
+from tableferry_bench.sections import sections
 from tableferry_bench.suite import contenders
 from tableferry_bench.workloads import WORKLOADS
 

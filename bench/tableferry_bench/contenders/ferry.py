@@ -70,7 +70,7 @@ class Ferry(Contender):
         """With no target there, and an event log in which nothing of the transfer is."""
         self.clean_up(servers, table)
         folder = private(self._folder(servers))
-        shutil.copytree(_empty_home(servers), folder / "dagster")
+        shutil.copytree(empty_home(servers), folder / "dagster")
         transfer = self._declaration(servers, table)
         (folder / "transfers").mkdir()
         (folder / "transfers" / "move.yaml").write_text(yaml.safe_dump(transfer), encoding="utf-8")
@@ -173,7 +173,7 @@ def timeline(home: Path, run_id: str, finished: Finished) -> dict[str, float]:
     }
 
 
-def _empty_home(servers: Servers) -> Path:
+def empty_home(servers: Servers) -> Path:
     """An event log with nothing in it: making one takes seconds that are no part of a move."""
     from tableferry.pipelines import event_log
 

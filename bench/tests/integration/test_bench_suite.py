@@ -87,6 +87,34 @@ def test_a_suite_moves_the_rows_in_every_way(bare: Servers, tmp_path: Path) -> N
     assert left(bare) == []
 
 
+def test_many_tables_are_declared_written_moved_and_found_unchanged(
+    bare: Servers, tmp_path: Path
+) -> None:
+    suite = tmp_path / "mine.yaml"
+    suite.write_text(
+        "suite: mine\nruns: 1\nwarmups: 0\ntables:\n"
+        "  - {workload: 'transfers:3', contenders: [fleet-definitions]}\n"
+        "  - workload: 'tables:2'\n"
+        "    contenders: [fleet-definitions, fleet-init, fleet-nothing-one-hop]\n"
+    )
+    words = ["run", "--suite", str(suite), "--output", str(tmp_path / "out")]
+    done = CliRunner().invoke(bench, words)
+    assert done.exit_code == 1
+    assert "fleet-definitions goes with the workload transfers" in done.stderr
+    result = Result.read(tmp_path / "out" / "result.json")
+    rows = [(case.contender, case.runs[0].rows) for case in result.cases if case.runs]
+    assert rows == [
+        ("fleet-definitions", 3),
+        ("fleet-init", 2),
+        ("fleet-nothing-one-hop", 2),
+    ]
+    with psycopg.connect(bare.postgres_url) as connection:
+        schemas = connection.execute(
+            "SELECT nspname FROM pg_namespace WHERE nspname LIKE 'ferry\\_bench\\_%'"
+        ).fetchall()
+    assert schemas == [] and left(bare) == []
+
+
 def test_the_lab_reads_the_rows_in_every_way(bare: Servers, tmp_path: Path) -> None:
     words = ["lab", "-w", f"narrow:{ROWS}", "-n", "1", "--warmups", "0", "--output", str(tmp_path)]
     done = CliRunner().invoke(bench, words)
