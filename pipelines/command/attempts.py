@@ -89,12 +89,23 @@ def plan_each(
     reading = quietly(session)
     ahead = {name: looking for batch, looking in reading.looks(names) for name in batch}
 
-    def plan(name: str) -> Attempt[PlanView]:
-        return _attempt(name, lambda: runner.plan(ahead[name], name, force=force), lambda view: ())
+    return in_threads(names, jobs, lambda name: runner.plan(ahead[name], name, force=force))
 
-    executor = ThreadPoolExecutor(jobs, "plan")
+
+def in_threads(
+    names: Sequence[str],
+    jobs: int,
+    command: Callable[[str], View],
+    errors: Callable[[View], Sequence[str]] = lambda view: (),
+) -> list[Attempt[View]]:
+    """Do something with several transfers at a time that is mostly waiting for servers."""
+
+    def attempt(name: str) -> Attempt[View]:
+        return _attempt(name, lambda: command(name), errors)
+
+    executor = ThreadPoolExecutor(jobs, "transfer")
     try:
-        return list(executor.map(plan, names))
+        return list(executor.map(attempt, names))
     finally:
         executor.shutdown(cancel_futures=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @several_transfers
 @click.option("--force", is_flag=True, help="Plan as for `ferry run --force`.")
 @side_by_side
+@click.option("--values", is_flag=True, help="List the values that a run would refuse instead.")
 @as_json
 @user_errors
 def plan(
@@ -40,11 +41,13 @@ def plan(
     tags: Sequence[str],
     jobs: int | None,
     force: bool,
+    values: bool,
     as_json: bool,
 ) -> None:
     """Show which ranges would run or be skipped, and why; nothing is changed.
 
-    Several transfers have a line each, with their ranges by reason.
+    Several transfers have a line each, with their ranges by reason. With --values, every value
+    that a run would refuse is listed by column, with remedies; exit code 1 if there is any.
     """
     from tableferry.pipelines.command import attempts, fleet_views, runner, several
     from tableferry.pipelines.command.render import console, show_plan
@@ -53,6 +56,10 @@ def plan(
 
     session = open_session(*transfers, records=False)
     names = several.select(session, transfers, tags, select_all=select_all)
+    if values:
+        alone = len(names) == 1 and bool(transfers)
+        at_a_time = 0 if alone else jobs or attempts.PLANNED_AT_A_TIME
+        _show_values(session, names, at_a_time, select_all=select_all, as_json=as_json)
     changes = catalog_changes(session, names)
     differences = [line for change in changes for line in change.lines()]
     in_catalog = {"catalog": [change.json() for change in changes]}
@@ -81,6 +88,35 @@ def plan(
         for line in differences:
             click.echo(line)
         _warn_without_log()
+    end(errors)
+
+
+def _show_values(
+    session: Session, names: Sequence[str], jobs: int, *, select_all: bool, as_json: bool
+) -> NoReturn:
+    """List the values that runs of some transfers would refuse, and exit; 0 jobs: of one alone."""
+    from tableferry.pipelines.command import attempts, fleet_views
+    from tableferry.pipelines.command.values import ValuesView, examine_values
+
+    def examine(name: str) -> ValuesView:
+        transfer = session.transfer(name)
+        return examine_values(transfer, session.servers_of(transfer))
+
+    if not jobs:
+        view = examine(names[0])
+        if as_json:
+            print_json(view.json())
+        for line in () if as_json else view.lines():
+            click.echo(line)
+        end(view.errors)
+    views = attempts.in_threads(names, jobs, examine, lambda view: view.errors)
+    errors = [*fleet_views.attempt_errors(views), *_invalid_files(session, "examined", select_all)]
+    if as_json:
+        print_json(fleet_views.attempts_document(views, errors))
+    else:
+        for attempt in views:
+            for line in attempt.view.lines() if attempt.view else ():
+                click.echo(line)
     end(errors)
 
 

@@ -12,6 +12,9 @@ from tableferry.pipelines.command.shell import as_json, end, has_terminal, print
 from tableferry.resources.errors import InputError
 
 if TYPE_CHECKING:
+    from tableferry.assets.planning.resolve import Servers
+    from tableferry.pipelines.command.attempts import Attempt
+    from tableferry.pipelines.command.values import ValuesView
     from tableferry.pipelines.onboarding.init import Arrangement
 
 TABLES_HELP = "Tables by schema.table, as 'shop.*'; without a dot, by name; repeatable."
@@ -39,6 +42,7 @@ TABLES_HELP = "Tables by schema.table, as 'shop.*'; without a dot, by name; repe
 @click.option("--chain", is_flag=True, help="With several --to: each target is read for the next.")
 @click.option("--each", is_flag=True, help="With several --to: a transfer per table and target.")
 @click.option("--views", is_flag=True, help="Include views.")
+@click.option("--values", is_flag=True, help="Read the tables, and list values that do not fit.")
 @as_json
 @user_errors
 def init(
@@ -50,13 +54,16 @@ def init(
     chain: bool,
     each: bool,
     views: bool,
+    values: bool,
     as_json: bool,
 ) -> None:
     """Write a commented transfer file for each table, from the source's catalog.
 
     Decisions that only you can make are listed, and stand in the files as choices. Existing files
-    are never overwritten; no server is changed.
+    are never overwritten; no server is changed. With --values, the exit code is 1 if a run would
+    refuse values.
     """
+    from tableferry.pipelines.command import fleet_views
     from tableferry.pipelines.command.session import configured_servers
     from tableferry.pipelines.onboarding.init import init as write
 
@@ -71,13 +78,38 @@ def init(
         arrangement=_arrangement(connection, to, chain=chain, each=each, asks=not as_json),
         views=views,
     )
+    written = [table.transfer for table in result.declared if table.written]
+    examined = _examined(written, Path(output), servers) if values else []
+    errors = fleet_views.attempt_errors(examined)
     if as_json:
-        print_json(result.json())
-        return
+        found = fleet_views.attempts_document(examined, errors)
+        document = result.json() | (
+            {"ok": found["ok"], "values": found["transfers"]} if values else {}
+        )
+        print_json(document)
+        end(errors)
     for line in result.lines():
         click.echo(line)
-    if any(table.written for table in result.declared):
+    for attempt in examined:
+        for line in attempt.view.lines() if attempt.view else ():
+            click.echo(line)
+    if written:
         click.echo(f"next: TABLEFERRY_TRANSFERS={output} ferry validate")
+    end(errors)
+
+
+def _examined(names: Sequence[str], output: Path, servers: Servers) -> list[Attempt[ValuesView]]:
+    """Find the values that runs of new transfers would refuse."""
+    from tableferry.assets.declaring.transfer_files import load_transfers
+    from tableferry.pipelines.command.attempts import PLANNED_AT_A_TIME, in_threads
+    from tableferry.pipelines.command.values import examine_values
+
+    transfers = load_transfers(output).transfers
+
+    def examine(name: str) -> ValuesView:
+        return examine_values(transfers[name], servers.serving(transfers[name]))
+
+    return in_threads(names, PLANNED_AT_A_TIME, examine, lambda view: view.errors)
 
 
 def _arrangement(

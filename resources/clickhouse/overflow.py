@@ -12,6 +12,7 @@ from tableferry.resources.types.steps import (
     Length,
     Step,
     Units,
+    Unreplaced,
     Utf8,
     WithoutNul,
 )
@@ -34,6 +35,8 @@ class ClickHouseOverflow(OverflowSql):
                 return f"NOT isValidUTF8({x})"
             case WithoutNul():
                 return f"position({x}, char(0)) > 0"
+            case Unreplaced():
+                return f"position({x}, '\\xEF\\xBF\\xBD') > 0"
             case Characters(characters):
                 return f"lengthUTF8({x}) > {characters}"
             case Units(units):

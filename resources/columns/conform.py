@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -77,6 +78,22 @@ def _convert(
         name = column.target.name
         counts[name] = counts.get(name, 0) + pc.sum(changed).as_py()
     return array
+
+
+def refused_rows(
+    column: ColumnPlan, plan: CopyPlan, sent: pa.Array
+) -> Iterator[tuple[str, list[int]]]:
+    """Find the rows of a column whose values the conversion refuses, each row once, by reason."""
+    array, rows = plain(sent), pa.array(range(len(sent)), pa.int64())
+    for step in conversion_of(column, plan).steps:
+        result = step.convert(array)
+        if isinstance(result, Violation):
+            yield step.reason, rows.filter(result.rows).to_pylist()
+            rest = pc.invert(result.rows)
+            array, rows = array.filter(rest), rows.filter(rest)
+            result = step.convert(array)
+            assert not isinstance(result, Violation), "only the other rows broke the guard"
+        array = result
 
 
 def _refusal(

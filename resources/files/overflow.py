@@ -8,7 +8,15 @@ from tableferry.resources.contract.overflow_sql import ITEM, OverflowSql
 from tableferry.resources.files import digest
 from tableferry.resources.files.types import FROM_TEXT, TEXT, value
 from tableferry.resources.types.kinds import Kind
-from tableferry.resources.types.steps import Characters, Finite, Length, Step, Units, WithoutNul
+from tableferry.resources.types.steps import (
+    Characters,
+    Finite,
+    Length,
+    Step,
+    Units,
+    Unreplaced,
+    WithoutNul,
+)
 
 GREATEST = 2**63 - 1
 
@@ -40,6 +48,8 @@ class FilesOverflow(OverflowSql):
                 return f"NOT isfinite({x})"
             case WithoutNul():
                 return f"contains({x}, chr(0))"
+            case Unreplaced():
+                return f"contains({x}, chr(65533))"
             case Characters(characters):
                 return f"length({x}) > {characters}"
             case Units(units):

@@ -11,7 +11,7 @@ from tableferry.resources.postgres.text_formats import condition_of, unfit
 from tableferry.resources.postgres.types import TYPES
 from tableferry.resources.types.decimals import ToDecimal
 from tableferry.resources.types.kinds import Kind
-from tableferry.resources.types.steps import Characters, Length, Step, Units, WithoutNul
+from tableferry.resources.types.steps import Characters, Length, Step, Units, Unreplaced, WithoutNul
 
 GREATEST = 2**63 - 1
 
@@ -45,6 +45,8 @@ class PostgresOverflow(OverflowSql):
         """See `OverflowSql.unfit`. The guards of the text formats refuse the same values."""
         if isinstance(step, ToDecimal):
             return condition_of(step, kind, x) or NEVER
+        if isinstance(step, Unreplaced):
+            return f"position('\\xefbfbd'::bytea IN convert_to({x}, 'UTF8')) > 0"
         if isinstance(step, Characters):
             return f"char_length({x}) > {step.characters}"
         return NEVER if isinstance(step, WithoutNul) else unfit(step, x)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
 
+from tableferry.checks import refused_values as refused_values_module
+from tableferry.checks.refused_values import EXAMPLES, refused_values
 from tableferry.resources.columns.conform import conform
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -18,6 +20,7 @@ from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.digest.client import digests
 from tableferry.resources.digest.expressions import DigestSql
 from tableferry.resources.digest.fields import fields, not_compared
+from tableferry.resources.digest.guards import Guard, guards
 from tableferry.resources.digest.probe import dialect
 from tableferry.resources.errors import ValueRefused
 from tableferry.resources.files.resource import FilesResource
@@ -307,3 +310,43 @@ def test_the_source_makes_the_same_of_values_as_the_export(
                 value = case.values[int(number) - 1]
                 assert int(digest) == expected[number], (policy, value, shown)
         assert sum(int(row[2]) for row in rows if row[0] in expected) == counts.get("x", 0), policy
+        require_foreseen(plan, source.resource, len(case.values) - len(expected))
+
+
+@pytest.mark.parametrize(("system", "case"), CASES, ids=str)
+def test_the_source_foresees_what_the_export_refuses(
+    ends: Callable[[str], End], system: str, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = ends(system)
+    source.fill(case.type, case.values)
+    plan = plan_copy(
+        source.table,
+        source.resource.columns(source.table),
+        TableRef(case.target, "public", "t"),
+        key="id",
+        overrides={"x": ColumnOverride(type=case.override)},
+        target_version=case.version,
+    )
+    accepted, _ = by_client(plan, source.resource)
+    refused = set(range(1, len(case.values) + 1)) - set(accepted)
+    keys = require_foreseen(plan, source.resource, len(refused))
+    assert set(keys) <= refused and len(keys) == min(len(refused), EXAMPLES)
+
+    def without_sql(*arguments: object) -> dict[str, tuple[Guard, ...]]:
+        return {
+            name: tuple(replace(guard, condition=None) for guard in written)
+            for name, written in guards(*arguments).items()  # type: ignore[arg-type]
+        }
+
+    monkeypatch.setattr(refused_values_module, "guards", without_sql)
+    assert require_foreseen(plan, source.resource, len(refused))
+
+
+def require_foreseen(plan: CopyPlan, endpoint: Endpoint, refused: int) -> list[int]:
+    """Require that as many values are foreseen to be refused; return the keys of the examples."""
+    found = refused_values(plan, "arrow", endpoint)
+    assert found.not_examined == ()
+    assert sum(column.rows for column in found.columns) == refused
+    examples = [example for column in found.columns for example in column.examples]
+    # a file's rows are known by their numbers
+    return [int(str(list(example.key.values())[-1])) for example in examples]

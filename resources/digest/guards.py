@@ -1,0 +1,126 @@
+"""Writes the conditions under which a hop refuses a value, in the source's SQL.
+
+These are the guards of the conversion itself, by `OverflowSql`: there is no second set of rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tableferry.resources.columns.conversions import NoConversion, conversion_of
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, WireFormat
+from tableferry.resources.contract.fields import Field
+from tableferry.resources.contract.overflow_sql import NEVER
+from tableferry.resources.digest.fields import all_fields
+from tableferry.resources.digest.overflow import Overflow
+from tableferry.resources.types.conversion import Conversion
+from tableferry.resources.types.decimals import ToDecimal
+from tableferry.resources.types.steps import (
+    Items,
+    Length,
+    OverflowPolicy,
+    Present,
+    Step,
+    Unclamped,
+    Unguarded,
+    Unreplaced,
+)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A condition under which a column's value is refused."""
+
+    reason: str
+    """Completes `value x ...`."""
+    condition: str | None
+    """The condition in the source's SQL; None if only the client can tell."""
+    policies: tuple[OverflowPolicy, ...] = ()
+    """What `on_overflow` may say so that the value is changed instead."""
+
+
+def guards(
+    plan: CopyPlan,
+    wire: WireFormat,
+    variant: str,
+    more: Mapping[str, Sequence[Step]] | None = None,
+) -> dict[str, tuple[Guard, ...]]:
+    """Write the guards of a hop's columns, by name in the target, where any value is refused.
+
+    Args:
+        plan: the hop.
+        wire: how its rows travel.
+        variant: the variant of the source's digest writer.
+        more: further steps that the values of a column have to pass.
+    """
+    found: dict[str, tuple[Guard, ...]] = {}
+    for column, field in zip(plan.columns, all_fields(plan), strict=True):
+        if wire != "arrow" and column.binary_sql is not None:
+            continue  # passed on unread
+        try:
+            conversion = conversion_of(column, plan)
+        except NoConversion:
+            continue
+        steps = [*conversion.steps, *(more or {}).get(column.target.name, ())]
+        written = [_lost(plan, column, conversion, wire)]
+        written += [
+            _guard(plan, column, conversion, field, step, variant)
+            for step in steps
+            if not isinstance(step, Unguarded)
+            # only record batches go through the driver that replaces surrogates
+            if wire == "arrow" or not isinstance(step, Unreplaced)
+        ]
+        if guards_of_column := tuple(guard for guard in written if guard is not None):
+            found[column.target.name] = guards_of_column
+    return found
+
+
+def _lost(
+    plan: CopyPlan, column: ColumnPlan, conversion: Conversion, wire: WireFormat
+) -> Guard | None:
+    """Write the guard against what the wire would lose, if the exported expression has one."""
+    export, name = conversion.source, plan.source.system.quote(column.source.name)
+    refuse = export.refuse_text if conversion.as_text else export.refuse
+    condition = refuse and refuse.replace("{}", name)
+    if not condition or condition not in str(column.sql(wire)):
+        return None
+    return Guard(export.refuse_reason, condition)
+
+
+def _guard(
+    plan: CopyPlan,
+    column: ColumnPlan,
+    conversion: Conversion,
+    field: Field,
+    step: Step,
+    variant: str,
+) -> Guard | None:
+    system, policy = plan.source.system, column.on_overflow
+    if isinstance(step, Present):
+        return Guard(step.reason, f"{system.quote(column.source.name)} IS NULL")
+    clamped = _has_nearest(step)
+    if policy == "null" or (policy == "clamp" and clamped and not isinstance(step, ToDecimal)):
+        return None
+    if policy == "clamp" and isinstance(step, ToDecimal):
+        step = replace(step, only_nan=True)
+        clamped = False
+    nullable = conversion.slot.nullable and column.source.name != plan.key.source.name
+    policies: list[OverflowPolicy] = ["null"] if nullable else []
+    if clamped and not (isinstance(step, ToDecimal) and step.only_nan):
+        policies.append("clamp")
+    if system.overflow is None:
+        return Guard(step.reason, None, tuple(policies))
+    overflow = Overflow("null", conversion.sent, (step,), field, system, variant)
+    relaxed = overflow.relaxed()
+    if relaxed is not None and relaxed.changed == NEVER:
+        return None
+    condition = None if relaxed is None else relaxed.changed
+    return Guard(step.reason, condition, tuple(policies))
+
+
+def _has_nearest(step: Step) -> bool:
+    """Whether `clamp` has a value for those that break a step's guard."""
+    if isinstance(step, Items):
+        return _has_nearest(step.step)
+    return not isinstance(step, Unclamped) and not (isinstance(step, Length) and step.fixed)
