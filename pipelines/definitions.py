@@ -28,6 +28,8 @@ def build(
     declared: TransferFolder | None = None,
     callers: Mapping[str, Caller] | None = None,
     servers: Mapping[str, object] | None = None,
+    *,
+    bound: Servers | None = None,
 ) -> dg.Definitions:
     """Build the definitions of a code location.
 
@@ -35,6 +37,7 @@ def build(
         declared: the transfers; by default those in the configured folder.
         callers: the callers in this process, by transfer.
         servers: resources by connection name; by default those that the environment names.
+        bound: the servers to use instead of Dagster resources.
 
     Raises:
         InputError: the folder does not exist.
@@ -45,13 +48,13 @@ def build(
     link = transfers_link()
     origins = {name: Origin(file, link) for name, file in declared.files.items()}
     assets = {
-        name: transfer_assets(transfer, callers.get(name), origins.get(name))
+        name: transfer_assets(transfer, callers.get(name), origins.get(name), bound=bound)
         for name, transfer in transfers.items()
     }
-    valid = transfer_definitions(transfers, assets, origins=origins)
+    valid = transfer_definitions(transfers, assets, origins=origins, bound=bound)
     shared = dg.Definitions(
         sensors=[reaper, *alert_sensors(transfers=transfers.values(), all_runs=True)],
-        resources=resources() if servers is None else servers,
+        resources={} if bound else (resources() if servers is None else servers),
         executor=dg.in_process_executor,
     )
     return dg.Definitions.merge(valid, shared, invalid_definitions(declared.invalid, link))

@@ -125,7 +125,11 @@ def check_record(stored: StoredCheck, transfer: Transfer) -> CheckRecord:
 def _figures(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str | None, str | None]]:
     if "rows_source" in metadata and "rows_target" in metadata:
         yield "rows", str(metadata["rows_source"]), str(metadata["rows_target"])
-    for row in _rows(metadata.get("sums")):
+    sums = metadata.get("sums")
+    if isinstance(sums, Mapping):
+        yield from ((name, value, value) for name, value in sums.items())
+        return
+    for row in _rows(sums):
         yield str(row["figure"]), row["source"] or None, row["target"] or None
 
 

@@ -87,14 +87,20 @@ class GroupedEvents(SqlEventLogStorage):
 
     @contextmanager
     def grouped(self) -> Iterator[None]:
-        """Collect the events that this thread logs in the block, and store them at its end."""
+        """Collect the events that this thread logs in the block, and store them at its end.
+
+        A block inside of another one adds to its group.
+        """
+        if self._thread.collected is not None:
+            yield
+            return
         self._thread.collected = []
         try:
             yield
         finally:
             events, self._thread.collected = self._thread.collected, None
             if events:
-                self._store(_Group(events))
+                self._store(_Group([without_repetition(event) for event in events]))
 
     def store_event(self, event: dg.EventLogEntry) -> None:
         """Store an event, or add it to the group of its thread."""
@@ -103,7 +109,11 @@ class GroupedEvents(SqlEventLogStorage):
         elif self._thread.transactions is None and event.dagster_event_type in STORED_TWICE:
             self._store(_Group([event]))
         else:
-            super().store_event(event)
+            self.insert(event)
+
+    def insert(self, event: dg.EventLogEntry) -> None:
+        """Insert an event into the tables."""
+        super().store_event(event)
 
     def _store(self, group: _Group) -> None:
         """Store a group, and with it those that are waiting."""
@@ -176,6 +186,21 @@ def resolved(
         return event
     evaluation = replace(evaluation, target_materialization_data=about)
     return event._replace(dagster_event=inner._replace(event_specific_data=evaluation))
+
+
+def without_repetition(event: dg.EventLogEntry) -> dg.EventLogEntry:
+    """Leave out of an event what it says twice, which is a third of a small one.
+
+    Its step is named by its key, and its message is part of the Dagster event; that of a verdict
+    repeats its fields. The tags were for the loggers, which have had the event already.
+    """
+    inner = event.dagster_event
+    if inner is None or inner.step_key is None:
+        return event
+    inner = inner._replace(logging_tags={}, node_handle=None, step_handle=None)
+    if inner.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+        inner = inner._replace(message=None)
+    return event._replace(dagster_event=inner, user_message="")
 
 
 @contextmanager

@@ -10,7 +10,11 @@ from dagster._core.instance.ref import InstanceRef
 from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 from dagster._serdes import ConfigurableClassData
 
-from tableferry.assets.log.sqlite_home import STORAGE_CLASS, STORAGE_MODULE
+from tableferry.assets.log.sqlite_home import (
+    SHARED_STORAGE_CLASS,
+    STORAGE_CLASS,
+    STORAGE_MODULE,
+)
 from tableferry.resources.extras import require
 
 POSTGRES_MODULE = "tableferry.assets.log.postgres_storage"
@@ -39,9 +43,8 @@ def open_instance(home: Path) -> dg.DagsterInstance:
     if storage and storage.module_name in ("dagster_postgres", POSTGRES_MODULE):
         require("postgres-storage", f"the storage that {home / 'dagster.yaml'} names")
     if storage == defaults["storage"] or named == (STORAGE_MODULE, STORAGE_CLASS):
-        files = ConfigurableClassData(
-            STORAGE_MODULE, STORAGE_CLASS, yaml.safe_dump({"base_dir": str(home)})
-        )
+        ours = STORAGE_CLASS if named == (STORAGE_MODULE, STORAGE_CLASS) else SHARED_STORAGE_CLASS
+        files = ConfigurableClassData(STORAGE_MODULE, ours, yaml.safe_dump({"base_dir": str(home)}))
         ref = ref._replace(storage_data=files)
     elif storage and named == ("dagster_postgres", "DagsterPostgresStorage"):
         tables = ConfigurableClassData(POSTGRES_MODULE, "Storage", storage.config_yaml)

@@ -298,8 +298,8 @@ def latest_record(log: Log, asset: Asset) -> RangeRecord | None:
 
 def committed_schema(log: Log, asset: Asset) -> Sequence[WrittenColumn] | None:
     """Return the columns that the newest committed range of a hop was written with."""
-    # the records of most skipped ranges have no columns
-    for _, text in _newest_first(log, asset, 20):
+    # the records of most ranges have no columns
+    for _, text in _newest_first(log, asset, 1, saying=COLUMN_SCHEMA):
         data = json.loads(text)["dagster_event"]["event_specific_data"]
         for entry in data["materialization"]["metadata_entries"]:
             if entry["label"] == COLUMN_SCHEMA and "schema" in entry["entry_data"]:
@@ -398,10 +398,15 @@ def _newest(log: Log, asset: Asset, *types: str) -> list[tuple[str, int]]:
 
 
 def _newest_first(
-    log: Log, asset: Asset, most: int, range_name: str | None = None
+    log: Log, asset: Asset, most: int, range_name: str | None = None, *, saying: str | None = None
 ) -> Iterator[tuple[int, str]]:
-    """Yield storage ids and texts of the newest materializations of an asset, or of one range."""
+    """Yield storage ids and texts of the newest materializations of an asset, or of one range.
+
+    With `saying`, those whose text contains it.
+    """
     condition, values = _since_wiped(log, asset)
+    if saying is not None:
+        condition, values = f"{condition} AND e.event LIKE :text", {**values, "text": f"%{saying}%"}
     if range_name is not None:
         condition, values = f"{condition} AND e.partition = :range", {**values, "range": range_name}
     for start in range(0, most, PAGE):

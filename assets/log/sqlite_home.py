@@ -18,6 +18,8 @@ RUNS = Path("history", "runs.db")
 
 STORAGE_MODULE = "tableferry.assets.log.storage"
 STORAGE_CLASS = "Storage"
+SHARED_STORAGE_CLASS = "SharedStorage"
+"""The storage on files that Dagster's services use by Dagster's own."""
 
 OTHER_STORAGE = {
     *("event_log_storage", "run_storage", "local_artifact_storage"),

@@ -1,18 +1,24 @@
 """Dagster's SQLite storage, extended: its files stay open, and events are stored in groups.
 
-Dagster's own storage reads and writes the same files. New homes name this one in dagster.yaml
-(`storage: custom`); commands also use it where a home names none.
+New homes name `Storage` in dagster.yaml (`storage: custom`), which keeps the events of all runs in
+one file. Where a home names no storage, Dagster's services use Dagster's own, and commands use
+`SharedStorage`, which reads and writes the same files.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import sqlalchemy as sql
+from dagster._core.event_api import EventHandlerFn
+from dagster._core.storage.event_log import SqlEventLogStorage
+from dagster._core.storage.event_log.polling_event_watcher import SqlPollingEventWatcher
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
     INDEX_SHARD_NAME,
     SqliteEventLogStorage,
@@ -34,7 +40,7 @@ from tableferry.assets.log.sqlite_files import SECONDS_TO_WAIT, SqliteFiles, rev
 
 
 class SqliteEventLog(GroupedEvents, SqliteEventLogStorage):
-    """An event log of a file per run, and an index of the events that other runs read.
+    """An event log of Dagster's files: one per run, and an index of what other runs read.
 
     The file of the run is committed first and the index, which the ledger reads, last. Each has
     all events of a group, or none, as Dagster does with the two copies of one event.
@@ -78,6 +84,61 @@ class SqliteEventLog(GroupedEvents, SqliteEventLogStorage):
         self._files.close()
 
 
+class OneFileEventLog(SqliteEventLog):
+    """An event log of one file, the index, in which each event is stored once.
+
+    A file per run takes 100 KB before it holds an event, and holds what the index holds, too. Runs
+    that have a file of their own, because an earlier version or Dagster's storage began them, keep
+    it.
+    """
+
+    def __init__(self, base_dir: str) -> None:
+        """Open the files of a folder, creating them if need be."""
+        super().__init__(base_dir)
+        self._watcher = SqlPollingEventWatcher(self)
+
+    def run_connection(self, run_id: str | None = None) -> Any:
+        """Begin a transaction in the file that holds the events of a run."""
+        own = run_id is not None and self._has_own_file(run_id)
+        return self._connect(run_id if own and run_id else INDEX_SHARD_NAME)
+
+    def insert(self, event: dg.EventLogEntry) -> None:
+        """Insert an event into the tables."""
+        if self._has_own_file(event.run_id):
+            super().insert(event)
+        else:
+            SqlEventLogStorage.store_event(self, event)
+
+    def get_event_records(
+        self,
+        event_records_filter: dg.EventRecordsFilter,
+        limit: int | None = None,
+        ascending: bool = False,
+    ) -> Sequence[dg.EventLogRecord]:
+        """Return events of all runs."""
+        return SqlEventLogStorage.get_event_records(self, event_records_filter, limit, ascending)
+
+    def wipe_asset(self, asset_key: dg.AssetKey) -> None:
+        """Forget an asset; the logs of its runs keep their events."""
+        SqlEventLogStorage.wipe_asset(self, asset_key)
+
+    def watch(self, run_id: str, cursor: str | None, callback: EventHandlerFn) -> None:
+        """Pass the new events of a run to a function."""
+        self._watcher.watch_run(run_id, cursor, callback)
+
+    def end_watch(self, run_id: str, handler: EventHandlerFn) -> None:
+        """Stop passing events to a function."""
+        self._watcher.unwatch_run(run_id, handler)
+
+    def dispose(self) -> None:
+        """Close the files."""
+        self._watcher.close()
+        super().dispose()
+
+    def _has_own_file(self, run_id: str) -> bool:
+        return bool(run_id) and os.path.exists(self.path_for_shard(run_id))
+
+
 class SqliteRuns(SqliteRunStorage):
     """A run storage of one file."""
 
@@ -115,13 +176,15 @@ class SqliteSchedules(SqliteScheduleStorage):
 
 
 class Storage(DagsterSqliteStorage):
-    """All storages of a home."""
+    """All storages of a home, with the events of all runs in one file."""
+
+    event_log: type[SqliteEventLog] = OneFileEventLog
 
     def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
         """Open the files of a home, creating them if need be."""
         self.base_dir = base_dir
         self._run_storage = SqliteRuns.opened(_runs_directory(base_dir))
-        self._event_log_storage = SqliteEventLog(_event_logs_directory(base_dir))
+        self._event_log_storage = self.event_log(_event_logs_directory(base_dir))
         self._schedule_storage = SqliteSchedules.opened(_schedule_directory(base_dir))
         self._inst_data = inst_data
         super(DagsterSqliteStorage, self).__init__()
@@ -132,6 +195,12 @@ class Storage(DagsterSqliteStorage):
     ) -> Storage:
         """Open the files of the home that dagster.yaml names."""
         return cls.from_local(inst_data=inst_data, **config_value)
+
+
+class SharedStorage(Storage):
+    """All storages of a home that Dagster's own storage reads and writes, too."""
+
+    event_log = SqliteEventLog
 
 
 def _copy_tables(index: Path, engine: Engine) -> bool:

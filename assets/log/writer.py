@@ -80,16 +80,13 @@ class Writer:
         self,
         record: RangeRecord,
         verdicts: Iterable[Verdict],
-        before: Iterable[RangeRecord] = (),
     ) -> None:
-        """Record earlier progress of an attempt, its commit and its verdicts, in this order.
+        """Record the commit of a range and then its verdicts.
 
         A storage that stores groups stores all or nothing. With another one, a crash may leave the
         commit without verdicts: the next run checks such a range.
         """
         with together(self._context.instance.event_log_storage) as grouped:
-            for earlier in before:
-                self.progress(earlier)
             self.commit(record)
             self.all_checked(record.range, verdicts, PENDING if grouped else None)
 
@@ -239,7 +236,7 @@ class Writer:
         return failed
 
     def _log(self, event: Any) -> None:
-        with self._lock:
+        with together(self._context.instance.event_log_storage), self._lock:
             self._context.log_event(event)
 
 

@@ -70,25 +70,20 @@ def settle(
     record: RangeRecord,
     reason: Reason,
     verdicts: tuple[Verdict, ...],
-    before: tuple[RangeRecord, ...] = (),
 ) -> Outcome:
-    """Record a range whose rows passed: committed, or gathered in a shadow table.
-
-    `before` are records of the attempt's earlier progress that are not written yet.
-    """
+    """Record a range whose rows passed: committed, or gathered in a shadow table."""
     hop, writer = attempt.hop, attempt.writer
     if attempt.reading.since is None:
         record = replace(record, target_digest=target_digest_of(hop, verdicts))
     if hop.options.mode.whole_table:
-        for earlier in before:
-            writer.progress(earlier)
         record = replace(record, state=State.SHADOWED, shadow=attempt.shadow)
         writer.progress(record)
         reached("after_shadowed")
         attempt.tell("shadowed")
         return Outcome(hop, record, reason, verdicts)
     record = replace(record, state=State.COMMITTED)
-    writer.record_commit(record, reversed(verdicts), before)
+    writer.record_commit(record, reversed(verdicts))
+    attempt.work.showed_columns.add(hop.number)
     reached("after_event")
     attempt.tell("committed")
     return Outcome(hop, record, reason, verdicts)

@@ -36,6 +36,9 @@ from tableferry.resources.wires.counted import CountedBytes
 
 logger = logging.getLogger(__name__)
 
+MIN_ROWS_FOR_PROGRESS = 10_000
+"""Fewer rows are committed moments after they are loaded, so that only the commit is recorded."""
+
 
 class Unproven(TableferryError):
     """Unstaged rows did not pass the target's transaction, which was rolled back."""
@@ -107,7 +110,8 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
                 counts=counts,
                 artifacts=(*artifacts, *receipt.artifacts),
             )
-            attempt.writer.progress(record)
+            if staged >= MIN_ROWS_FOR_PROGRESS:
+                attempt.writer.progress(record)
             started = time.perf_counter()
             verdicts = audit(attempt, load)
             audited = time.perf_counter()
@@ -122,16 +126,15 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
             moving = time.perf_counter() - began - seconds["reconcile"]
             record = replace(record, moving_seconds=moving)
         reached("after_commit")
-        finalised = replace(record, state=State.FINALISED)
         if attempt.reading.since:
-            attempt.writer.progress(finalised)
+            attempt.writer.progress(replace(record, state=State.FINALISED))
             record, verdicts = with_whole_range(attempt, record, verdicts)
             return settle(attempt, record, reason, verdicts)
         extra = visible - staged if hop.options.mode.updates_known else 0
         if extra:
             verdicts = tuple(with_extra_rows(one, extra) for one in verdicts)
         record = replace(record, proven=proven_whole(attempt, extra=bool(extra)))
-        return settle(attempt, record, reason, verdicts, (finalised,))
+        return settle(attempt, record, reason, verdicts)
 
 
 @contextmanager

@@ -132,7 +132,7 @@ class RangeAttempt:
         )
 
     def record_of_move(self, state: State, **more: Any) -> RangeRecord:
-        """Return the record of a move, with servers and columns."""
+        """Return the record of a move, with servers, and columns where they are shown or new."""
         plan = self.hop.plan
         return self.record(
             state,
@@ -145,16 +145,12 @@ class RangeAttempt:
             since=self.reading.since,
             whole_because=self.whole_because,
             not_filled=self._earlier.not_filled,
-            **self._columns,
+            **(self._columns if self._shows_columns else {}),
             **more,
         )
 
     def record_of_skip(self) -> RangeRecord:
-        """Return the record of a range that was not moved.
-
-        Dagster shows the columns of an asset's newest materialization, so that only the records of
-        a run's last ranges have them: in all records they would fill the event log.
-        """
+        """Return the record of a range that was not moved."""
         before = self._earlier.records.get(self.name)
         return self.record(
             State.SKIPPED_UNCHANGED,
@@ -183,6 +179,15 @@ class RangeAttempt:
     @property
     def _earlier(self) -> Earlier:
         return self.work.earlier.get(self.hop.number, Earlier())
+
+    @property
+    def _shows_columns(self) -> bool:
+        """Whether the record of a move has the columns; in all records they would fill the log.
+
+        Dagster shows those of an asset's newest materialization: one of a run's last ranges. The
+        run's first commit has them as well, as the run may not get to its last ranges.
+        """
+        return self.name in self.work.last_ranges or self.hop.number not in self.work.showed_columns
 
     @property
     def _columns(self) -> dict[str, Any]:

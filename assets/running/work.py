@@ -104,6 +104,8 @@ class Work:
     """The targets, prepared, by hop number."""
     earlier: Mapping[int, Earlier] = field(default_factory=dict)
     """Earlier records by hop number."""
+    showed_columns: set[int] = field(default_factory=set)
+    """Hops of which a range has been recorded with its columns, by number."""
     stop: threading.Event = field(default_factory=threading.Event)
     _published: dict[tuple[int, str], Published | None] = field(default_factory=dict)
     _observed: dict[tuple[int, TableRef | None], CopyPlan] = field(default_factory=dict)

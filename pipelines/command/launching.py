@@ -56,7 +56,7 @@ class Outcome:
 
 def built(session: Session, name: str, caller: Caller) -> dg.Definitions:
     """Build the definitions of one transfer on the servers of a session."""
-    return build(session.declared.only(name), {name: caller}, session.resources)
+    return build(session.declared.only(name), {name: caller}, bound=session.servers)
 
 
 def logging_config(level: str | None) -> dict[str, Any]:

@@ -25,8 +25,15 @@ from tests.integration.support import homes
 @pytest.fixture
 def instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
     monkeypatch.setenv(event_log.DAGSTER_HOME, str(tmp_path))
-    with event_log.open_to_record() as opened:
+    with open_shared(tmp_path) as opened:
         yield opened
+
+
+def open_shared(home: Path) -> dg.DagsterInstance:
+    """The instance of a home without a storage of ours, where each run has a file."""
+    home.mkdir(exist_ok=True)
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    return event_log.open_to_record()
 
 
 def log_of(instance: dg.DagsterInstance) -> SqlEventLogStorage:
@@ -98,7 +105,7 @@ def test_few_files_stay_open_and_none_of_a_home_that_is_closed(
     another = tmp_path / "another"
     monkeypatch.setenv(event_log.DAGSTER_HOME, str(another))
     mine = Path(instance.root_directory, "history", "runs")
-    with event_log.open_to_record() as other:
+    with open_shared(another) as other:
         with log_of(instance).index_connection() as connection:
             runs = [str(uuid4()) for _ in range(2 * MAX_OPEN_FILES)]
             for run in runs:
@@ -107,7 +114,7 @@ def test_few_files_stay_open_and_none_of_a_home_that_is_closed(
             found = connection.exec_driver_sql("SELECT count(*) FROM event_logs")
             assert found.one() == (0,), "what is in use stays, however many are used meanwhile"
         assert open_files(mine), "another home's files are its own"
-        databases = {one for one in open_files(another) if one.endswith(".db")}
+        databases = {one for one in open_files(another / "history" / "runs") if one.endswith(".db")}
         assert 0 < len(databases) <= MAX_OPEN_FILES
         with log_of(other).run_connection(runs[0]) as used:
             assert used.exec_driver_sql("SELECT count(*) FROM event_logs").one() == (0,)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from pathlib import Path
 
@@ -21,15 +22,21 @@ from dagster._core.events import (
     EngineEventData,
     StepMaterializationData,
 )
+from dagster._core.storage.event_log import (
+    ConsolidatedSqliteEventLogStorage,
+    SqlEventLogStorage,
+)
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 from tableferry.assets.log import ledger, sqlite_home
 from tableferry.assets.log.instance import open_instance
-from tableferry.assets.log.storage import SqliteEventLog, SqliteRuns
+from tableferry.assets.log.storage import OneFileEventLog, SqliteEventLog, SqliteRuns
 from tests.integration.support import homes
 
 ASSET = dg.AssetKey(["sqlserver", "dbo", "t"])
 RUN = "5b1c7b3e-0d0d-4f0e-9a55-0b1f3a8a2c11"
+TABLES = ("event_logs", "asset_keys", "asset_event_tags", "asset_check_executions")
+Rows = dict[str, list[object]]
 
 
 def events() -> Iterator[dg.EventLogEntry]:
@@ -69,16 +76,16 @@ def events() -> Iterator[dg.EventLogEntry]:
         )
 
 
-def stored(folder: Path, storage_class: type[SqliteEventLogStorage]) -> dict[str, list[object]]:
+def stored(folder: Path, storage_class: Callable[[str], SqlEventLogStorage]) -> Rows:
     """The rows of all tables that hold events, after they are stored."""
     storage = storage_class(str(folder))
     for event in events():
         storage.store_event(event)
     storage.dispose()
-    found: dict[str, list[object]] = {}
+    found: Rows = {}
     for file in folder.glob("*.db"):
         with closing(sqlite3.connect(file)) as connection:
-            for table in ("event_logs", "asset_keys", "asset_event_tags", "asset_check_executions"):
+            for table in TABLES:
                 rows = connection.execute(f"SELECT * FROM {table}")
                 kept = [
                     number
@@ -94,6 +101,48 @@ def test_our_storage_writes_the_rows_that_dagster_writes(tmp_path: Path) -> None
     assert ours == stored(tmp_path / "dagster's", SqliteEventLogStorage)
     assert [len(ours[f"index.db {one}"]) for one in ("asset_keys", "event_logs")] == [1, 10]
     assert len(ours[f"{RUN}.db event_logs"]) == 11
+
+
+def test_our_storage_of_one_file_writes_the_rows_that_dagsters_does(tmp_path: Path) -> None:
+    ours = stored(tmp_path / "ours", OneFileEventLog)
+    theirs = stored(tmp_path / "dagster's", ConsolidatedSqliteEventLogStorage)
+    assert list(ours) == [f"index.db {table}" for table in TABLES]
+    assert [*ours.values()] == [*theirs.values()]
+
+
+def test_a_run_with_a_file_of_its_own_stays_there(tmp_path: Path) -> None:
+    """It was begun by an earlier version, or by Dagster's own storage."""
+    begun, later, other = [*events()][:4], [*events()][4:], "a new run"
+    before = SqliteEventLog(str(tmp_path))
+    for event in begun:
+        before.store_event(event)
+    before.dispose()
+    log = OneFileEventLog(str(tmp_path))
+    for event in later:
+        log.store_event(event)
+        log.store_event(event._replace(run_id=other))
+    assert [record.event_log_entry for record in log.get_records_for_run(RUN).records] == [
+        *begun,
+        *later,
+    ]
+    assert len(log.get_records_for_run(other).records) == len(later)
+    assert log.get_asset_records([ASSET])[0].asset_entry.last_run_id == other
+    for run in (RUN, other):
+        log.delete_events(run)
+        assert not log.get_records_for_run(run).records
+    log.dispose()
+
+
+def test_the_events_of_a_run_are_passed_on_while_it_goes_on(tmp_path: Path) -> None:
+    log, seen = OneFileEventLog(str(tmp_path)), queue.SimpleQueue[dg.EventLogEntry]()
+    first, second, *_ = events()
+    log.store_event(first)
+    log.watch(RUN, None, callback := lambda event, _: seen.put(event))
+    assert seen.get(timeout=60) == first
+    log.store_event(second)
+    assert seen.get(timeout=60) == second
+    log.end_watch(RUN, callback)
+    log.dispose()
 
 
 @pytest.mark.parametrize(
@@ -131,7 +180,7 @@ def test_dagsters_services_take_the_storage_of_a_new_home(
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     homes.copy(tmp_path / "home")
     with dg.DagsterInstance.get() as instance:
-        assert type(instance.event_log_storage) is SqliteEventLog
+        assert type(instance.event_log_storage) is OneFileEventLog
         assert type(instance.run_storage) is SqliteRuns
     with sqlite_home.quiet(tmp_path / "home") or nullcontext() as files:
         assert files is not None

@@ -20,7 +20,6 @@ from dagster_postgres import PostgresEventLogStorage
 from tableferry.assets.log import grouping, ledger
 from tableferry.assets.log.answers import is_unanswered
 from tableferry.assets.log.instance import open_instance
-from tableferry.assets.log.records import State
 from tableferry.assets.log.writer import Writer
 from tests.assets.test_ledger import (
     ASSET,
@@ -137,7 +136,7 @@ def test_what_a_range_leaves_is_one_transaction_and_read_as_in_sqlite(
     storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def settle(writer: Writer) -> None:
-        writer.record_commit(record("a"), [verdict(True)], [record("a", State.FINALISED)])
+        writer.record_commit(record("a"), [verdict(True)])
 
     def crash(writer: Writer) -> None:
         with monkeypatch.context() as patch:
@@ -155,9 +154,9 @@ def test_what_a_range_leaves_is_one_transaction_and_read_as_in_sqlite(
             found = connection.execute(
                 "SELECT count(*), count(DISTINCT xmin::text) FROM event_logs "
                 "WHERE dagster_event_type IN "
-                "('ASSET_OBSERVATION', 'ASSET_MATERIALIZATION', 'ASSET_CHECK_EVALUATION')"
+                "('ASSET_MATERIALIZATION', 'ASSET_CHECK_EVALUATION')"
             ).fetchone()
-        assert found == (3, 1), "the observation, the materialization and the verdict"
+        assert found == (2, 1), "the materialization and the verdict"
         evaluation = ledger.evaluations(instance, ASSET, [CHECK])["a"][CHECK].evaluation
         about = ledger.latest_materialization(instance, ASSET, "a")
         assert evaluation is not None and evaluation.target_materialization_data == about

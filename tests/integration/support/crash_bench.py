@@ -71,7 +71,7 @@ class Bench:
         return Counter(
             str(event.partition)
             for event in events
-            if event is not None and event.tags["tableferry/state"] == "finalised"
+            if event is not None and event.tags["tableferry/state"] == "shadowed"
         )
 
 
