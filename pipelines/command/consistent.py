@@ -14,6 +14,7 @@ from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.snapshots import HeldSnapshot, SetSnapshot
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import InputError, SnapshotLost
+from tableferry.resources.tables import TableRef
 from tableferry.resources.words import counted, listed
 
 
@@ -79,21 +80,44 @@ def consistency(session: Session, names: Sequence[str]) -> Iterator[Consistency]
     """Hold one snapshot of each source connection of the named transfers.
 
     Raises:
-        InputError: a source has no snapshot that several sessions can read.
+        InputError: a source has no snapshot that several sessions can read, or is not part of it.
         ConnectionFailed: a server cannot be reached.
     """
     transfers = [session.transfer(name) for name in names]
     _require_snapshots(transfers)
+    by_connection: dict[str, list[Transfer]] = defaultdict(list)
+    for transfer in transfers:
+        require_servers(transfer, session.servers)
+        by_connection[transfer.source.connection].append(transfer)
     with ExitStack() as holding:
         snapshots: dict[str, SetSnapshot] = {}
-        for transfer in transfers:
-            source = transfer.source
-            if source.connection not in snapshots:
-                require_servers(transfer, session.servers)
-                taken = source_of(source.system).set_snapshot(session.servers.endpoint(source))
-                snapshots[source.connection] = holding.enter_context(taken)
+        for connection, group in by_connection.items():
+            sending = source_of(group[0].source.system)
+            endpoint = session.servers.endpoint(group[0].source)
+            _require_inside(group, sending.outside_snapshots(endpoint, _sources(group)))
+            snapshots[connection] = holding.enter_context(sending.set_snapshot(endpoint))
         blind = [item.transfer for item in transfers if not item.sees_all_changes]
         yield Consistency(snapshots, blind)
+
+
+def _sources(transfers: Sequence[Transfer]) -> list[TableRef]:
+    return [transfer.source for transfer in transfers]
+
+
+def _require_inside(transfers: Sequence[Transfer], outside: Mapping[TableRef, str]) -> None:
+    """Refuse transfers whose source is not read in the state of the snapshot.
+
+    Raises:
+        InputError: names them, and says why.
+    """
+    refused = [
+        f"--consistent: {transfer.transfer}: {transfer.source} {outside[transfer.source]}, which "
+        "no snapshot of this server shows; move it without --consistent, or from its own server"
+        for transfer in transfers
+        if transfer.source in outside
+    ]
+    if refused:
+        raise InputError("\n".join(refused))
 
 
 def _named(held: HeldSnapshot) -> str:

@@ -339,6 +339,12 @@ class Source:
         """
         return nullcontext(None)
 
+    def outside_snapshots(
+        self, endpoint: Endpoint, tables: Sequence[TableRef]
+    ) -> dict[TableRef, str]:
+        """Return why tables are not read in the state of a snapshot: they are another server's."""
+        return {}
+
     def set_snapshot(self, resource: Any) -> AbstractContextManager[SetSnapshot]:
         """Hold a state of the database in which any process can read any number of tables.
 

@@ -19,6 +19,7 @@ from tableferry.resources.postgres.position import position
 from tableferry.resources.postgres.row_version import reading, row_version, versions_tie
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.statistics import quantiles
+from tableferry.resources.postgres.storage import foreign_tables
 from tableferry.resources.postgres.text_formats import bcp_expression, guarded, text_expression
 from tableferry.resources.postgres.types import TYPES, binary_safe
 from tableferry.resources.tables import TableRef
@@ -157,6 +158,15 @@ class PostgresSource(Source):
         if resource.ahead is not None and not placed:
             return nullcontext(None)
         return resource.shared_snapshot(table, joined, placed=placed)
+
+    def outside_snapshots(
+        self, endpoint: Endpoint, tables: Sequence[TableRef]
+    ) -> dict[TableRef, str]:
+        """See `Source.outside_snapshots`. Foreign tables are read in other databases."""
+        return {
+            table: f"reads the foreign table {', '.join(names)}"
+            for table, names in foreign_tables(endpoint.query, tables).items()
+        }
 
     def set_snapshot(self, resource: PostgresServer) -> AbstractContextManager[SetSnapshot]:
         """See `PostgresServer.set_snapshot`."""

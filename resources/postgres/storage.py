@@ -8,7 +8,7 @@ the snapshot are compared with those of now.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tableferry.resources.digest.same_rows import Ask
@@ -40,7 +40,7 @@ class StoredRelation:
 Storage = Mapping[str, StoredRelation]
 """Stored relations by name."""
 
-STORAGE_SQL = """
+BELOW = """
 WITH RECURSIVE below(oid) AS (
     SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = {schema} AND c.relname = {name}
@@ -55,6 +55,11 @@ WITH RECURSIVE below(oid) AS (
             AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> v.oid
     ) more
 )
+"""
+"""The table, its partitions and children, and the tables below a view."""
+
+STORAGE_SQL = f"""
+{BELOW}
 SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname),
     concat_ws(' ', c.oid, c.relfilenode),
     concat_ws(' ', c.xmin, n.xmin, attributes.written, rules.written),
@@ -88,9 +93,28 @@ CROSS JOIN LATERAL (
     WHERE w.ev_class = c.oid AND c.relkind = 'v'
 ) rules
 """
-"""The entries of a table, its partitions and children, and the tables below a view. A statement
-that changes an entry gives it another `xmin`, even if a later one changes it back. Nothing is
-looked up by name, which the server would answer as of now, whatever the snapshot."""
+"""The catalog's entries for these. A statement that changes an entry gives it another `xmin`, even
+if a later one changes it back. Nothing is looked up by name, which the server would answer as of
+now, whatever the snapshot."""
+
+
+FOREIGN_SQL = f"""
+{BELOW}
+SELECT format('%I.%I', n.nspname, c.relname)
+FROM below JOIN pg_class c ON c.oid = below.oid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'f' ORDER BY 1
+"""
+
+
+def foreign_tables(ask: Ask, tables: Sequence[TableRef]) -> dict[TableRef, list[str]]:
+    """Return the foreign tables that tables or views consist of, without tables that have none.
+
+    Their rows are read in another database, in the state that it has at that moment.
+    """
+    if not ask("SELECT 1 FROM pg_foreign_table LIMIT 1"):
+        return {}
+    found = {table: [name for (name,) in ask(about(FOREIGN_SQL, table))] for table in tables}
+    return {table: names for table, names in found.items() if names}
 
 
 def storage(ask: Ask, table: TableRef) -> Storage:

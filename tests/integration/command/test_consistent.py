@@ -157,6 +157,20 @@ def test_what_cannot_be_read_in_the_state_is_refused(family: Ferry) -> None:
             options = held.options(family.session.transfer(name))
             with pytest.raises(SetLost, match=r"truncated.* as of snapshot .* run the set again"):
                 runner.run(family.session, name, **options)
+    foreign = f"{family.table}_foreign"
+    family.source(
+        f"CREATE FOREIGN DATA WRAPPER {foreign}",
+        f"CREATE SERVER {foreign} FOREIGN DATA WRAPPER {foreign}",
+        f"CREATE FOREIGN TABLE {foreign} (id integer) SERVER {foreign}",
+        f"CREATE VIEW {foreign}_v AS SELECT id FROM {foreign} UNION SELECT id FROM {{t}}",
+    )
+    file = family.folder / "c.yaml"
+    file.write_text(file.read_text().replace(f"{family.table}_child\n", f"{foreign}_v\n"))
+    elsewhere = ferry_command("run", "b", "c", "--consistent")
+    family.source(f"DROP FOREIGN DATA WRAPPER {foreign} CASCADE")
+    assert elsewhere.exit_code == 2
+    expected = f"c: postgres://public.{foreign}_v reads the foreign table public.{foreign}"
+    assert expected in elsewhere.stderr
     for source in ("clickhouse://warehouse", "sqlserver://dbo"):
         name = source.partition(":")[0]
         (family.folder / f"{name}.yaml").write_text(
