@@ -33,7 +33,7 @@ from tableferry.assets.planning.source_state import (
     MOST_READINGS,
     SourceState,
 )
-from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_growth
+from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.assets.running.caller import Caller, Prepared, moved_along, prepared
 from tableferry.assets.running.launches import ends_last, share_pool
 from tableferry.assets.running.processes import (
@@ -47,7 +47,6 @@ from tableferry.assets.running.swap import promote
 from tableferry.assets.running.work import Earlier, Outcome, Work
 from tableferry.assets.running.workers import run_ranges
 from tableferry.assets.verifying.whole_tables import check_whole_tables
-from tableferry.resources.contract.snapshots import Snapshot
 from tableferry.resources.contract.target import Target
 from tableferry.resources.errors import SourceMoved, StatementFailed, TableferryError
 from tableferry.resources.words import counted
@@ -75,7 +74,7 @@ def execute(
         selected = tuple(hop for hop in hops if hop.asset in context.selected_asset_keys)
         if transfer.placed:
             ready = _with_moved_along(context, ready, servers, selected, set(names))
-        if note := _gone_back(instance, ready.plan, ready.snapshot):
+        if note := _gone_back(instance, ready):
             context.log.warning(note)
             caller.notes.append(note)
         force = context.run.tags.get(FORCE) == "true"
@@ -108,14 +107,14 @@ def _ranges_of_run(
     return list(context.instance.get_dynamic_partitions(transfer.partitions_name))
 
 
-def _gone_back(
-    instance: dg.DagsterInstance, plan: TransferPlan, snapshot: Snapshot | None
-) -> str | None:
+def _gone_back(instance: dg.DagsterInstance, ready: Prepared) -> str | None:
     """Return a note if the source is at an earlier position than when it was last recorded."""
-    last = latest_record(instance, plan.hops[0].asset)
+    last, snapshot = latest_record(instance, ready.plan.hops[0].asset), ready.snapshot
     position = last.source_position if last else None
     note = snapshot.gone_back(position) if snapshot is not None and position else None
-    return f"{plan.transfer.source}: {note}" if note else None
+    if note and ready.shared is not None and ready.shared.state is not None:
+        note += "; or another run has read a later state than that of the set"
+    return f"{ready.plan.transfer.source}: {note}" if note else None
 
 
 def _with_moved_along(

@@ -186,6 +186,18 @@ def test_what_cannot_be_read_in_the_state_is_refused(family: Ferry) -> None:
     assert snapshots("b", family.table) == set(), "nothing was begun"
 
 
+def test_what_another_run_has_read_later_is_set_back(family: Ferry) -> None:
+    figures = f"SELECT count(*), sum(version) FROM warehouse.{family.table}_child_b"
+    with consistency(family.session, ["b"]) as state:
+        family.source("UPDATE {t}_child SET version = 9", "DELETE FROM {t}_child WHERE id > 100")
+        assert runner.run(family.session, "b").good
+        assert ask_clickhouse(family, figures) == [(100, 900)]
+        options = Selection(held=state.held).options(family.session.transfer("b"))
+        view = runner.run(family.session, "b", **options)
+    assert ask_clickhouse(family, figures) == [(ROWS, 0)]
+    assert view.good and any("a later state than that of the set" in note for note in view.notes)
+
+
 def test_a_fingerprint_that_misses_changes_proves_no_state(family: Ferry) -> None:
     file = family.folder / "b.yaml"
     file.write_text(file.read_text() + "fingerprint: count_minmax\n")
