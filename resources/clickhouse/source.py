@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.clickhouse.dialect import DIALECT
+from tableferry.resources.clickhouse.row_version import row_version, versions_tie
 from tableferry.resources.clickhouse.server import among, columns_of
 from tableferry.resources.contract.catalog import (
     BUCKETS,
@@ -29,6 +30,9 @@ class ClickHouseSource(Source):
     """See `Source`. Each query reads the parts that exist when it begins."""
 
     instead_of_snapshot = "a BACKUP restored into another database"
+    versions_last = False
+    row_version = staticmethod(row_version)
+    versions_tie = staticmethod(versions_tie)
 
     def tables(self, endpoint: Endpoint, connection: str) -> list[Listed]:
         """All but the server's tables, and those that loading leaves behind."""

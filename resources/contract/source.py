@@ -72,6 +72,10 @@ class Source:
     place: Place | None = None
     """The place of a row, for tables that have no key; None if the system has no such thing."""
 
+    versions_last = True
+    """Whether rows keep their versions until somebody writes to the table. Otherwise `auto` alone
+    goes by them: a range would move whenever the server reorganizes its storage."""
+
     snapshots = False
     """Whether all readers of a run can share a state of the database."""
 

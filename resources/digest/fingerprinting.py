@@ -103,6 +103,11 @@ def fingerprints(
         return _by_versions_first(endpoint, plan, ranges, snapshot, recorded or {})
     if method == "content":
         return _contents(endpoint, plan, ranges, snapshot)
+    if method == "row_version" and not source.versions_last:
+        raise InputError(
+            f"{table}: fingerprint row_version would take each merge of {endpoint.system} for a "
+            "change; use auto, which then looks at the content"
+        )
     results = _aggregates(endpoint, plan, ranges, method, snapshot, watermark_column, greatest)
     if method not in OF_WRITES:
         return results
