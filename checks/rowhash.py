@@ -29,7 +29,10 @@ from tableferry.resources.digest.values import shown
 BATCH_ROWS = 32_768
 """Rows per batch and side; larger batches were no faster in tableferry_bench.reconcile."""
 
-_DIGEST, _POSITION, _TARGET_POSITION, _RANK = "digest", "position", "target_position", "rank"
+KEY, IDENTITY, DIGEST = "key", "identity", "digest"
+"""Columns of frames: the key's number, and the digests of the row's identity and of the row."""
+
+POSITION, TARGET_POSITION, _RANK = "position", "target_position", "rank"
 
 
 @dataclass(frozen=True)
@@ -79,9 +82,44 @@ def merge_rows(
     """Compare two streams of rows, both read by `Layout.query`, in one pass."""
     tally = _Tally(layout, limit, sink)
     source, target = _Stream(source_rows, layout), _Stream(target_rows, layout)
-    for chunks in _chunks(source, target):
-        tally.add(*chunks)
+    for chunk in _unequal_chunks(layout, source, target):
+        tally.add(chunk)
     return Compared(tally.differences(source.rows), source.rows, target.rows)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """All rows of some keys from both sides, of which some differ."""
+
+    source: pa.Table
+    target: pa.Table
+    missing: pa.Table
+    """The rows that only the source has, with their `position` in `source`."""
+    extra: pa.Table
+    """The rows that only the target has, with their `position` in `target`."""
+    pairs: pa.Table
+    """The rows of both sides with different values, with `position` and `target_position`."""
+
+    def rows(self, kind: DifferenceKind, side: Side) -> pa.Table:
+        """Return the rows of a kind of difference as one side has them."""
+        if kind == "different":
+            name = POSITION if side == "source" else TARGET_POSITION
+            return (self.source if side == "source" else self.target).take(self.pairs[name])
+        one_sided = self.missing if kind == "missing_in_target" else self.extra
+        return (self.source if side == "source" else self.target).take(one_sided[POSITION])
+
+
+def unequal_chunks(
+    layout: Layout, source_rows: pa.RecordBatchReader, target_rows: pa.RecordBatchReader
+) -> Iterator[Chunk]:
+    """Compare two streams of rows like `merge_rows`; yield what differs, chunk by chunk."""
+    yield from _unequal_chunks(layout, _Stream(source_rows, layout), _Stream(target_rows, layout))
+
+
+def _unequal_chunks(layout: Layout, source: _Stream, target: _Stream) -> Iterator[Chunk]:
+    for rows in _chunks(source, target):
+        if (chunk := _unequal(list(layout.order), *rows)) is not None:
+            yield chunk
 
 
 @dataclass(frozen=True)
@@ -112,7 +150,7 @@ class Layout:
         return cls(
             fields=tuple(columns),
             key=names.index(plan.key.target.name) if names else 0,
-            order=("key", "identity") if numbered else ("identity",),
+            order=(KEY, IDENTITY) if numbered else (IDENTITY,),
             primary_key=tuple(map(names.index, plan.primary_key))
             if set(plan.primary_key) <= set(names)
             else (),
@@ -144,7 +182,7 @@ class Layout:
         width = len(self.order) + 1
         numbers = [column.cast(pa.int64()) for column in batch.columns[:width]]
         values = [_bytes(column) for column in batch.columns[width:]]
-        names = [*self.order, _DIGEST, *self.columns]
+        names = [*self.order, DIGEST, *self.columns]
         return pa.RecordBatch.from_arrays([*numbers, *values], names)
 
 
@@ -239,40 +277,22 @@ class _Tally:
             primary_key=tuple(self._layout.fields[i].name for i in self._layout.primary_key),
         )
 
-    def add(self, source: pa.Table | None, target: pa.Table | None) -> None:
-        """Compare one chunk."""
-        if source is None and target is None:
-            return
-        source = target.slice(0, 0) if source is None and target is not None else source
-        target = source.slice(0, 0) if target is None and source is not None else target
-        assert source is not None and target is not None
-        order = list(self._layout.order)
-        compared = [*order, _DIGEST]
-        if source.select(compared).equals(target.select(compared)):
-            return
-        source, target = source.combine_chunks(), target.combine_chunks()
-        unmatched, others = _unmatched(source, target, compared)
-        paired_by = [*order, _RANK]
-        pairs = unmatched.join(
-            others.select([*paired_by, _POSITION]).rename_columns([*paired_by, _TARGET_POSITION]),
-            paired_by,
-            join_type="inner",
-        )
-        missing = unmatched.join(others, paired_by, join_type="left anti")
-        extra = others.join(unmatched, paired_by, join_type="left anti")
-        self._missing += len(missing)
-        self._extra += len(extra)
+    def add(self, chunk: Chunk) -> None:
+        """Count the differences of one chunk."""
+        source, target, pairs = chunk.source, chunk.target, chunk.pairs
+        self._missing += len(chunk.missing)
+        self._extra += len(chunk.extra)
         self._different += len(pairs)
         if not self._layout.fields:
             return
-        source_rows = source.take(pairs[_POSITION])
-        target_rows = target.take(pairs[_TARGET_POSITION])
+        source_rows = chunk.rows("different", "source")
+        target_rows = chunk.rows("different", "target")
         unequal = self._unequal(source_rows, target_rows)
         most = None if self._sink else self._limit - len(self._examples)
         ordered = sorted(
             [
-                *self._one_sided(source, missing, "missing_in_target", most),
-                *self._one_sided(target, extra, "extra_in_target", most),
+                *self._one_sided(source, chunk.missing, "missing_in_target", most),
+                *self._one_sided(target, chunk.extra, "extra_in_target", most),
                 *self._changed(source_rows, target_rows, unequal, most),
             ],
             key=lambda item: item[0],
@@ -299,7 +319,7 @@ class _Tally:
     def _one_sided(
         self, frame: pa.Table, rows: pa.Table, kind: DifferenceKind, most: int | None
     ) -> Iterator[tuple[tuple[int, ...], Difference]]:
-        positions = rows.sort_by(_POSITION)[_POSITION].slice(0, most)
+        positions = rows.sort_by(POSITION)[POSITION].slice(0, most)
         for row in frame.take(positions).to_pylist():
             key = self._shown(row, self._layout.key)
             yield self._order(row), Difference(key, kind, row=self._named(row))
@@ -342,6 +362,29 @@ class _Tally:
         return shown(field, value)
 
 
+def _unequal(order: list[str], source: pa.Table | None, target: pa.Table | None) -> Chunk | None:
+    """Find the rows of a chunk that differ; return None if none do."""
+    if source is None and target is None:
+        return None
+    source = target.slice(0, 0) if source is None and target is not None else source
+    target = source.slice(0, 0) if target is None and source is not None else target
+    assert source is not None and target is not None
+    compared = [*order, DIGEST]
+    if source.select(compared).equals(target.select(compared)):
+        return None
+    source, target = source.combine_chunks(), target.combine_chunks()
+    unmatched, others = _unmatched(source, target, compared)
+    paired_by = [*order, _RANK]
+    pairs = unmatched.join(
+        others.select([*paired_by, POSITION]).rename_columns([*paired_by, TARGET_POSITION]),
+        paired_by,
+        join_type="inner",
+    )
+    missing = unmatched.join(others, paired_by, join_type="left anti")
+    extra = others.join(unmatched, paired_by, join_type="left anti")
+    return Chunk(source, target, missing, extra, pairs)
+
+
 def _unmatched(
     source: pa.Table, target: pa.Table, compared: Sequence[str]
 ) -> tuple[pa.Table, pa.Table]:
@@ -352,7 +395,7 @@ def _unmatched(
         rank among the rows of the same identity, by which the two sides can be paired.
     """
     source_ranks, target_ranks = (
-        _ranked(frame.select(compared).append_column(_POSITION, _positions(len(frame))), compared)
+        _ranked(frame.select(compared).append_column(POSITION, _positions(len(frame))), compared)
         for frame in (source, target)
     )
 
@@ -365,7 +408,7 @@ def _unmatched(
 
 def _ranked(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """Number the rows that have the same values in some columns, from 0."""
-    rows = rows.take(_sorted(rows, [*names, _POSITION])).combine_chunks()
+    rows = rows.take(_sorted(rows, [*names, POSITION])).combine_chunks()
     count = len(rows)
     if not count:
         return rows.append_column(_RANK, pa.array([], pa.int64()))

@@ -27,6 +27,7 @@ from tableferry.assets.declaring.problems import InvalidParts, as_value_error
 from tableferry.assets.declaring.profiles import DEFAULT, PROFILES, profile
 from tableferry.assets.declaring.rules import (
     column_problems,
+    delta_problems,
     hop_problems,
     incremental_problems,
 )
@@ -59,6 +60,7 @@ from tableferry.resources.tables import TableRef
 SEES_MOVED_ROWS = ("auto", "content", "row_version")
 """Fingerprints that notice a row stored at another place, where any update may put it."""
 MissingPolicy = Literal["keep", "delete"]
+DeltaPolicy = Literal["auto", "never", "always"]
 RowSecurity = Literal["refuse", "apply"]
 ONLY_SHOWN = "only rows that row-level security shows to the login are moved, counted and proven"
 DriftPolicy = Literal["fail", "add_columns", "ignore_new"]
@@ -145,6 +147,9 @@ class Transfer(Section):
     incremental: Incremental = None
     """Move only the rows of a changed range whose watermark is not below the last committed one.
     Needs `write: upsert` and `fingerprint: {watermark: column}`."""
+    delta: DeltaPolicy = "auto"
+    """Whether a changed range that the target has is compared first, so that only the rows that
+    differ are moved: where few do (auto), never, or however many do, up to 50,000 (always)."""
     parallel: ParallelSpec = ParallelSpec()
     """Ranges read and written at the same time, by default those of the profile; and the runs that
     share a table."""
@@ -345,6 +350,13 @@ class Transfer(Section):
     ) -> IncrementalSpec | None:
         if value is not None:
             InvalidParts.raise_any(((), why) for why in incremental_problems(info.data))
+        return value
+
+    @field_validator("delta")
+    @classmethod
+    def check_delta(cls, value: DeltaPolicy, info: ValidationInfo) -> DeltaPolicy:
+        if value == "always":
+            InvalidParts.raise_any(((), why) for why in delta_problems(info.data))
         return value
 
     def check_spec(self, name: str) -> CheckSpec:

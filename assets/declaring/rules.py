@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tableferry.assets.declaring.yaml_lines import Location
 from tableferry.resources.columns.planner import is_target_type
 from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
 from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
@@ -87,3 +88,29 @@ def incremental_problems(fields: Mapping[str, Any]) -> Iterator[str]:
         yield f"needs the watermark column {column!r}, which is not copied"
     if declared is not None and declared.on_overflow != "refuse":
         yield f"needs the watermark column {column!r} as it is, without on_overflow"
+
+
+def delta_problems(fields: Mapping[str, Any]) -> Iterator[str]:
+    """What keeps a transfer from moving only the rows of a range that differ.
+
+    Args:
+        fields: the transfer's valid fields, by name.
+    """
+    mode, level, ranges = (fields.get(name) for name in ("write", "reconcile", "ranges"))
+    source, targets = fields.get("source"), [hop.to for hop in fields.get("hops", ())]
+    if source is not None and source.system.source and source_of(source.system).own_key:
+        yield "always is for tables: files are moved as a whole"
+    loaders = [loader_of(table.system) for table in targets if table.system.loader]
+    if loaders and not any(loader.delta_share for loader in loaders):
+        yield f"always is of no use: {', '.join(map(str, targets))} takes whole ranges"
+    if mode is not None and (mode.whole_table or mode.keeps_known):
+        yield f"always needs 'write: replace' or 'upsert': {mode} writes no single rows of a range"
+    if level == "in_flight":
+        yield "always needs digests by the servers, which 'reconcile: in_flight' does not query"
+    if fields.get("expectations"):
+        yield "always does not go with 'expectations', which may be about all rows of a range"
+    if ranges is not None and ranges.by is not None:
+        yield f"always needs a key, which 'ranges: {{by: {ranges.by}}}' is without"
+    for name, column in fields.get("columns", {}).items():
+        if column.on_overflow != "refuse":
+            yield f"always needs column {name!r} as it is, without on_overflow"

@@ -55,6 +55,9 @@ _METADATA_NAMES = {
     "rejected": "rejected_rows_in",
     "since": "rows_with",
     "rows_moved": "rows_moved",
+    "inserted": "rows_inserted",
+    "updated": "rows_updated",
+    "deleted": "rows_deleted",
     "whole_because": "moved_whole_because",
 }
 """The metadata of those fields of a record that are stored as they are."""
@@ -285,9 +288,14 @@ class RangeRecord:
     since: str | None = None
     """The condition, e.g. `at >= 2024-01-01`, if only some rows of the range were moved."""
     rows_moved: int | None = None
-    """The number of rows with that condition; `rows` are all rows of the range."""
+    """The number of rows that were moved, if not all: `rows` are all rows of the range."""
+    inserted: int | None = None
+    updated: int | None = None
+    deleted: int | None = None
+    """What was done to the target's rows, if only rows that differ were moved."""
     whole_because: str | None = None
-    """Why the whole range was moved although only newer rows were planned."""
+    """Why the whole range was moved although only newer rows, or those that differ, were
+    planned."""
     proven: Proven | None = None
     target_digest: str | None = None
     """The audited rows in the target, as `digest definition:row count:sum of row digests`; None if

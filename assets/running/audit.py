@@ -41,8 +41,13 @@ def audit(attempt: RangeAttempt, load: RangeLoad) -> tuple[Verdict, ...]:
     reached("before_audit")
     attempt.tell("reconcile")
     table, reader = load.audited_table(), load.reader()
+    if attempt.proof is not None:
+        # the checks are about the range, which is compared with its changed rows written
+        attempt.proof.require_staged(attempt.work.observed(attempt.hop, table))
+        reached("after_audit")
+        return ()
     try:
-        verdicts = _require_green(attempt, table, reader)
+        verdicts = require_green(attempt, table, reader)
     except CheckFailed as error:
         error.rejected = load.keep_rejected() if reader is None else None
         raise
@@ -59,7 +64,7 @@ def audit_in_place(attempt: RangeAttempt, record: RangeRecord, reason: Reason) -
     """
     attempt.tell("reconcile")
     started = time.perf_counter()
-    verdicts = _require_green(attempt, attempt.hop.written_plan.target)
+    verdicts = require_green(attempt, attempt.hop.written_plan.target)
     attempt.require_standing()
     seconds = {**record.seconds, "reconcile": time.perf_counter() - started}
     return settle(attempt, replace(record, seconds=seconds), reason, verdicts)
@@ -89,9 +94,15 @@ def settle(
     return Outcome(hop, record, reason, verdicts)
 
 
-def _require_green(
+def require_green(
     attempt: RangeAttempt, table: TableRef, reader: Endpoint | None = None
 ) -> tuple[Verdict, ...]:
+    """Return the verdicts on the range's rows in a table, if none of them prevents a commit.
+
+    Raises:
+        CheckFailed: a blocking check failed; its differing rows are recorded.
+        SourceMoved: the source has changed since it was read.
+    """
     verdicts = verdicts_of(attempt, table, reader)
     if all(verdict.passed for verdict in verdicts):
         return verdicts

@@ -18,6 +18,8 @@ def stream_digest_of(attempt: RangeAttempt, framing: Framing | None) -> StreamDi
     """
     *_, level = attempt.work.levels
     hop, reading = attempt.hop, attempt.reading
+    if attempt.proof is not None:
+        return None
     in_the_middle = level == "checksum" and not hop.first
     if level != "in_flight" and not in_the_middle:
         return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from tableferry.assets.running.audit import (
     audit,
     settle,
 )
+from tableferry.assets.running.delta import with_proven_range
 from tableferry.assets.running.in_flight import stream_digest_of
 from tableferry.assets.running.increment import proven_whole, with_whole_range
 from tableferry.assets.running.prefetch import Prefetch
@@ -26,10 +27,17 @@ from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.connecting.retry import is_transient
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.delimited import Framing, framed_rows
 from tableferry.resources.contract.formats import format_of
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.target import RangeLoad, TargetOptions, written_to
+from tableferry.resources.contract.table_sql import filtered
+from tableferry.resources.contract.target import (
+    LoadReceipt,
+    RangeLoad,
+    TargetOptions,
+    written_to,
+)
 from tableferry.resources.crash_points import reached
 from tableferry.resources.errors import ReceiptMismatch, SourceMoved, TableferryError, describe
 from tableferry.resources.wires.counted import CountedBytes
@@ -87,10 +95,7 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
         ):
             began = started = time.perf_counter()
             watched = _watched(attempt, stream, framing.row.encode() if framing else b"\n")
-            if hop.wire == "arrow":
-                receipt = load.load_arrow(watched, schema(hop.plan))
-            else:
-                receipt = load.load_bytes(watched)
+            receipt = _loaded(attempt, load, watched)
             seconds = {
                 "export": stream.source_seconds,
                 "load": max(time.perf_counter() - started - stream.waited_seconds, 0.0),
@@ -122,13 +127,19 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
                 # unstaged rows were audited where they are
                 _require_visible(attempt, load, options, visible)
             seconds["reconcile"] = audited - started
+            if attempt.proof is not None:
+                seconds["reconcile"] += attempt.proof.seconds
             seconds["finalise"] = time.perf_counter() - audited
-            moving = time.perf_counter() - began - seconds["reconcile"]
+            moving = time.perf_counter() - began - (audited - started)
             record = replace(record, moving_seconds=moving)
         reached("after_commit")
         if attempt.reading.since:
             attempt.writer.progress(replace(record, state=State.FINALISED))
             record, verdicts = with_whole_range(attempt, record, verdicts)
+            return settle(attempt, record, reason, verdicts)
+        if attempt.proof is not None:
+            attempt.writer.progress(finalised)
+            record, verdicts = with_proven_range(attempt, record)
             return settle(attempt, record, reason, verdicts)
         extra = visible - staged if hop.options.mode.updates_known else 0
         if extra:
@@ -164,18 +175,32 @@ def _require_visible(
 
 def _staged(attempt: RangeAttempt, load: RangeLoad) -> int:
     """Return the number of staged rows, which must match a fingerprint that is still valid."""
-    staged, expected = load.staged_rows(), attempt.reading.rows
+    staged, expected, which = load.staged_rows(), attempt.reading.rows, "in this range"
+    may_move = attempt.reading.may_move
+    if attempt.proof is not None:
+        expected, which = attempt.proof.delta.moved, "of this range that differ"
     different = expected is not None and staged != expected
-    if different or attempt.reading.may_move:
+    if different or may_move:
         attempt.require_unmoved()
     if different:
         # without a snapshot, a row whose key moved past the reader is missed or read twice
-        kind = SourceMoved if attempt.reading.may_move else ReceiptMismatch
+        kind = SourceMoved if may_move and attempt.proof is None else ReceiptMismatch
         raise kind(
-            f"{attempt.hop.plan.source} holds {expected} rows in this range, but {staged} arrived "
+            f"{attempt.hop.plan.source} holds {expected} rows {which}, but {staged} arrived "
             "in the staging table; nothing was committed"
         )
     return staged
+
+
+def _loaded(attempt: RangeAttempt, load: RangeLoad, stream: Iterator[Any]) -> LoadReceipt:
+    """Load a stream of batches or bytes; one of no rows may lack even a format's frame."""
+    if attempt.proof is not None and not attempt.proof.delta.moved:
+        for _ in stream:
+            pass
+        return LoadReceipt(0, 0)
+    if attempt.hop.wire == "arrow":
+        return load.load_arrow(stream, schema(attempt.hop.plan))
+    return load.load_bytes(stream)
 
 
 def _export(
@@ -187,35 +212,50 @@ def _export(
     """Return how to open the stream of a range: batches in the target's types, or bytes."""
     plan, source, framing = attempt.hop.plan, attempt.source, options.framing
     wire, snapshot = attempt.hop.wire, attempt.reading.snapshot
-    batch_rows = attempt.work.batch_rows
-    sql = plan.select(attempt.key_range, wire)
+    batch_rows, sending = attempt.work.batch_rows, source_of(plan.source.system)
 
     @contextmanager
-    def batches() -> Iterator[Iterator[pa.RecordBatch]]:
-        sending = source_of(plan.source.system)
+    def batches(plan: CopyPlan) -> Iterator[Iterator[pa.RecordBatch]]:
+        sql = plan.select(attempt.key_range, wire)
         with sending.read_arrow(
             source, plan, attempt.key_range, sql, batch_rows=batch_rows, snapshot=snapshot
         ) as reader:
             yield (conform(batch, plan, counts) for batch in reader)
 
-    def chunks() -> AbstractContextManager[Iterator[bytes]]:
-        sending = source_of(plan.source.system)
+    def chunks(plan: CopyPlan) -> AbstractContextManager[Iterator[bytes]]:
         assert options.format is not None
         return sending.read_bytes(
             source, plan, attempt.key_range, options.format, artifacts, snapshot=snapshot
         )
 
     @contextmanager
-    def framed() -> Iterator[Iterator[bytes]]:
+    def framed(plan: CopyPlan) -> Iterator[Iterator[bytes]]:
         assert framing is not None
+        sql = plan.select(attempt.key_range, wire)
         with source.read_arrow(
             framing.in_query(sql), batch_rows=batch_rows, snapshot=snapshot
         ) as reader:
             yield framed_rows(reader, framing, len(plan.columns))
 
-    if framing is not None:
-        return framed
-    return batches if wire == "arrow" else chunks
+    streams: Callable[[CopyPlan], AbstractContextManager[Iterator[Any]]] = (
+        framed if framing is not None else batches if wire == "arrow" else chunks
+    )
+    if options.delta is None:
+        return lambda: streams(plan)
+    parts = [replace(plan, where=filtered(rows, plan.where)) for rows in options.delta.read]
+
+    def each() -> Generator[Iterator[Any], None, None]:
+        for part in parts:
+            with streams(part) as stream:
+                yield stream
+
+    @contextmanager
+    def joined() -> Iterator[Iterator[Any]]:
+        # an error leaves the generators where they are, with a stream that is open
+        with closing(each()) as opened, closing(sending.joined(options.format, opened)) as items:
+            yield items
+
+    return joined
 
 
 def _watched(attempt: RangeAttempt, items: Iterable[Any], row_end: bytes) -> Iterator[Any]:

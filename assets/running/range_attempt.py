@@ -14,6 +14,7 @@ from tableferry.assets.planning.source_state import (
     Reading,
 )
 from tableferry.assets.running.work import Earlier, Work
+from tableferry.checks.delta import RangeProof
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import Target
@@ -34,7 +35,9 @@ class RangeAttempt:
     proven: Proven | None = None
     """`incremental`: the proven state that was recorded of the range, or will be."""
     whole_because: str | None = None
-    """`incremental`: why moving the newer rows did not suffice."""
+    """Why moving the newer rows, or those that differ, did not suffice."""
+    proof: RangeProof | None = None
+    """The proof that the range needs if only the rows that differ are moved."""
 
     @property
     def name(self) -> str:

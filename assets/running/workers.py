@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from tableferry.assets.log.records import RangeRecord, Reason, State
 from tableferry.assets.planning.decisions import COMPARED_FIRST
+from tableferry.assets.planning.deltas import compares_first
 from tableferry.assets.planning.resolve import (
     Hop,
 )
@@ -19,6 +20,7 @@ from tableferry.assets.running.audit import (
     reconcile_range,
     verdicts_of,
 )
+from tableferry.assets.running.delta import rows_that_differ
 from tableferry.assets.running.increment import RangeDiffers, newer_rows, proven_whole
 from tableferry.assets.running.moving import move
 from tableferry.assets.running.range_attempt import RangeAttempt
@@ -163,12 +165,26 @@ def _as_decided(attempt: RangeAttempt, reason: Reason) -> Outcome:
         reason = Reason.SOURCE_CHANGED
     since = None if work.was_refreshed(hop, attempt.name) else decided.since
     if since is None or reason is not Reason.SOURCE_CHANGED:
-        return move(attempt, reason)
+        return _move_changed(attempt, reason)
     try:
         return move(newer_rows(attempt, since), reason)
     except (CheckFailed, RangeDiffers) as error:
         # the audit of the whole range decides; the move includes what was missed
-        return move(replace(attempt, whole_because=str(error)), reason)
+        return _move_changed(replace(attempt, whole_because=str(error)), reason)
+
+
+def _move_changed(attempt: RangeAttempt, reason: Reason) -> Outcome:
+    """Move the rows of a range that differ, if that can be done; otherwise the whole range."""
+    transfer, rows = attempt.work.plan.transfer, attempt.reading.fingerprint.rows
+    if not compares_first(transfer, attempt.hop, reason, rows):
+        return move(attempt, reason)
+    try:
+        return move(rows_that_differ(attempt), reason)
+    except TableferryError as error:
+        if is_transient(error):
+            raise
+        why = [attempt.whole_because, describe(error)]
+    return move(replace(attempt, whole_because="; ".join(filter(None, why))), reason)
 
 
 def _skip_if_equal(attempt: RangeAttempt, reason: Reason) -> Outcome | None:

@@ -44,6 +44,7 @@ MORE = {
     "figures": "reconciliation.md#the-levels",
     "fingerprint": "concepts.md#fingerprints",
     "incremental": "incremental.md",
+    "delta": "delta.md",
     "checks": "checks.md#checks",
     "expectations": "checks.md#checks",
     "columns": "types.md",

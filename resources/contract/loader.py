@@ -27,6 +27,9 @@ class Loader:
     """The formats that it can load."""
     modes: Sequence[WriteMode] = tuple(WriteMode)
     """The write modes that it has."""
+    delta_share: float = 0.0
+    """The share of a range's rows up to which it takes no longer to write them by themselves, see
+    `TargetOptions.delta`, than to write the range; 0 if that cannot be done."""
     table_problem: Callable[[TableRef], str | None] = lambda table: None
     """Says why the name of a table rules out writing to it, as a predicate of it; None if not."""
     options: Mapping[str, Callable[[Any], str | None]] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -425,6 +425,13 @@ class Source:
             silence: seconds without output until a tool is stopped; by default the resource's.
         """
         raise InputError(f"{plan.source.system} sends rows as record batches only")
+
+    def joined(
+        self, format: Format | None, streams: Iterator[Iterator[Any]]
+    ) -> Generator[Any, None, None]:
+        """Join streams of a format, or of batches, to a single one."""
+        for stream in streams:
+            yield from stream
 
     def asking(self, resource: Any) -> AbstractContextManager[Callable[[str], object]]:
         """Yield a function that sends small queries, if possible all by one connection."""

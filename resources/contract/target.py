@@ -14,6 +14,7 @@ import pyarrow as pa
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.contract.copy_plan import CopyPlan, Format
 from tableferry.resources.contract.delimited import Framing
+from tableferry.resources.contract.delta import Delta, Proof
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard, PublishAudit, having
 from tableferry.resources.contract.markers import Publication, Published
@@ -78,6 +79,11 @@ class TargetOptions:
     publish_audit: PublishAudit = "auto"
     """Whether to compare what readers are about to see with the audited rows: `visible`, always;
     `auto`, if a hazard may change rows."""
+    delta: Delta | None = None
+    """The rows by which this attempt's range differs; None: it is written as a whole. The rows to
+    insert or update are staged, and all others of the range stay as they are."""
+    proof: Proof | None = None
+    """What `finalise` calls before it makes a delta visible."""
 
     @property
     def audits_shown(self) -> bool:
@@ -136,6 +142,7 @@ class RangeLoad(Protocol):
         Raises:
             ReceiptMismatch: the staging table does not hold the rows that were sent.
             RangeBusy: another run took the range over in the meantime.
+            TableferryError: `TargetOptions.proof` has refused the range.
             TargetMoved: the range was published by another run since the attempt was planned, or
                 changed after the audit; the next attempt must read source and markers again.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import psycopg
@@ -15,6 +15,9 @@ from tableferry.resources.wires.counted import CountedBytes
 
 CHUNK_BYTES = 1 << 20
 """Larger chunks are no faster, neither here nor in an HTTP body."""
+
+HEADER_BYTES, TRAILER_BYTES = 19, 2
+"""Of COPY's binary format; PostgreSQL's header has no extension."""
 
 
 def copy_out(
@@ -75,6 +78,27 @@ def copy_out(
     if chunk:
         # the trailer is a separate message
         yield _counted(chunk, rows - binary)
+
+
+def joined_binary(streams: Iterator[Iterator[bytes]]) -> Generator[bytes, None, None]:
+    """Join outputs of COPY in its binary format to one, with one header and one trailer."""
+    last: bytes | None = None
+    for number, stream in enumerate(streams):
+        if last is not None:
+            yield _part(last, 0, -TRAILER_BYTES)
+            last = None
+        for at, chunk in enumerate(stream):
+            if last is not None:
+                yield last
+            last = _part(chunk, HEADER_BYTES, None) if number and not at else chunk
+    if last is not None:
+        yield last
+
+
+def _part(chunk: bytes, start: int, end: int | None) -> CountedBytes:
+    part = CountedBytes(chunk[start:end])
+    part.rows = chunk.rows if isinstance(chunk, CountedBytes) else 0
+    return part
 
 
 def _counted(chunk: bytearray, rows: int) -> CountedBytes:

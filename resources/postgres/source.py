@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.contract.catalog import Catalogued, TableSize, by_schema
@@ -14,6 +15,7 @@ from tableferry.resources.contract.source import Source
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres import catalog, places
+from tableferry.resources.postgres.copy_out import joined_binary
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.position import position
 from tableferry.resources.postgres.row_version import reading, row_version, versions_tie
@@ -212,6 +214,14 @@ class PostgresSource(Source):
         binary = format == "pgcopy"
         sql = plan.select(key_range, "pgcopy" if binary else "text", rows_of=rows_of)
         return resource.read_text(sql, snapshot=snapshot, binary=binary)
+
+    def joined(
+        self, format: Format | None, streams: Iterator[Iterator[Any]]
+    ) -> Generator[Any, None, None]:
+        """See `Source.joined`."""
+        if format == "pgcopy":
+            return joined_binary(streams)
+        return super().joined(format, streams)
 
     @contextmanager
     def asking(self, resource: PostgresServer) -> Iterator[Callable[[str], object]]:

@@ -34,6 +34,9 @@ SYSTEM = System(
     inspection=Inspection(health=findings, unique_by=unique_by, hidden=hidden),
     source=PostgresSource(),
     loader=Loader(
-        PostgresTarget, accepts=("pgcopy", "copy_text", "arrow"), orders_key=STATEMENTS.orders
+        PostgresTarget,
+        accepts=("pgcopy", "copy_text", "arrow"),
+        delta_share=0.05,
+        orders_key=STATEMENTS.orders,
     ),
 )

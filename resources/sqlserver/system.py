@@ -38,6 +38,7 @@ SYSTEM = System(
     loader=Loader(
         SqlServerTarget,
         accepts=("arrow", "delimited"),
+        delta_share=0.1,
         orders_key=lambda plan: indexable(plan.key.target),
         require_tools=require_bcp,
         rehearsals={"delimited": rehearsal},

@@ -26,6 +26,7 @@ from tableferry.resources.digest.same_rows import SameRows
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFailed, TableferryError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_prefix
+from tableferry.resources.transactional.delta import write_delta
 from tableferry.resources.transactional.markers import MarkerTable
 from tableferry.resources.transactional.publish_audit import PublishAudit, require_deletable
 from tableferry.resources.transactional.reader import SessionReader
@@ -80,6 +81,8 @@ class TransactionalLoad(Generic[AnySession]):
     """Rows of the staging table after it was prepared for the audit."""
     _mark: str | None = field(default=None, init=False)
     """The mark of the transaction that was about to commit."""
+    _proven: int | None = field(default=None, init=False)
+    """Rows of the range with its delta written."""
 
     def staged_rows(self) -> int:
         """Rows in the staging table; unstaged, those that the server has accepted."""
@@ -87,7 +90,11 @@ class TransactionalLoad(Generic[AnySession]):
 
     def reader(self) -> Endpoint | None:
         """See `RangeLoad.reader`."""
-        return cast(Endpoint, SessionReader(self.resource, self.session)) if self.unstaged else None
+        return self.own_reader() if self.unstaged else None
+
+    def own_reader(self) -> Endpoint:
+        """Read as the session does that publishes the range."""
+        return cast(Endpoint, SessionReader(self.resource, self.session))
 
     def audited_table(self) -> TableRef:
         """See `RangeLoad.audited_table`."""
@@ -96,7 +103,7 @@ class TransactionalLoad(Generic[AnySession]):
         if self._audited is None:
             self._audited = self._require_staged(self._sent, "sent")
             if appends(self.plan, self.options):
-                self._run(self.sql.stage_known(self.plan, self.table, self.staging, self._in_range))
+                self.run(self.sql.stage_known(self.plan, self.table, self.staging, self._in_range))
                 self._audited = self.staged_rows()
         return self.staging
 
@@ -109,8 +116,8 @@ class TransactionalLoad(Generic[AnySession]):
         rows = self.session.query(self.sql.tables_like(target, staging_prefix(target)))
         names = surplus_rejected(target, (name for _, name, _ in rows))
         kept = rejected_of(target, self.key_range.name)
-        self._run(drop_table(replace(target, name=name)) for name in names)
-        self._run(self.sql.keep(self.plan, self.staging, kept))
+        self.run(drop_table(replace(target, name=name)) for name in names)
+        self.run(self.sql.keep(self.plan, self.staging, kept))
         return kept
 
     def finalise(self) -> int:
@@ -132,7 +139,7 @@ class TransactionalLoad(Generic[AnySession]):
         assert self._audited is not None
         rows = self._require_staged(self._audited, "audited")
         kept = 0
-        if self.options.mode.updates_known:
+        if self.options.mode.updates_known and self.options.delta is None:
             query = self.sql.count_kept(self.plan, self.table, self.staging, self._in_range)
             kept = self._number(query)
         done, moved = False, None
@@ -150,11 +157,11 @@ class TransactionalLoad(Generic[AnySession]):
                 f"{self.table} range {self.key_range.name}: the server has restarted, and the "
                 "staged rows are gone; nothing was committed"
             )
-        return kept + rows
+        return kept + rows if self._proven is None else self._proven
 
     def _begin_unstaged(self) -> None:
         """Begin the transaction that the rows are loaded in, and delete the range's old ones."""
-        self._run((*self.sql.begin, *self.sql.prefer_index(self.table)))
+        self.run((*self.sql.begin, *self.sql.prefer_index(self.table)))
         if replaces(self.plan, self.options):
             self.session.execute(self.sql.delete_range(self.table, self._in_range))
 
@@ -189,12 +196,17 @@ class TransactionalLoad(Generic[AnySession]):
 
     def _transaction(self, rows: int) -> None:
         self._mark = None
-        self._run(self.sql.begin)
+        self.run(self.sql.begin)
         self._allow_identity(True)
+        if self.options.delta is not None:
+            self._proven = write_delta(self, self.options.delta)
+            self._allow_identity(False)
+            self._commit_marked()
+            return
         audit = None
         if self.options.audits_shown:
             same = SameRows.of(self.resource, self.plan, self.staging, self.table, self.columns)
-            audit = PublishAudit(self, same, self.look)
+            audit = PublishAudit(self, same)
             audit.before()
         written = self._write(rows)
         self._allow_identity(False)
@@ -219,7 +231,7 @@ class TransactionalLoad(Generic[AnySession]):
         sql, plan, options, table = self.sql, self.plan, self.options, self.table
         if replaces(plan, options):
             require_deletable(self.session.query, sql, plan, self.key_range, options, table)
-        changed = self._run(sql.publish(plan, options, table, self.staging, self._in_range))
+        changed = self.run(sql.publish(plan, options, table, self.staging, self._in_range))
         if options.audits_shown:
             return changed  # triggers add to these counts, and `PublishAudit` sees more
         if options.mode.updates_known:
@@ -276,7 +288,7 @@ class TransactionalLoad(Generic[AnySession]):
     def _require_staged(self, rows: int, which: str) -> int:
         return require_staged(self.table, self.key_range, self.staged_rows(), rows, which)
 
-    def _run(self, statements: Iterable[str]) -> list[int]:
+    def run(self, statements: Iterable[str]) -> list[int]:
         return [self.session.execute(statement) for statement in statements]
 
     def _number(self, query: str) -> int:

@@ -45,18 +45,15 @@ class Counted:
         """Record the counts; nothing is written yet."""
         self._before = self._counts()
 
-    def changed(self, written: Sequence[int]) -> str | None:
+    def changed(self, expected: Sequence[int]) -> str | None:
         """Say what has changed; None if nothing has.
 
         Args:
-            written: the rows changed by each statement that wrote the staged rows.
+            expected: the rows that were inserted, updated and deleted to write the range.
         """
         load = self.load
         counts = [now - then for now, then in zip(self._counts(), self._before, strict=True)]
-        *first, inserted = written
-        updates = load.options.mode.updates_known
-        expected = [inserted, sum(first) if updates else 0, 0 if updates else sum(first)]
-        if counts == expected:
+        if counts == [*expected]:
             return None
         in_range = load.plan.target_range(load.key_range)
         new = load.sql.count_new_elsewhere(load.table, in_range)
@@ -92,7 +89,7 @@ class Digested:
             self._wait_until_alone()
             self._before = self._summed()
 
-    def changed(self, written: Sequence[int]) -> str | None:
+    def changed(self, expected: Sequence[int]) -> str | None:
         """See `Counted.changed`."""
         if self._before is None or self._summed() == self._before:
             return None

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.hazards import Hazard, Look, ShownDiffers, having, with_remedies
+from tableferry.resources.contract.hazards import Hazard, ShownDiffers, having, with_remedies
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.digest.same_rows import Ask, SameRows, Summed, differs
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.transactional.other_ranges import other_ranges
+from tableferry.resources.transactional.other_ranges import Counted, Digested, other_ranges
 from tableferry.resources.transactional.statements import Statements
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ class PublishAudit:
 
     load: TransactionalLoad[Any]
     same: SameRows
-    look: Look
     _kept: Summed = field(default=Summed(0, 0), init=False)
 
     def __post_init__(self) -> None:
@@ -66,15 +65,32 @@ class PublishAudit:
             alike = self._kept.rows == 0 and shown.rows == expected.rows
             columns = self.same.differing(ask, self._in_range) if alike else []
             raise differs(expected, shown, columns, self._hazards(), ROLLED_BACK)
-        if changed := self._others.changed(written):
-            causes = with_remedies(self._hazards())
-            raise ShownDiffers(f"{changed} along with it; {ROLLED_BACK}. {causes}")
+        *first, inserted = written
+        others = (sum(first), 0) if load.options.mode.updates_known else (0, sum(first))
+        require_unchanged(self._others, (inserted, *others), self._hazards)
 
     def _hazards(self) -> Sequence[Hazard]:
-        """The table's hazards now, of which some may be newer than the plan."""
-        with suppress(TableferryError):
-            return self.look()
-        return self.load.options.hazards
+        return hazards_now(self.load)
+
+
+def hazards_now(load: TransactionalLoad[Any]) -> Sequence[Hazard]:
+    """The table's hazards now, of which some may be newer than the plan."""
+    with suppress(TableferryError):
+        return load.look()
+    return load.options.hazards
+
+
+def require_unchanged(
+    others: Counted | Digested, expected: Sequence[int], hazards: Callable[[], Sequence[Hazard]]
+) -> None:
+    """Require the rows of other ranges to be as they were; see `Counted.changed`.
+
+    Raises:
+        ShownDiffers: names what may have changed them.
+    """
+    if changed := others.changed(expected):
+        causes = with_remedies(hazards())
+        raise ShownDiffers(f"{changed} along with it; {ROLLED_BACK}. {causes}")
 
 
 def require_deletable(

@@ -146,7 +146,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
         with contextlib.ExitStack() as stack:
             session = stack.enter_context(self._session())
             self._take_lock(session, lock, table, key_range)
-            if replaces(plan, options) and table == plan.target:
+            if replaces(plan, options) and table == plan.target and options.delta is None:
                 require_deletable(session.query, self.sql, plan, key_range, options, table)
             self._drop_all(session, table, lock)
             # a unique name: that it is gone is then never another attempt's doing

@@ -52,6 +52,8 @@ CELLS = [
         (1,),
         ("during_load", "after_load", "after_audit", "inside_finalise", "after_commit"),
     ),
+    *itertools.product(("delta",), ("replace",), (1,), ("during_load", "inside_finalise")),
+    ("delta", "upsert", 1, "after_commit"),
     *itertools.product(
         ("sqlserver_postgres", "clickhouse_postgres"),
         ("replace",),

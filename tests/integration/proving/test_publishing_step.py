@@ -492,6 +492,7 @@ def test_a_chain_stops_where_a_target_changes_rows(
         f"CREATE TABLE {copies}.child (ref integer CONSTRAINT refers "
         f"REFERENCES {copies}.{{t}} (id) ON DELETE CASCADE)",
         f"INSERT INTO {copies}.child VALUES (150)",
+        "DELETE FROM {t} WHERE id = 150",
     )
     failed = one.run(failed=True)
     assert "refers on" in str(by_range(failed)[SECOND].error)

@@ -22,6 +22,7 @@ ROUTES = {
     "chain": {"sqlserver": "dbo", "clickhouse": "warehouse"},
     "half": {"sqlserver": "dbo"},
     "copy": {"copies": COPIES},
+    "delta": {"copies": COPIES},
     "sqlserver_postgres": {"sqlserver": "dbo", "copies": COPIES},
     "clickhouse_postgres": {"clickhouse": "warehouse", "copies": COPIES},
 }
@@ -117,7 +118,8 @@ class Benches:
             f"FROM generate_series(1, {RANGES * ROWS_PER_RANGE}) g",
         )
         hops = ", ".join(f"'{system}://{schema}.{{t}}'" for system, schema in ROUTES[route].items())
-        ferry.declare(f"[{hops}]", ranges=f"{{rows: {ROWS_PER_RANGE}}}", write=mode)
+        delta = "always" if route == "delta" else "never"
+        ferry.declare(f"[{hops}]", ranges=f"{{rows: {ROWS_PER_RANGE}}}", write=mode, delta=delta)
         first = ferry.run()
         assert first.good, first.errors
         return Bench(ferry, mode, ROUTES[route])

@@ -1,0 +1,67 @@
+"""Which changed ranges are compared first, so that only the rows that differ are moved."""
+
+from __future__ import annotations
+
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.records import Reason
+from tableferry.assets.planning.resolve import Hop
+from tableferry.resources.contract.hazards import having
+from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.source import source_of
+from tableferry.resources.contract.target import row_identity
+
+FEW = 100
+"""So few rows are moved by themselves by `auto`, whatever their share of a range."""
+
+SMALL = 1_000
+"""A range of fewer rows is moved in the time that its comparison takes."""
+
+MOST_ROWS = 50_000
+"""Maximum number of rows of a range that are moved by themselves: their keys are held in memory,
+and are listed in statements."""
+
+REASONS = (
+    Reason.SOURCE_CHANGED,
+    Reason.ROW_COUNT_DIFFERS,
+    Reason.LAST_CHECK_FAILED,
+    Reason.TARGET_MOVED,
+    Reason.FULL_CHECK,
+)
+"""Why a range that the target has may differ in few rows."""
+
+
+def compares_first(transfer: Transfer, hop: Hop, reason: Reason, rows: int) -> bool:
+    """Whether a range of so many rows is compared, to move only the rows that differ."""
+    if transfer.delta == "never" or reason not in REASONS or not _single_rows(transfer, hop):
+        return False
+    if transfer.delta == "always":
+        return True
+    if transfer.reconcile in ("count", "in_flight"):
+        return False  # chosen so that the servers need not digest all rows
+    return rows >= SMALL or bool(having(hop.options.hazards, "destroys"))
+
+
+def most_rows(transfer: Transfer, hop: Hop, rows: int) -> int:
+    """Return how many rows of a range may differ for them to be moved by themselves."""
+    if transfer.delta == "always":
+        return MOST_ROWS
+    share = loader_of(hop.plan.target.system).delta_share
+    return min(MOST_ROWS, max(FEW, int(rows * share)))
+
+
+def _single_rows(transfer: Transfer, hop: Hop) -> bool:
+    """Whether single rows of a range can be told, compared, and written by themselves."""
+    plan, mode = hop.plan, hop.options.mode
+    return (
+        hop.existing is not None
+        and loader_of(plan.target.system).delta_share > 0
+        and not mode.whole_table
+        and not mode.keeps_known
+        and bool(row_identity(plan))
+        and not transfer.placed
+        and source_of(plan.source.system).own_key is None
+        # of values that a policy changes, a move counts those of all rows
+        and all(column.on_overflow == "refuse" for column in plan.columns)
+        # which may be about all rows of a range
+        and not transfer.expectations
+    )

@@ -1,0 +1,85 @@
+"""Moves only the rows by which a range differs, and records the range that they complete."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from tableferry.assets.log.records import RangeRecord
+from tableferry.assets.planning.deltas import most_rows
+from tableferry.assets.running.audit import require_green
+from tableferry.assets.running.increment import proven_whole
+from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.assets.verifying.extra_rows import with_extra_rows
+from tableferry.checks.counts import row_count_of
+from tableferry.checks.delta import RangeProof, delta_of
+from tableferry.checks.drilldown import Comparison
+from tableferry.checks.reconcile import proven_figures
+from tableferry.checks.verdict import Verdict
+
+
+def rows_that_differ(attempt: RangeAttempt) -> RangeAttempt:
+    """Compare both sides of a range, and restrict an attempt to the rows that differ.
+
+    Raises:
+        TooManyDiffer: the whole range should be moved.
+        NotUnique: a row cannot be told by its primary key.
+    """
+    work, hop, reading = attempt.work, attempt.hop, attempt.reading
+    attempt.tell("reconcile")
+    began = time.perf_counter()
+    comparison = Comparison(
+        work.observed(hop, hop.plan.target),
+        attempt.source,
+        attempt.target,
+        attempt.key_range,
+        reading.snapshot,
+    )
+    rows = reading.fingerprint.rows
+    with work.exports:
+        delta = delta_of(
+            comparison,
+            rows=rows,
+            most=most_rows(work.plan.transfer, hop, rows),
+            keeps=hop.options.mode.keeps_rows,
+        )
+    proof = RangeProof(comparison, delta, time.perf_counter() - began)
+    options = replace(hop.options, unstaged=False, delta=delta, proof=proof.prove)
+    return replace(attempt, hop=replace(hop, options=options), proof=proof)
+
+
+def with_proven_range(
+    attempt: RangeAttempt, record: RangeRecord
+) -> tuple[RangeRecord, tuple[Verdict, ...]]:
+    """Return the record and the verdicts of a range whose delta has become visible.
+
+    The levels that compare rows read all of them, as no other session saw them before the commit.
+
+    Raises:
+        CheckFailed: they differ.
+        SourceMoved: the source has changed since it was read.
+    """
+    assert attempt.proof is not None and attempt.proof.verdict is not None
+    whole, delta, work = attempt.proof.verdict, attempt.proof.delta, attempt.work
+    kept, _ = delta.kept
+    *_, level = work.levels
+    if level not in ("count", "checksum"):
+        verdicts = require_green(attempt, attempt.hop.plan.target)
+    else:
+        rows = replace(row_count_of(whole), passed=True, disagreeing=())
+        proven = [rows, whole][: len(work.levels)]
+        verdicts = tuple(with_extra_rows(each, kept) if kept else each for each in proven)
+    if not kept:
+        plan = attempt.proof.comparison.plan
+        figures = proven_figures(plan, attempt.source, attempt.target, whole, "checksum")
+        work.source.committed(plan.target, attempt.key_range, figures)
+    record = replace(
+        record,
+        rows=int(whole.source["rows"]),
+        rows_moved=delta.moved,
+        inserted=delta.inserted,
+        updated=delta.updated,
+        deleted=delta.deleted,
+        proven=proven_whole(attempt, extra=bool(kept)),
+    )
+    return record, verdicts

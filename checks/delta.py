@@ -1,0 +1,346 @@
+"""Finds the rows by which a range differs, and proves the range once they have been written."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tableferry.checks.checksum import Digests, both_sides, table_and_key
+from tableferry.checks.drilldown import BUCKETS, Comparison
+from tableferry.checks.reconcile import reconcile
+from tableferry.checks.rowhash import (
+    BATCH_ROWS,
+    DIGEST,
+    IDENTITY,
+    Chunk,
+    Layout,
+    unequal_chunks,
+)
+from tableferry.checks.verdict import Verdict
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.delta import Delta
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.fields import Field, Side
+from tableferry.resources.contract.fingerprint import Figures, KnownFigures
+from tableferry.resources.contract.table_sql import predicate
+from tableferry.resources.digest.fields import fields, key_field
+from tableferry.resources.digest.measure import DIGEST as DIGEST_SUM
+from tableferry.resources.digest.measure import ROWS, Grouped
+from tableferry.resources.digest.values import shown
+from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.keys import text as texts
+from tableferry.resources.keys.bounds import to_bound
+from tableferry.resources.keys.range import Bound, KeyKind, KeyRange
+from tableferry.resources.tables import TableRef
+from tableferry.resources.words import counted
+
+ROWS_PER_BUCKET, MOST_BUCKETS = 32, 16_384
+"""A bucket has about so many rows, so that few rows are read where few differ; but the figures of
+all buckets are held in memory."""
+
+MOST_LISTED = 4_000
+"""Maximum number of buckets that a query names; beyond it all rows of the range are read."""
+
+ROWS_PER_STATEMENT, KEYS_LENGTH = 500, 20_000
+"""Maximum rows that a condition selects, and length of the keys that it lists: bcp takes its query
+from the command line, of which Linux limits each argument to 128 KiB."""
+
+NEAR = dt.timedelta(seconds=1)
+"""How much further a range of times reaches than the times that it is to have."""
+
+COMPARED = "the rows as they were compared"
+
+
+class TooManyDiffer(TableferryError):
+    """So many rows of a range differ that it is moved as a whole."""
+
+
+class NotUnique(TableferryError):
+    """Several rows of a side share a primary key, so that no row can be told by it."""
+
+
+class StillDiffers(TableferryError):
+    """The range would not agree with its source once its delta is written."""
+
+
+def delta_of(comparison: Comparison, *, rows: int, most: int, keeps: bool) -> Delta:
+    """Find the rows by which both sides of a range differ, in at most two scans of each.
+
+    The first scan sums up the digests in buckets by the rows' identity; the second reads identities
+    and digests, without values, of the buckets whose sums differ. Memory holds figures of buckets,
+    a few batches, and the identities of at most `most` rows.
+
+    Args:
+        comparison: both sides; its plan has the columns that the target really has.
+        rows: about how many rows the range has.
+        most: maximum number of rows that may differ.
+        keeps: whether rows stay that only the target has.
+
+    Raises:
+        TooManyDiffer: more rows differ.
+        NotUnique: an identity that differs is not unique on a side.
+    """
+    plan, source, target = comparison.plan, comparison.source, comparison.target
+    key_range, snapshot = comparison.key_range, comparison.snapshot
+    where: dict[Side, str] = {
+        "source": plan.source_range(key_range),
+        "target": plan.target_range(key_range),
+    }
+    in_target, digests = where["target"], Digests.of(plan, source, target)
+    number = min(MOST_BUCKETS, max(BUCKETS, rows // ROWS_PER_BUCKET))
+    buckets = {side: f"abs({identity} % {number})" for side, identity in digests.identity.items()}
+    groups = {side: Grouped(bucket, where[side]) for side, bucket in buckets.items()}
+    figures = both_sides(plan, source, target, groups, digests=digests, snapshot=snapshot)
+    found = _Found(plan, most, max(_total(side, ROWS) for side in figures))
+    unequal = _unequal(*figures)
+    if unequal:
+        # each bucket has at least one row that differs
+        found.require_few(len(unequal) if not keeps else 0)
+        if len(unequal) <= MOST_LISTED:
+            listed = ", ".join(map(str, unequal))
+            where = {side: f"({where[side]}) AND {buckets[side]} IN ({listed})" for side in where}
+        _read(comparison, digests, where, found)
+    inserted, updated, extra = found.split()
+    moved = pa.concat_tables([inserted, updated])
+    deleted = extra.slice(0, 0) if keeps else extra
+    digest = str(digests.row["source"])
+    source_sums = {name: _total(figures[0], name) for name in (ROWS, DIGEST_SUM)}
+    return Delta(
+        inserted=len(inserted),
+        updated=len(updated),
+        deleted=len(deleted),
+        read=tuple(_conditions(plan, "source", digests, key_range.kind, moved)),
+        delete=tuple(
+            f"({in_target}) AND {condition}"
+            for condition in _conditions(plan, "target", digests, key_range.kind, deleted)
+        ),
+        staged=KnownFigures(digest, _figures(len(moved), _sum(moved)), COMPARED),
+        source=KnownFigures(digest, _figures(source_sums[ROWS], source_sums[DIGEST_SUM]), COMPARED),
+        kept=(len(extra), _sum(extra)) if keeps else (0, 0),
+    )
+
+
+@dataclass
+class RangeProof:
+    """The proof of a range that a delta is written to: of all rows, never of the delta alone."""
+
+    comparison: Comparison
+    delta: Delta
+    seconds: float = 0.0
+    """The time that the comparison has taken."""
+    verdict: Verdict | None = None
+    """The comparison of the whole range, once it has passed."""
+
+    def require_staged(self, plan: CopyPlan) -> None:
+        """Require the staging table of a plan to hold the rows that were compared.
+
+        Raises:
+            StillDiffers: it does not.
+        """
+        compared = self.comparison
+        verdict = reconcile(
+            replace(plan, figures=()),
+            compared.source,
+            compared.target,
+            compared.key_range,
+            "checksum",
+            snapshot=compared.snapshot,
+            known=self.delta.staged,
+        )
+        if not verdict.passed:
+            raise StillDiffers(f"the staged rows are not those that differ: {verdict.summary()}")
+
+    def prove(self, reader: Endpoint) -> int:
+        """Compare the whole range as a session sees it; see `contract.delta.Proof`.
+
+        Raises:
+            StillDiffers: it has other rows than the source's and those kept.
+        """
+        compared, (kept, digests) = self.comparison, self.delta.kept
+        verdict = reconcile(
+            compared.plan,
+            compared.source,
+            compared.target,
+            compared.key_range,
+            "checksum",
+            snapshot=compared.snapshot,
+            known=self.delta.source,
+            reader=reader,
+        )
+        beyond = tuple(
+            int(verdict.target[name]) - int(verdict.source[name]) for name in (ROWS, DIGEST_SUM)
+        )
+        if beyond != (kept, digests) or not (verdict.passed or kept):
+            raise StillDiffers(f"with its changed rows written: {verdict.summary()}")
+        self.verdict = replace(verdict, passed=True, disagreeing=())
+        return int(verdict.target[ROWS])
+
+
+def _figures(rows: int, digest: int) -> Figures:
+    return {ROWS: rows, DIGEST_SUM: str(digest)}
+
+
+def _total(figures: Mapping[int, Figures], name: str) -> int:
+    return sum(int(group[name]) for group in figures.values())
+
+
+def _unequal(source: Mapping[int, Figures], target: Mapping[int, Figures]) -> list[int]:
+    numbers = source.keys() | target.keys()
+    return sorted(number for number in numbers if source.get(number) != target.get(number))
+
+
+def _sum(rows: pa.Table) -> int:
+    """Sum up digests, which takes more than 64 bits."""
+    return int(pc.sum(rows[DIGEST].cast(pa.decimal128(38, 0))).as_py() or 0)
+
+
+def _read(
+    comparison: Comparison, digests: Digests, where: Mapping[Side, str], found: _Found
+) -> None:
+    """Read identities, digests and keys of both sides, and gather what differs."""
+    plan, key = comparison.plan, key_field(comparison.plan)
+    layout = Layout.of(replace(plan, primary_key=()), (key,))
+    at = [field.name for field in fields(plan)].index(key.name)
+    only_key = replace(digests, shown={side: (sql[at],) for side, sql in digests.shown.items()})
+    queries: dict[Side, str] = {
+        side: layout.query(plan, only_key, side, where[side]) for side in where
+    }
+    with (
+        comparison.source.read_arrow(
+            queries["source"], batch_rows=BATCH_ROWS, snapshot=comparison.snapshot
+        ) as source_rows,
+        comparison.target.read_arrow(queries["target"], batch_rows=BATCH_ROWS) as target_rows,
+    ):
+        for chunk in unequal_chunks(layout, source_rows, target_rows):
+            found.add(chunk)
+
+
+_KEY = "c0"
+"""The column of `Layout.columns` with the key."""
+
+
+class _Found:
+    """The rows that differ, chunk by chunk."""
+
+    def __init__(self, plan: CopyPlan, most: int, rows: int) -> None:
+        self._plan, self._most, self._rows = plan, most, rows
+        self._inserted: list[pa.Table] = []
+        self._updated: list[pa.Table] = []
+        self._extra: list[pa.Table] = []
+        self._number = 0
+
+    def require_few(self, number: int) -> None:
+        """Raise `TooManyDiffer` if this many rows are too many."""
+        if number > self._most:
+            raise TooManyDiffer(
+                f"{counted(number, 'row')} or more of {self._rows:,} differ, "
+                f"and at most {self._most:,} would be moved by themselves"
+            )
+
+    def add(self, chunk: Chunk) -> None:
+        """Add the rows of a chunk."""
+        kinds = (
+            (self._inserted, chunk.rows("missing_in_target", "source")),
+            (self._updated, chunk.rows("different", "source")),
+            (self._extra, chunk.rows("extra_in_target", "target")),
+        )
+        columns = [IDENTITY, DIGEST, _KEY]
+        differing = pa.concat_tables([rows.select([IDENTITY]) for _, rows in kinds])[IDENTITY]
+        self._require_unique(chunk.source, differing, self._plan.source)
+        self._require_unique(chunk.target, differing, self._plan.target)
+        for listed, rows in kinds:
+            if len(rows):
+                listed.append(rows.select(columns))
+                self._number += len(rows)
+        self.require_few(self._number)
+
+    def split(self) -> tuple[pa.Table, pa.Table, pa.Table]:
+        """Return the rows to insert, to update, and those that only the target has.
+
+        A row whose key column is not part of its primary key may have another key on each side: it
+        is one to update.
+        """
+        numbers = [(name, pa.int64()) for name in (IDENTITY, DIGEST)]
+        schema = pa.schema([*numbers, (_KEY, pa.large_binary())])
+        inserted, updated, extra = (
+            pa.concat_tables([schema.empty_table(), *tables])
+            for tables in (self._inserted, self._updated, self._extra)
+        )
+        both = pc.is_in(inserted[IDENTITY], value_set=extra[IDENTITY].combine_chunks())
+        updated = pa.concat_tables([updated, inserted.filter(both)])
+        gone = pc.is_in(extra[IDENTITY], value_set=inserted[IDENTITY].combine_chunks())
+        inserted, extra = inserted.filter(pc.invert(both)), extra.filter(pc.invert(gone))
+        moved = pa.concat_tables([inserted, updated])
+        self._require_unique(moved, moved[IDENTITY], self._plan.source)
+        self._require_unique(extra, extra[IDENTITY], self._plan.target)
+        return inserted, updated, extra
+
+    def _require_unique(self, rows: pa.Table, differing: pa.ChunkedArray, table: TableRef) -> None:
+        """Refuse identities that several rows share.
+
+        Raises:
+            NotUnique: names the key of one of them.
+        """
+        rows = rows.filter(pc.is_in(rows[IDENTITY], value_set=differing.combine_chunks()))
+        if pc.count_distinct(rows[IDENTITY]).as_py() == len(rows):
+            return
+        counts = rows.group_by(IDENTITY).aggregate([([], "count_all")])
+        repeated = counts.filter(pc.greater(counts["count_all"], 1))[IDENTITY][0]
+        sharing, key = rows.filter(pc.equal(rows[IDENTITY], repeated)), key_field(self._plan)
+        raise NotUnique(
+            f"{table}: {len(sharing)} rows share a primary key "
+            f"({', '.join(self._plan.primary_key)}): "
+            f"{key.name} = {_shown(key, sharing[_KEY][0].as_py())}"
+        )
+
+
+def _shown(key: Field, value: bytes | None) -> str | None:
+    return None if value is None else shown(key, value.decode(errors="backslashreplace"))
+
+
+def _conditions(
+    plan: CopyPlan, side: Side, digests: Digests, kind: KeyKind, rows: pa.Table
+) -> Iterator[str]:
+    """Write conditions in the SQL of a side that each select some of the rows of a range."""
+    for at in range(0, len(rows), ROWS_PER_STATEMENT):
+        part = rows.slice(at, ROWS_PER_STATEMENT)
+        near = _near(plan, side, _bounds(key_field(plan), kind, part[_KEY].to_pylist()), kind)
+        identities = ", ".join(map(str, part[IDENTITY].to_pylist()))
+        exactly = f"{digests.identity[side]} IN ({identities})"
+        yield f"({near}) AND {exactly}" if near else exactly
+
+
+def _near(plan: CopyPlan, side: Side, bounds: Sequence[Bound], kind: KeyKind) -> str:
+    """Write a condition on the key column that all of some keys meet, and few others."""
+    table, column = table_and_key(plan, side)
+    dialect, name = table.system.dialect, table.system.quote(column.name)
+    if not bounds:
+        return ""
+    if kind == "timestamp":
+        # constants may have other digits than the column, or be rounded otherwise
+        times = [bound for bound in bounds if isinstance(bound, dt.datetime)]
+        with suppress(OverflowError):
+            around = KeyRange(kind, min(times) - NEAR, max(times) + NEAR)
+            return predicate(column, around, table.system)
+        return ""
+    listed = ", ".join(dialect.bound(bound, column) for bound in dict.fromkeys(bounds))
+    return f"{name} IN ({listed})" if len(listed) <= KEYS_LENGTH else ""
+
+
+def _bounds(field: Field, kind: KeyKind, keys: Sequence[bytes | None]) -> list[Bound]:
+    """Read keys; return none if one of them cannot be written as a constant everywhere."""
+    bounds = []
+    for key in keys:
+        try:
+            bound = to_bound(_shown(field, key), kind)
+        except InputError:
+            return []
+        if isinstance(bound, str) and texts.problem(bound):
+            return []
+        bounds.append(bound)
+    return bounds
