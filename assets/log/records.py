@@ -307,6 +307,12 @@ class RangeRecord:
         return self.rows if self.rows_moved is None else self.rows_moved
 
     @property
+    def written(self) -> dict[str, int]:
+        """What was done to the target's rows, if only rows that differ were moved."""
+        done = {name: getattr(self, name) for name in ("inserted", "updated", "deleted")}
+        return {} if None in done.values() else done
+
+    @property
     def rows_per_second(self) -> float | None:
         """The `rate` of the move."""
         return rate(self.rows_of_move, self.moving_seconds)

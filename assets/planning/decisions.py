@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tableferry.assets.log.ledger import Committed, committed, committed_schema, records
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, Proven, Reason, State
+from tableferry.assets.planning.deltas import compares_first
 from tableferry.assets.planning.drift import new_columns, schema_changes, target_columns
 from tableferry.assets.planning.increments import increment, intact, now
 from tableferry.assets.planning.resolve import (
@@ -25,6 +26,9 @@ from tableferry.resources.words import counted
 
 COMPARED_FIRST = (Reason.DIGEST_CHANGED, Reason.SOURCE_REPLACED)
 """Changes after which a range moves only if a comparison shows that it differs."""
+
+ONLY_DIFFERING = "only rows that differ"
+"""The detail of a decision to compare a range and to move its rows that differ, if they are few."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +62,22 @@ def decisions(
     with concerning(f"{plan.transfer.transfer}: {hop.plan.target}"):
         alone = _each_alone(plan, hop, servers, log, force=force)
     if not plan.transfer.write.whole_table:
-        return alone
+        return {name: _with_delta(plan, hop, name, each) for name, each in alone.items()}
     reasons = {name: decision.reason for name, decision in alone.items()}
     return {
         name: alone[name] if reason is reasons[name] else Decision(reason)
         for name, reason in _swap_reasons(plan, hop, servers, log, reasons).items()
     }
+
+
+def _with_delta(plan: TransferPlan, hop: Hop, name: str, decision: Decision) -> Decision:
+    """Say of a decision that the range is compared first, if it is."""
+    reason, rows = decision.reason, plan.fingerprints[name].rows
+    if decision.since or reason.compared:
+        return decision
+    if not compares_first(plan.transfer, hop, reason, rows):
+        return decision
+    return replace(decision, detail=", ".join(filter(None, (decision.detail, ONLY_DIFFERING))))
 
 
 def _each_alone(

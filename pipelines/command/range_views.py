@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tableferry.assets.log.records import RangeRecord, State
+from tableferry.resources.words import counted
 
 if TYPE_CHECKING:
     from tableferry.assets.declaring.manifest import Transfer
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 JSON_FIELDS = (
     *("hop", "target", "range", "rows", "bytes", "seconds", "moving_seconds", "rows_per_second"),
     *("attempts", "run_id", "timestamp", "checks", "error", "since", "rows_moved"),
+    *("inserted", "updated", "deleted", "whole_because"),
     *("changed", "not_filled", "unchanged_by", "source_snapshot"),
 )
 """The fields of a range in the `--json` form; the event log has others."""
@@ -101,10 +103,15 @@ def range_views(log: Log, transfer: Transfer, hop: int, names: Sequence[str]) ->
 
 
 def range_notes(views: Sequence[RangeView]) -> list[str]:
-    """Describe the values in the targets that the transfer changed, or could not fill."""
+    """Describe the rows that were moved by themselves, and the values in the targets that the
+    transfer changed, or could not fill."""
     notes: list[str] = []
     for target in dict.fromkeys(view.target for view in views):
         settled = [view for view in views if view.target == target and view.state.in_target]
+        deltas = [view.written for view in settled if view.written]
+        if deltas:
+            done = ", ".join(f"{sum(d[kind] for d in deltas):,} {kind}" for kind in deltas[0])
+            notes.append(f"{target}: rows that differed in {counted(len(deltas), 'range')}: {done}")
         changed: Counter[str] = Counter()
         for view in settled:
             changed.update(view.changed)

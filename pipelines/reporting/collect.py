@@ -225,6 +225,7 @@ def _range(
         rows_source=rows[0] if rows else record.rows,
         rows=rows[1] if rows else record.rows if committed else None,
         rows_moved=None if move.state is State.ADOPTED else move.rows_of_move,
+        written=move.written,
         changed=dict(move.counts),
         not_filled=move.not_filled,
         bytes=move.bytes,

@@ -30,6 +30,8 @@ class RangeEntry:
     """Rows in the target."""
     rows_moved: int | None = None
     """Rows that the committing run moved."""
+    written: Mapping[str, int] = field(default_factory=dict)
+    """Rows that it inserted, updated and deleted, if it moved only rows that differed."""
     changed: Mapping[str, int] = field(default_factory=dict)
     """The number of values that `on_overflow` changed in that run, by column."""
     not_filled: tuple[str, ...] = ()
@@ -66,6 +68,9 @@ class RangeEntry:
     def remarks(self) -> tuple[str, ...]:
         """Values that differ from the source's by design, or were not compared; a line each."""
         remarks = []
+        if self.written:
+            done = ", ".join(f"{rows:,} {name}" for name, rows in self.written.items())
+            remarks.append(f"only rows that differed were moved: {done}")
         if self.changed:
             counts = ", ".join(f"{count} of {column}" for column, count in self.changed.items())
             remarks.append(f"values changed by on_overflow: {counts}")

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from tableferry.assets.log import ledger
 from tableferry.assets.log.records import RangeRecord
+from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.session import open_session
+from tableferry.pipelines.reporting.collect import report
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 
@@ -206,7 +208,16 @@ def test_other_tables_see_the_changed_rows_alone(ferry: Make, copies: str) -> No
         "UPDATE {t} SET email = 'new' WHERE id = 7",
         "INSERT INTO {t} VALUES (2000, '2024-01-01', 'x')",
     )
+    details = {planned.detail for planned in one.plan().ranges if planned.state == "run"}
+    assert details == {"only rows that differ"}
     assert figures(compare(one, copies)) == (1201, 1, 1, 0)
+    told = runner.status(one.session, one.table)
+    assert told.notes == [
+        f"postgres://{table}: rows that differed in 1 range: 1 inserted, 1 updated, 0 deleted"
+    ]
+    assert [view.json()["inserted"] for view in told.ranges if view.rows] == [1]
+    entries = [entry for hop in report(one.session, one.table).hops for entry in hop.ranges]
+    assert {"inserted": 1, "updated": 1, "deleted": 0} in [entry.written for entry in entries]
     assert one.rows(f"SELECT count(*) FROM {table}_child") == [(1200,)]
 
     one.source("DELETE FROM {t} WHERE id = 8")
