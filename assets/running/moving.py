@@ -138,7 +138,6 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
             record, verdicts = with_whole_range(attempt, record, verdicts)
             return settle(attempt, record, reason, verdicts)
         if attempt.proof is not None:
-            attempt.writer.progress(finalised)
             record, verdicts = with_proven_range(attempt, record)
             return settle(attempt, record, reason, verdicts)
         extra = visible - staged if hop.options.mode.updates_known else 0
