@@ -139,12 +139,13 @@ def _remedies(hop: Hop, hops: Sequence[Hop], refused: RefusedColumn) -> tuple[Re
     column, plan = refused.column, hop.plan
     name, target = _quoted(column.source.name), plan.target.system
     remedies = []
-    if all(_guarded(each, column.target.name) for each in hops):
+    is_key = column.target.name in (plan.key.target.name, *plan.primary_key)
+    # other values would be other rows
+    if not is_key and all(_guarded(each, column.target.name) for each in hops):
         remedies += [
             Remedy(f"columns: {{{name}: {{on_overflow: {policy}}}}}", MEANINGS[policy])
             for policy in refused.policies
         ]
-    is_key = column.target.name in (plan.key.target.name, *plan.primary_key)
     source = hops[0].plan.source.system
     planned = target.types.plain(column.fitted or column.target.type)
     for type_ in () if is_key else (target.types.text,):

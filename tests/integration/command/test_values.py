@@ -162,6 +162,19 @@ def test_only_what_can_be_refused_is_read(ferry: Callable[..., Ferry]) -> None:
     assert every.exit_code == 0 and one.table in every.stdout
 
 
+def test_a_text_key_has_no_remedy_but_its_type(ferry: Callable[..., Ferry]) -> None:
+    one = ferry(
+        "['sqlserver://dbo.{t}']",
+        "CREATE TABLE {t} (id text PRIMARY KEY, n int)",
+        "INSERT INTO {t} VALUES ('short', 1), ('a key that is \"too\" long', 2)",
+        columns="{id: {type: nvarchar(10)}}",
+    )
+    (column,) = values(one.table, code=1)["hops"][0]["columns"]
+    (example,) = column["examples"]
+    assert example["key"] == {"id": 'a key that is "too" long'}
+    assert [remedy["meaning"] for remedy in column["remedies"]] == ["it is the key"]
+
+
 @pytest.mark.parametrize("system", ["sqlserver", "clickhouse"])
 def test_other_sources_have_odd_values_too(
     ferry: Callable[..., Ferry], copies: str, system: str

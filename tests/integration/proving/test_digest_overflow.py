@@ -25,6 +25,7 @@ from tableferry.resources.digest.probe import dialect
 from tableferry.resources.errors import ValueRefused
 from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 from tableferry.resources.types.steps import OverflowPolicy
 from tests.integration.support.typed_servers import (
     EVERYTHING,
@@ -282,7 +283,7 @@ def by_client(plan: CopyPlan, endpoint: Endpoint) -> tuple[dict[int, int], dict[
 
 @pytest.mark.parametrize(("system", "case"), CASES, ids=str)
 def test_the_source_makes_the_same_of_values_as_the_export(
-    ends: Callable[[str], End], system: str, case: Case
+    ends: Callable[[str], End], system: str, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = ends(system)
     source.fill(case.type, case.values)
@@ -311,17 +312,16 @@ def test_the_source_makes_the_same_of_values_as_the_export(
                 assert int(digest) == expected[number], (policy, value, shown)
         assert sum(int(row[2]) for row in rows if row[0] in expected) == counts.get("x", 0), policy
         require_foreseen(plan, source.resource, len(case.values) - len(expected))
+    require_all_foreseen(source, columns, case, monkeypatch)
 
 
-@pytest.mark.parametrize(("system", "case"), CASES, ids=str)
-def test_the_source_foresees_what_the_export_refuses(
-    ends: Callable[[str], End], system: str, case: Case, monkeypatch: pytest.MonkeyPatch
+def require_all_foreseen(
+    source: End, columns: Sequence[Column], case: Case, patch: pytest.MonkeyPatch
 ) -> None:
-    source = ends(system)
-    source.fill(case.type, case.values)
+    """Require that what is refused without a policy is foreseen, by SQL and by the client."""
     plan = plan_copy(
         source.table,
-        source.resource.columns(source.table),
+        columns,
         TableRef(case.target, "public", "t"),
         key="id",
         overrides={"x": ColumnOverride(type=case.override)},
@@ -338,7 +338,7 @@ def test_the_source_foresees_what_the_export_refuses(
             for name, written in guards(*arguments).items()  # type: ignore[arg-type]
         }
 
-    monkeypatch.setattr(refused_values_module, "guards", without_sql)
+    patch.setattr(refused_values_module, "guards", without_sql)
     assert require_foreseen(plan, source.resource, len(refused))
 
 
