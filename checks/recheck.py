@@ -7,10 +7,12 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 from typing import Self
 
-from tableferry.checks.drilldown import Comparison, drill_down
+from tableferry.checks import drilldown
+from tableferry.checks.drilldown import Comparison
 from tableferry.checks.verdict import (
     CHECK_NAMES,
     Difference,
@@ -31,6 +33,7 @@ _PATTERN = re.compile(r"(\d{1,3})x(\d{1,4}(?:\.\d{1,3})?)(s|m)")
 _Row = tuple[tuple[str, str | None], ...]
 _Values = Counter[tuple[DifferenceKind, str | None, bytes]]
 """The differences of a row: kind, column, and a hash of both values, which may be long."""
+_Rows = Mapping[_Row, _Values]
 
 
 @dataclass(frozen=True)
@@ -65,52 +68,64 @@ ONCE = Recheck()
 """Look again at once."""
 
 
-def look_again(
-    verdict: Verdict,
-    comparison: Comparison,
-    recheck: Recheck,
-    *,
-    keeps_rows: bool = False,
-) -> Verdict:
-    """Compare the rows of a failed range again, and keep only the differences that last.
+@dataclass(frozen=True)
+class Looks:
+    """What several looks at the rows of a range have found, shared by the verdicts about it."""
 
-    A row that agrees at any look was being written when it was read. Neither is a row whose
-    values changed from each look to the next a proven difference: it is counted in a remark.
+    comparison: Comparison
+    """Both sides of the range."""
+    recheck: Recheck = ONCE
 
-    Args:
-        verdict: about both sides as they are now; returned as it is if it passed, or is not
-            about rows.
-        comparison: both sides of its range.
-        recheck: how often to look, and the pause before each look.
-        keeps_rows: whether the target may have rows that the source does not have.
-    """
-    if verdict.passed or verdict.check not in CHECK_NAMES.values():
-        return verdict
-    try:
-        rows, differences = _look(verdict, comparison, keeps_rows)
-        at_first, unsettled = len(rows), set[_Row]()
-        for _ in range(recheck.times):
-            if not rows:
-                break
-            pause(recheck.seconds)
-            again, differences = _look(verdict, comparison, keeps_rows)
-            lasting = {row: values for row, values in again.items() if row in rows}
-            unsettled = {row for row, values in lasting.items() if values != rows[row]}
-            rows = lasting
-    except _TooManyError:
-        return comparison.explained(verdict)
-    damaged = {row: values for row, values in rows.items() if row not in unsettled}
-    remarks = verdict.remarks
-    if unsettled:
-        changing = counted(len(unsettled), "row")
-        remarks = (*remarks, f"{changing} changed from look to look, and cannot be judged")
-    metadata = {**verdict.metadata, "rechecked": str(recheck)}
-    verdict = replace(verdict, metadata=metadata, remarks=remarks)
-    if damaged:
-        return replace(verdict, differences=_only(differences, damaged), note="")
-    settled = counted(at_first - len(rows), "row")
-    note = f"{settled} differed while being written, and agreed when looked at again"
-    return replace(verdict, passed=True, disagreeing=(), differences=None, note=note)
+    def judge(self, verdict: Verdict, *, keeps_rows: bool = False) -> Verdict:
+        """Keep only the differences that last.
+
+        A row that agrees at any look was being written when it was read. Neither is a row whose
+        values changed from each look to the next a proven difference: it is counted in a remark.
+
+        Args:
+            verdict: about both sides as they are now; returned as it is if it passed, or is not
+                about rows.
+            keeps_rows: whether the target may have rows that the source does not have.
+        """
+        if verdict.passed or verdict.check not in CHECK_NAMES.values():
+            return verdict
+        if self._lasting is None:
+            return self.comparison.explained(verdict)
+        first, rows, before, differences = self._lasting
+        first, rows, before = (
+            _concerning(verdict, some, keeps_rows) for some in (first, rows, before)
+        )
+        unsettled = {row for row, values in rows.items() if values != before.get(row)}
+        damaged = {row: values for row, values in rows.items() if row not in unsettled}
+        remarks = verdict.remarks
+        if unsettled:
+            changing = counted(len(unsettled), "row")
+            remarks = (*remarks, f"{changing} changed from look to look, and cannot be judged")
+        metadata = {**verdict.metadata, "rechecked": str(self.recheck)}
+        verdict = replace(verdict, metadata=metadata, remarks=remarks)
+        if damaged:
+            return replace(verdict, differences=_only(differences, damaged), note="")
+        settled = counted(len(first) - len(rows), "row")
+        note = f"{settled} differed while being written, and agreed when looked at again"
+        return replace(verdict, passed=True, disagreeing=(), differences=None, note=note)
+
+    @cached_property
+    def _lasting(self) -> tuple[_Rows, _Rows, _Rows, Differences] | None:
+        """The rows that differ at the first look; those that differ at each, as they were at the
+        last and at the one before; and all differences of the last. None if there are too many."""
+        try:
+            rows, differences = _look(self.comparison)
+            first = before = rows
+            for _ in range(self.recheck.times):
+                if not rows:
+                    break
+                pause(self.recheck.seconds)
+                again, differences = _look(self.comparison)
+                before = rows
+                rows = {row: values for row, values in again.items() if row in rows}
+        except _TooManyError:
+            return None
+        return first, rows, before, differences
 
 
 def pause(seconds: float) -> None:
@@ -122,10 +137,8 @@ class _TooManyError(Exception):
     """More values differ than are kept."""
 
 
-def _look(
-    verdict: Verdict, comparison: Comparison, keeps_rows: bool
-) -> tuple[dict[_Row, _Values], Differences]:
-    """Compare the range now; return the differences that the verdict is about, by row."""
+def _look(comparison: Comparison) -> tuple[_Rows, Differences]:
+    """Compare the range now."""
     rows: defaultdict[_Row, _Values] = defaultdict(Counter)
     values = 0
 
@@ -135,12 +148,11 @@ def _look(
         if values > MOST_VALUES:
             raise _TooManyError
         for difference in differences:
-            if _concerns(verdict, difference.kind, keeps_rows):
-                pair = repr((difference.source, difference.target)).encode()
-                digest = blake2b(pair, digest_size=16).digest()
-                rows[_row(difference)][difference.kind, difference.column, digest] += 1
+            pair = repr((difference.source, difference.target)).encode()
+            digest = blake2b(pair, digest_size=16).digest()
+            rows[_row(difference)][difference.kind, difference.column, digest] += 1
 
-    differences = drill_down(
+    differences = drilldown.drill_down(
         comparison.plan,
         comparison.source,
         comparison.target,
@@ -151,17 +163,25 @@ def _look(
     return dict(rows), differences
 
 
-def _concerns(verdict: Verdict, kind: DifferenceKind, keeps_rows: bool) -> bool:
-    if kind == "different":
-        return verdict.check != CHECK_NAMES["count"]
-    return kind == "missing_in_target" or not keeps_rows
+def _concerning(verdict: Verdict, rows: _Rows, keeps_rows: bool) -> dict[_Row, _Values]:
+    """Restrict rows to the differences that a verdict is about."""
+    kinds = {"missing_in_target"}
+    if verdict.check != CHECK_NAMES["count"]:
+        kinds.add("different")
+    if not keeps_rows:
+        kinds.add("extra_in_target")
+    concerned = {
+        row: Counter({value: times for value, times in values.items() if value[0] in kinds})
+        for row, values in rows.items()
+    }
+    return {row: values for row, values in concerned.items() if values}
 
 
 def _row(difference: Difference) -> _Row:
     return tuple(difference.row.items()) or (("", difference.key),)
 
 
-def _only(differences: Differences, rows: Mapping[_Row, _Values]) -> Differences:
+def _only(differences: Differences, rows: _Rows) -> Differences:
     """Restrict differences to those of some rows."""
     kinds: Counter[DifferenceKind] = Counter()
     by_column: Counter[str] = Counter()

@@ -32,7 +32,7 @@ from tableferry.assets.verifying.as_committed import (
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows, allows_extra_rows
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.expectations import run_suite
-from tableferry.checks.recheck import ONCE, Recheck, look_again
+from tableferry.checks.recheck import ONCE, Looks, Recheck
 from tableferry.checks.reconcile import DIGESTED, reconcile_all, target_digests
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
@@ -217,6 +217,7 @@ def _compared(
     source = servers.endpoint(hop.plan.source)
     target = servers.endpoint(hop.plan.target)
     compared = {one.name: Comparison(hop.found_plan, source, target, one) for one in ranges}
+    looks = {name: Looks(both, recheck) for name, both in compared.items()}
     for one_level in (level,) if level else levels_of(transfer):
         found = reconcile_all(hop.found_plan, source, target, ranges, one_level)
         verdicts = {}
@@ -229,7 +230,7 @@ def _compared(
                 verdicts[name] = source_is_newer(verdicts[name])
                 continue
             keeps = allows_extra_rows(hop, compared[name])
-            verdict = look_again(verdicts[name], compared[name], recheck, keeps_rows=keeps)
+            verdict = looks[name].judge(verdicts[name], keeps_rows=keeps)
             unknown = not verdict.passed and side is None
             verdicts[name] = side_unknown(verdict) if unknown else verdict
         yield verdicts
