@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -185,22 +185,38 @@ def _looks(
 
     The catalogs are read about all tables of a batch at once. A table about which they say
     something else when its batch ends may have changed before or after its turn, and counts as one
-    that has something to do.
+    that has something to do. What has something to do waits for no other look.
 
     Yields:
         The outcome of each that has nothing to do or cannot be planned, else None; and its name.
     """
-    with ThreadPoolExecutor(LOOKING, "look") as executor:
-        try:
-            for batch, ahead in session.looks(names):
-                pending = [executor.submit(_look, ahead, name, selection) for name in batch]
-                outcomes = [future.result() for future in pending]
+    batches = [*session.looks(names)]
+    left = [len(batch) for batch, _ in batches]
+    outcomes: dict[str, TransferOutcome] = {}
+    executor = ThreadPoolExecutor(LOOKING, "look")
+    try:
+        pending = {
+            executor.submit(_look, ahead, name, selection): (number, name)
+            for number, (batch, ahead) in enumerate(batches)
+            for name in batch
+        }
+        for future in as_completed(pending):
+            number, name = pending[future]
+            outcome = future.result()
+            if outcome is None:
+                yield None, name
+            else:
+                outcomes[name] = outcome
+            left[number] -= 1
+            if not left[number]:
+                batch, ahead = batches[number]
                 changed = ahead.servers.changed()
-                for name, outcome in zip(batch, outcomes, strict=True):
-                    unsure = changed.intersection(session.transfer(name).tables)
-                    yield None if unsure else outcome, name
-        finally:
-            executor.shutdown(cancel_futures=True)
+                for name in batch:
+                    if name in outcomes:
+                        unsure = changed.intersection(session.transfer(name).tables)
+                        yield None if unsure else outcomes[name], name
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
 def _look(session: Session, name: str, selection: Selection) -> TransferOutcome | None:
