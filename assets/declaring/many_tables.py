@@ -25,6 +25,7 @@ OWN_KEYS = ("tables", "exclude", "hops", "prefix", "overrides")
 """The keys of a declaration that mean something else in, or are not for, a single transfer."""
 
 NOT_FOR_MANY = ("transfer", "source")
+_WILDCARDS = set("*?[")
 LOCK_SUFFIX = ".lock.yaml"
 HEADER = """\
 # Written by `ferry refresh {name}` from the catalog, for review: what {name} stands for.
@@ -305,9 +306,21 @@ def matching(
     tables: Sequence[TableRef], patterns: Sequence[str], exclude: Sequence[str]
 ) -> list[TableRef]:
     """Return the tables that a declaration's patterns stand for."""
-    return [
-        table
-        for table in tables
-        if any(fits(table, pattern) for pattern in patterns)
-        and not any(fits(table, pattern) for pattern in exclude)
-    ]
+    chosen = {table for fitting in by_pattern(tables, patterns).values() for table in fitting}
+    chosen -= {table for fitting in by_pattern(tables, exclude).values() for table in fitting}
+    return [table for table in tables if table in chosen]
+
+
+def by_pattern(tables: Sequence[TableRef], patterns: Sequence[str]) -> dict[str, list[TableRef]]:
+    """Return the tables that each pattern fits; a plain name is looked up, not compared."""
+    named: dict[str, list[TableRef]] = {}
+    for table in tables:
+        named.setdefault(f"{table.schema}.{table.name}", []).append(table)
+        if "." not in table.name:
+            named.setdefault(table.name, []).append(table)
+    return {
+        pattern: [table for table in tables if fits(table, pattern)]
+        if _WILDCARDS & set(pattern)
+        else named.get(pattern, [])
+        for pattern in patterns
+    }

@@ -10,6 +10,7 @@ from typing import Any
 from tableferry.assets.declaring.many_tables import (
     Declaration,
     Lock,
+    by_pattern,
     declaration_of,
     is_declaration,
     lock_text,
@@ -207,8 +208,9 @@ def _listed(declaration: Declaration, servers: Servers) -> list[Listed]:
 def _matching(declaration: Declaration, servers: Servers) -> list[Listed]:
     listed = _listed(declaration, servers)
     tables = [item.table for item in listed]
+    fitting = by_pattern(tables, declaration.patterns)
     for number, pattern in enumerate(declaration.patterns):
-        if not matching(tables, [pattern], ()):
+        if not fitting[pattern]:
             schemas = ", ".join(dict.fromkeys(table.schema for table in tables)) or "none"
             problem = f"tables: {pattern!r} fits none of {len(tables)} tables; the schemas are "
             raise InputError(str(declaration.file.problem(("tables", number), problem + schemas)))

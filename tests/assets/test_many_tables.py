@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from tableferry.assets.declaring.many_tables import lock_text
+from tableferry.assets.declaring import many_tables
+from tableferry.assets.declaring.many_tables import by_pattern, fits, lock_text, matching
 from tableferry.assets.declaring.schema import tables_schema
 from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
+from tableferry.resources.tables import TableRef
 
 DECLARATION = """\
 tables: "postgres://sales.*"
@@ -141,3 +143,27 @@ def test_the_schema_is_that_of_a_transfer_but_for_its_own_keys() -> None:
     assert schema["required"] == ["tables", "hops"]
     assert {"tables", "overrides", "prefix", "schedule"} <= schema["properties"].keys()
     assert "source" not in schema["properties"]
+
+
+def test_patterns_and_plain_names_choose_the_tables_that_they_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("a", "b.c", "B", "a*", "x[1]", "x1")
+    tables = [TableRef("postgres", schema, name) for schema in ("s", "b", "s.b") for name in names]
+    patterns = [*names, *(f"{schema}.{name}" for schema in ("s", "b", "s.b") for name in names)]
+    patterns += ["*", "s.*", "?", "s.b.*", "missing"]
+    assert by_pattern(tables, patterns) == {
+        pattern: [table for table in tables if fits(table, pattern)] for pattern in patterns
+    }
+    assert matching(tables, ["s.*"], ["a", "x?"]) == [
+        table
+        for table in tables
+        if fits(table, "s.*") and not (fits(table, "a") or fits(table, "x?"))
+    ]
+    compared: list[str] = []
+    monkeypatch.setattr(many_tables, "fits", lambda table, pattern: compared.append(pattern))
+    many = [TableRef("postgres", "s", f"t_{number}") for number in range(50)]
+    assert len(matching(many, [f"s.t_{number}" for number in range(40)], ["t_7"])) == 39
+    assert not compared, (
+        "names are looked up: thousands of them need not be compared with each table"
+    )
