@@ -14,8 +14,15 @@ from tableferry_bench.statistics import growth
 MOST_GROWTH = 1.1
 """The goal for the exponent."""
 
-COSTS = {"cpu_client": "client CPU s", "peak_rss_mb": "peak MB"}
+COSTS = {
+    "cpu_client": "client CPU s",
+    "cpu_servers": "server CPU s",
+    "peak_rss_mb": "peak MB",
+}
 """The figures whose growth is fitted."""
+
+LEAST_COST = 1.0
+"""The seconds or MB below which a cost is too small for its growth to be told from noise."""
 
 
 def is_fleet(case: Case) -> bool:
@@ -74,9 +81,11 @@ def _growth(by_name: dict[str, list[Case]]) -> list[Section]:
     series: dict[str, list[tuple[float, float]]] = {}
     for name, cases in by_name.items():
         for metric, unit in COSTS.items():
+            if metric == "cpu_servers" and "->" not in cases[0].route:
+                continue
             points = {case.rows: value for case in cases if (value := _value(case, metric))}
             exponent = growth(points)
-            if exponent is None:
+            if exponent is None or max(points.values()) < LEAST_COST:
                 continue
             outcome = "passed" if exponent <= MOST_GROWTH else "failed"
             sizes = ", ".join(f"{size:,}" for size in sorted(points))

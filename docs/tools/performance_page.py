@@ -1,7 +1,8 @@
 """Renders docs/performance.md, and its charts, from results of `ferry bench`.
 
 `python -m docs.tools.performance_page` does it from those in docs/performance/. To measure anew,
-put the `result.json` of `ferry bench run`, `lab`, `staging` and `tune` there under these names.
+put the `result.json` of `ferry bench run`, `lab`, `staging` and `tune` there under these names, and
+that of `ferry bench run --suite fleet-long` as `fleet`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tableferry_bench.workloads import WORKLOADS
 
 DOCS = Path(__file__).resolve().parents[1]
 PAGE, CHARTS, RESULTS = DOCS / "performance.md", DOCS / "images" / "performance", "performance"
-NAMES = ("run", "lab", "staging", "tune")
+NAMES = ("run", "fleet", "lab", "staging", "tune")
 
 CORES = 2
 """Of the machine that `run` was measured on."""
@@ -43,7 +44,8 @@ Made by `python -m docs.tools.performance_page` from the results in `docs/perfor
 
 **How to read it.** Client and servers share the two cores of one machine. *Moving* was measured
 while nothing else ran there; the other sections beside other work, so that their seconds are far
-worse than on an idle machine, and drift from row to row. What counts are *ratios of one round*. SQL
+worse than on an idle machine, and drift from row to row. What counts are *ratios of one round* and,
+of many tables, *CPU seconds*. SQL
 Server is the [stand-in](standin.md), whose speed says nothing about SQL Server's. {runs} runs of
 each tell no small differences.
 """
@@ -86,18 +88,20 @@ def render(results: dict[str, Result]) -> tuple[str, dict[str, str]]:
     run = results["run"]
     parts = [
         HEAD.format(runs=run.settings["runs"]),
-        part_markdown(_held(run)),
+        part_markdown(_held(run, results["fleet"])),
         part_markdown(_limits(run)),
         PARTS,
     ]
     charts: dict[str, str] = {}
     titles = {
         "run": "Moving",
+        "fleet": "Many tables",
         "tune": "Settings",
         "lab": "Reading PostgreSQL",
         "staging": "Filling ClickHouse",
     }
-    shown = results | {"run": replace(run, notes=(*run.notes, *_not_measured(run)))}
+    notes = (*run.notes, *_not_measured(run, results["fleet"]))
+    shown = results | {"run": replace(run, notes=notes)}
     for name, title in titles.items():
         parts.append(f"## {title}\n")
         for one in sections(shown[name]):
@@ -107,12 +111,15 @@ def render(results: dict[str, Result]) -> tuple[str, dict[str, str]]:
     return "\n".join(parts).rstrip("\n") + "\n", charts
 
 
-def _held(run: Result) -> Section:
+def _held(*results: Result) -> Section:
     thresholds = read_thresholds(None)
-    verdict = certify(run, thresholds)
+    verdicts = [certify(result, thresholds).findings for result in results]
     rows = []
-    for threshold, finding in zip(thresholds.thresholds, verdict.findings, strict=True):
-        case = run.find(threshold.of.workload, threshold.of.rows, threshold.of.contender)
+    for threshold, *findings in zip(thresholds.thresholds, *verdicts, strict=True):
+        finding = next((one for one in findings if one.outcome != "elsewhere"), findings[0])
+        of = threshold.of
+        cases = [result.find(of.workload, of.rows, of.contender) for result in results]
+        case = next(filter(None, cases), None)
         parts = sorted((shares(case) if case else {}).items(), key=lambda one: -one[1])
         went = ", ".join(f"{phase} {part:.0%}" for phase, part in parts if part >= 0.05)
         outcome = "not measured" if finding.outcome == "elsewhere" else finding.outcome
@@ -150,9 +157,9 @@ def _limits(run: Result) -> Section:
     return Section("What limits each row", columns, tuple(rows), (remark,))
 
 
-def _not_measured(run: Result) -> list[str]:
-    """What `ferry bench` knows and the result has no run of."""
-    there = [case for case in run.cases if case.runs]
+def _not_measured(*results: Result) -> list[str]:
+    """What `ferry bench` knows and the results have no run of."""
+    there = [case for result in results for case in result.cases if case.runs]
     kinds = {
         "Contenders": set(contenders()) - {case.contender for case in there},
         "Tables": set(WORKLOADS) - {case.workload for case in there},
