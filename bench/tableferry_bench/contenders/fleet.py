@@ -235,7 +235,9 @@ FLEETS = (
         f"`ferry dev` for {IDLE_SECONDS} s, with nothing to do",
     ),
     OnTables(
-        "fleet-init", ("init", "--from", "postgres"), "transfer files written by `ferry init`"
+        "fleet-init",
+        ("init", "--from", "postgres", "--chain"),
+        "transfer files written by `ferry init`",
     ),
     OnTables("fleet-first", ALL, FIRST),
     OnTables("fleet-nothing", ALL, NOTHING_TO_DO, (ALL,)),
