@@ -62,7 +62,7 @@ def decisions(
     with concerning(f"{plan.transfer.transfer}: {hop.plan.target}"):
         alone = _each_alone(plan, hop, servers, log, force=force)
     if not plan.transfer.write.whole_table:
-        return {name: _with_delta(plan, hop, name, each) for name, each in alone.items()}
+        return {name: _with_delta(plan, hop, servers, name, each) for name, each in alone.items()}
     reasons = {name: decision.reason for name, decision in alone.items()}
     return {
         name: alone[name] if reason is reasons[name] else Decision(reason)
@@ -70,12 +70,14 @@ def decisions(
     }
 
 
-def _with_delta(plan: TransferPlan, hop: Hop, name: str, decision: Decision) -> Decision:
+def _with_delta(
+    plan: TransferPlan, hop: Hop, servers: Servers, name: str, decision: Decision
+) -> Decision:
     """Say of a decision that the range is compared first, if it is."""
     reason, rows = decision.reason, plan.fingerprints[name].rows
     if decision.since or reason.compared:
         return decision
-    if not compares_first(plan.transfer, hop, reason, rows):
+    if not compares_first(plan.transfer, hop, servers, reason, rows):
         return decision
     return replace(decision, detail=", ".join(filter(None, (decision.detail, ONLY_DIFFERING))))
 

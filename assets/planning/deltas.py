@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.records import Reason
-from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.resources.contract.hazards import having
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target import row_identity
+from tableferry.resources.digest.probe import DigestRefused, shared
 
 FEW = 100
 """So few rows are moved by themselves by `auto`, whatever their share of a range."""
@@ -30,7 +33,9 @@ REASONS = (
 """Why a range that the target has may differ in few rows."""
 
 
-def compares_first(transfer: Transfer, hop: Hop, reason: Reason, rows: int) -> bool:
+def compares_first(
+    transfer: Transfer, hop: Hop, servers: Servers, reason: Reason, rows: int
+) -> bool:
     """Whether a range of so many rows is compared, to move only the rows that differ."""
     if transfer.delta == "never" or reason not in REASONS or not _single_rows(transfer, hop):
         return False
@@ -38,7 +43,11 @@ def compares_first(transfer: Transfer, hop: Hop, reason: Reason, rows: int) -> b
         return True
     if transfer.reconcile in ("count", "in_flight"):
         return False  # chosen so that the servers need not digest all rows
-    return rows >= SMALL or bool(having(hop.options.hazards, "destroys"))
+    if having(hop.options.hazards, "destroys"):
+        return True  # to replace the range is refused
+    if rows < SMALL:
+        return False
+    return bool(having(hop.options.hazards, "changes")) or not _digests_slowly(hop, servers)
 
 
 def most_rows(transfer: Transfer, hop: Hop, rows: int) -> int:
@@ -47,6 +56,20 @@ def most_rows(transfer: Transfer, hop: Hop, rows: int) -> int:
         return MOST_ROWS
     share = loader_of(hop.plan.target.system).delta_share
     return min(MOST_ROWS, max(FEW, int(rows * share)))
+
+
+def _digests_slowly(hop: Hop, servers: Servers) -> bool:
+    """Whether the target's server takes longer to digest a range than to replace it, or cannot."""
+    source, target = (servers.endpoint(table) for table in (hop.plan.source, hop.plan.target))
+
+    def slowly() -> bool:
+        with suppress(DigestRefused):
+            _, dialect = shared(source, target)
+            return dialect.variant in target.system.slow_digests
+        return True
+
+    # asked of each changed range
+    return target.settings().facts.known(("digests slowly", source.settings().address), slowly)
 
 
 def _single_rows(transfer: Transfer, hop: Hop) -> bool:

@@ -175,8 +175,8 @@ def _as_decided(attempt: RangeAttempt, reason: Reason) -> Outcome:
 
 def _move_changed(attempt: RangeAttempt, reason: Reason) -> Outcome:
     """Move the rows of a range that differ, if that can be done; otherwise the whole range."""
-    transfer, rows = attempt.work.plan.transfer, attempt.reading.fingerprint.rows
-    if not compares_first(transfer, attempt.hop, reason, rows):
+    work, rows = attempt.work, attempt.reading.fingerprint.rows
+    if not compares_first(work.plan.transfer, attempt.hop, work.servers, reason, rows):
         return move(attempt, reason)
     try:
         return move(rows_that_differ(attempt), reason)

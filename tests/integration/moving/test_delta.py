@@ -279,6 +279,10 @@ def test_many_changes_move_the_whole_range(ferry: Make, copies: str) -> None:
     one.declare(f"['postgres://{copies}.{{t}}']", ranges="{rows: 5000}", delta="never")
     one.source("UPDATE {t} SET email = 'again' WHERE id = 1")
     assert compare(one, copies).whole_because is None
+    one.declare(f"['postgres://{copies}.{{t}}']", ranges="{rows: 5000}", delta="always")
+    one.source("UPDATE {t} SET email = 'half' WHERE id % 2 = 0")
+    record = compare(one, copies)
+    assert (figures(record), record.wire) == ((1200, 0, 600, 0), "pgcopy"), "in several queries"
     # nothing differs any more
     one.declare(f"['postgres://{copies}.{{t}}']", ranges="{rows: 5000}", reconcile="full_hash")
     one.source("UPDATE {t} SET email = 'once more' WHERE id = 1")
@@ -293,6 +297,7 @@ def test_rows_of_the_target_alone_are_kept_or_told(ferry: Make) -> None:
         "INSERT INTO {t} SELECT 'k' || g, 'mail ' || g FROM generate_series(1, 1200) g",
         ranges="{rows: 5000}",
         write="upsert",
+        delta="always",
     )
     assert one.run().good
     one.source("DELETE FROM {t} WHERE id = 'k5'", "UPDATE {t} SET email = NULL WHERE id = 'k6'")
@@ -307,12 +312,13 @@ def test_rows_of_the_target_alone_are_kept_or_told(ferry: Make) -> None:
     ]
 
     one.declare("['sqlserver://dbo.{t}']", ranges="{rows: 5000}")
-    there(one, "sqlserver", "dbo", "INSERT INTO {t} (id, email) VALUES ('k7', 'twice')")
-    one.source("UPDATE {t} SET email = 'x' WHERE id = 'k8'")
-    view = one.run()
-    assert view.good, view.errors
-    record = of_rows(one)
-    assert record.rows_moved is None, record
+    assert one.run().good
+    one.source("UPDATE {t} SET email = email || 'x' WHERE id > 'k5'")
+    one.declare("['sqlserver://dbo.{t}']", ranges="{rows: 5000}", delta="always")
+    assert one.run().good
+    assert (of_rows(one).updated or 0) > 500, "in several queries"
+    shown = "SELECT id, email FROM {t}"
+    assert sorted(there(one, "sqlserver", "dbo", shown)) == sorted(one.rows(shown))
     one.source("UPDATE {t} SET email = 'y' WHERE id = 'k8'")
     there(one, "sqlserver", "dbo", "INSERT INTO {t} (id, email) VALUES ('k7', 'twice')")
     view = one.run()
