@@ -20,6 +20,8 @@ from tableferry.assets.running.adopting import adopt, extend_ranges
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.execute import check_tables, execute
 from tableferry.assets.running.launches import backfill_policy
+from tableferry.assets.running.processes import PROCESS
+from tableferry.assets.running.source_slots import sharing
 from tableferry.assets.running.work import Outcome
 from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.assets.verifying.on_demand import (
@@ -169,7 +171,9 @@ def transfer_assets(
     )
     def move(context: dg.AssetExecutionContext) -> Iterator[Any]:
         context.log.addFilter(_is_of_use)
-        servers = Servers.of(transfer, context.resources, bound)
+        # the process of a command outlives its runs
+        run_id = None if PROCESS in context.run.tags else context.run.run_id
+        servers = Servers.of(transfer, context.resources, bound, sharing(context.instance, run_id))
         if body is None or not context.selected_asset_keys:
             move_ranges(context, transfer, servers, caller)
         else:

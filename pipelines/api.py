@@ -12,6 +12,7 @@ import dagster as dg
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder
 from tableferry.assets.planning.resolve import Servers
+from tableferry.assets.running.source_slots import sharing
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.pipelines import event_log
@@ -79,4 +80,4 @@ def session(
     """
     opened = instance or event_log.open_to_record()
     declared = TransferFolder.of(transfers)
-    return Session(lambda: opened, declared, Servers(servers), servers)
+    return Session(lambda: opened, declared, Servers(servers, sharing(opened)), servers)

@@ -15,6 +15,7 @@ from tableferry.assets.planning.decisions import decisions
 from tableferry.assets.planning.resolve import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
+from tableferry.assets.running.source_slots import sharing
 from tableferry.assets.verifying.check_request import CheckRequest
 
 
@@ -65,7 +66,7 @@ def transfer_schedule(
         ):
             # the pool has slots for several runs, which would move the same ranges
             return dg.SkipReason(f"run {running} is under way")
-        servers = Servers.of(transfer, context.resources, bound)
+        servers = Servers.of(transfer, context.resources, bound, sharing(context.instance))
         plan = plan_transfer(transfer, servers, context.instance)
         plan = plan.fingerprinted(servers, plan.ranges)
         todo = {

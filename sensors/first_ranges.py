@@ -12,6 +12,7 @@ from tableferry.assets.log.fleet import ranges_by_name
 from tableferry.assets.log.records import NOT_COMMITTED
 from tableferry.assets.planning.resolve import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
+from tableferry.assets.running.source_slots import sharing
 from tableferry.checks.whole_table import TOTAL_ROWS
 from tableferry.resources.errors import TableferryError
 from tableferry.sensors.rounds import Budget, in_turn
@@ -59,7 +60,7 @@ def first_ranges_sensor(
                 break
             transfer, last = transfers[name], name
             try:
-                servers = Servers.of(transfer, context.resources, bound)
+                servers = Servers.of(transfer, context.resources, bound, sharing(context.instance))
                 plan = plan_growth(transfer, servers, instance)
                 apply_growth(plan, servers, instance)
             except TableferryError as error:

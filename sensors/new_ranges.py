@@ -16,6 +16,7 @@ from tableferry.assets.planning.growing import not_growing
 from tableferry.assets.planning.resolve import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
+from tableferry.assets.running.source_slots import sharing
 from tableferry.resources.errors import TableferryError
 from tableferry.sensors.rounds import INTERVAL_SECONDS, Look, look_round
 from tableferry.sensors.tries import Tries, given_up_reason, report_given_up
@@ -49,12 +50,14 @@ def new_ranges_sensor(
         moving = runs_under_way(context.instance)
 
         def look(transfer: Transfer, tries: Mapping[str, Tries]) -> Look:
-            servers = Servers.of(transfer, context.resources, bound)
+            servers = Servers.of(transfer, context.resources, bound, sharing(context.instance))
             return _look(context, transfer, servers, tries, moving)
 
         def survey(batch: Sequence[Transfer]) -> dict[str, Look | TableferryError]:
             servers = {
-                transfer.transfer: Servers.of(transfer, context.resources, bound)
+                transfer.transfer: Servers.of(
+                    transfer, context.resources, bound, sharing(context.instance)
+                )
                 for transfer in batch
             }
             return _settled(context.instance, batch, servers)

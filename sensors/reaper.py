@@ -4,6 +4,7 @@ import dagster as dg
 
 from tableferry.assets.running.processes import PROCESS, process_is_gone
 from tableferry.assets.running.runs import UNFINISHED
+from tableferry.assets.running.source_slots import free_dead_slots
 
 
 def reap(instance: dg.DagsterInstance) -> list[str]:
@@ -20,6 +21,7 @@ def reap(instance: dg.DagsterInstance) -> list[str]:
         instance.report_run_failed(run, f"The process of this run ({tag}) is gone.")
         instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
         reaped.append(run.run_id)
+    free_dead_slots(instance)
     return reaped
 
 

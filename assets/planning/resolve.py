@@ -25,6 +25,7 @@ from tableferry.checks.reconcile import DIGESTED
 from tableferry.checks.verdict import CHECK_NAMES, Level
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.connecting.names import url_variable
+from tableferry.resources.contract.budget import Sharing
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.inspection import inspection_of
@@ -50,19 +51,37 @@ class Servers:
     """The servers that a transfer may use, by name of connection."""
 
     endpoints: Mapping[str, Endpoint]
+    sharing: Sharing | None = None
+    """How processes share the budgets of sources; by default each process has all of them."""
+    source: TableRef | None = None
+    """The transfer's source; without a transfer, all tables are read as sources."""
 
     @classmethod
-    def of(cls, transfer: Transfer, resources: object, bound: Servers | None = None) -> Servers:
-        """The servers that a transfer is bound to, or else Dagster's resources."""
+    def of(
+        cls,
+        transfer: Transfer,
+        resources: object,
+        bound: Servers | None = None,
+        sharing: Sharing | None = None,
+    ) -> Servers:
+        """The servers that a transfer is bound to, or else Dagster's resources.
+
+        Args:
+            transfer: the transfer.
+            resources: Dagster's.
+            bound: the servers that it is bound to.
+            sharing: how processes share the budgets of sources.
+        """
         if bound is None:
             bound = cls({name: getattr(resources, name) for name in connections_of(transfer)})
-        return bound.serving(transfer)
+        return replace(bound, sharing=sharing).serving(transfer)
 
     def serving(self, transfer: Transfer) -> Servers:
-        """The servers with the transfer's choice about row-level security."""
-        if transfer.row_security == "refuse":
-            return self
-        return Servers({name: each.under_policies() for name, each in self.endpoints.items()})
+        """The servers with the transfer's source, and its choice about row-level security."""
+        endpoints = self.endpoints
+        if transfer.row_security != "refuse":
+            endpoints = {name: each.under_policies() for name, each in endpoints.items()}
+        return replace(self, endpoints=endpoints, source=transfer.source)
 
     def looking_ahead(self, tables: Iterable[TableRef]) -> Servers:
         """The servers, with catalogs that are read about all of these tables at once.
@@ -78,23 +97,34 @@ class Servers:
             for name, own in by_connection.items()
             if name in self.endpoints
         }
-        return Servers({**self.endpoints, **ahead})
+        return replace(self, endpoints={**self.endpoints, **ahead})
 
     def changed(self) -> set[TableRef]:
         """The tables about which the catalog says something else than when it was read ahead."""
         return {
             table
-            for endpoint in self.endpoints.values()
+            for name, endpoint in self.endpoints.items()
             if endpoint.ahead is not None
-            for table in endpoint.ahead.changed(endpoint)
+            for table in endpoint.ahead.changed(endpoint.within_budget(name, self.sharing))
         }
 
     def endpoint(self, table: TableRef) -> Endpoint:
-        """The server of a table.
+        """The server of a table; that of a source reads within the budget of its connection.
 
         Raises:
-            InputError: the address of its connection is not set.
+            InputError: the address of its connection is not set, or its budget is invalid.
         """
+        endpoint = self._endpoint(table)
+        if self.source is None or table == self.source:
+            return endpoint.within_budget(table.connection, self.sharing)
+        return endpoint
+
+    def budget_line(self, table: TableRef) -> str | None:
+        """Say what reading from a table's server may cost it; None if nothing bounds it."""
+        budget = self._endpoint(table).budget(table.connection)
+        return f"{table.connection}: all runs together read by at most {budget}" if budget else None
+
+    def _endpoint(self, table: TableRef) -> Endpoint:
         if table.connection not in self.endpoints:
             raise InputError(f"{url_variable(table.connection)} is not set; {table} needs it")
         return self.endpoints[table.connection]
@@ -115,7 +145,7 @@ class Servers:
         Raises:
             InputError: rows cannot be loaded into that system.
         """
-        return loader_of(table.system).open(self.endpoint(table))
+        return loader_of(table.system).open(self._endpoint(table))
 
 
 def connections_of(transfer: Transfer) -> set[str]:

@@ -88,11 +88,15 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
         stream_digest = stream_digest_of(attempt, framing)
         exports = _export(attempt, counts, options, artifacts)
         exports = stream_digest.watching(exports) if stream_digest else exports
-        with (
-            _proven(load),
-            Prefetch(exports, export_slot.release) as stream,
-            work.loads,
-        ):
+        with ExitStack() as opened:
+            opened.enter_context(_proven(load))
+            if attempt.source.bounded:
+                # an open stream that waits for its turn to load would keep the connection that the
+                # audit of another range may need to end that range's turn
+                opened.enter_context(work.loads)
+            stream = opened.enter_context(Prefetch(exports, export_slot.release))
+            if not attempt.source.bounded:
+                opened.enter_context(work.loads)
             began = started = time.perf_counter()
             watched = _watched(attempt, stream, framing.row.encode() if framing else b"\n")
             receipt = _loaded(attempt, load, watched)

@@ -29,6 +29,7 @@ from tableferry.assets.verifying.as_committed import target_digest_of
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.verdict import CHECK_NAMES, Verdict
 from tableferry.resources.connecting import outages
+from tableferry.resources.connecting.gate import stop_waiting
 from tableferry.resources.connecting.retry import is_transient, retrying
 from tableferry.resources.contract.target import TargetMoved
 from tableferry.resources.crash_points import reached
@@ -69,6 +70,7 @@ def run_ranges(work: Work, hops: tuple[Hop, ...]) -> list[Outcome]:
             return [outcome for future in futures for outcome in future.result()]
         except BaseException:
             work.stop.set()
+            stop_waiting()
             for future in futures:
                 future.cancel()
             raise

@@ -13,6 +13,7 @@ from tableferry.assets.planning.hazards import hazards_of
 from tableferry.assets.planning.resolve import Servers, resolve_hops
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import WireFormat
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.formats import WIRES, formats_between
 from tableferry.resources.contract.hazards import Effect
 from tableferry.resources.contract.inspection import Finding, State, Use, inspection_of
@@ -161,8 +162,20 @@ def _examine(servers: Servers, name: str, use: Use, hazards: Sequence[Finding]) 
         version = resource.ping()
     except TableferryError as error:
         return ServerHealth(name, address, error=str(error))
-    findings = (*inspection_of(resource.system).health(resource, use), *hazards)
+    health = inspection_of(resource.system).health(resource, use)
+    findings = (*_budget(resource, name), *health, *hazards)
     return ServerHealth(name, address, version, None, tuple(_wires(servers, name)), findings)
+
+
+def _budget(resource: Endpoint, name: str) -> Iterator[Finding]:
+    """Say what all runs together may take of a server."""
+    try:
+        budget = resource.budget(name)
+    except InputError as error:
+        yield Finding("budget", "problem", str(error))
+        return
+    if budget is not None:
+        yield Finding("budget", "ok", f"all runs together read by at most {budget}")
 
 
 def _wires(servers: Servers, name: str) -> Iterator[WireHealth]:

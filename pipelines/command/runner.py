@@ -61,6 +61,7 @@ def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
         source = transfer.source
         notes = [
             *plan_notes(plan),
+            *filter(None, [servers.budget_line(source)]),
             *_location_notes(transfer, servers),
             *source_of(source.system).remarks(servers.endpoint(source), source),
             *order_notes(plan.hops, servers),

@@ -270,6 +270,9 @@ def _move(
     servers = session.servers_of(transfer)
     # servers that code has passed in exist in this process only
     processes = transfer.parallel.runs if session.resources is None else 1
+    if servers.budget_line(transfer.source):
+        # the slot of this process's snapshot would be missing for those of its children
+        processes = 1
     parts = split_by_rows([key for key in order if key in work.ranges], processes, plan.rows())
     # a run may span unrequested ranges only if they are unchanged, so that it skips them
     most_runs = max(1, MOST_RUNS // max(1, len(parts)))

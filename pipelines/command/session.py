@@ -18,6 +18,7 @@ from tableferry.assets.declaring.transfer_files import TransferFolder, load_tran
 from tableferry.assets.log import sqlite_home
 from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.resolve import Servers
+from tableferry.assets.running.source_slots import sharing
 from tableferry.pipelines import event_log
 from tableferry.pipelines.command.plugins import start_local_stack
 from tableferry.pipelines.settings import configured, servers, transfers_folder
@@ -116,7 +117,8 @@ def open_session(
     if queries:
         use_local_stack()
     open_instance = event_log.open_to_record if records else event_log.open_to_read
-    session = Session(open_instance, declared, Servers(servers()), home=event_log.home_path())
+    shared = Servers(servers(), sharing(lambda: session.instance))
+    session = Session(open_instance, declared, shared, home=event_log.home_path())
     if not session.quiet:
         from tableferry.sensors.reaper import reap
 
@@ -131,7 +133,7 @@ def configured_servers() -> tuple[Servers, list[str]]:
         TableferryError: the local stack does not start.
     """
     use_local_stack()
-    return Servers(servers()), configured()
+    return Servers(servers(), sharing(event_log.open_to_record)), configured()
 
 
 def warn_of_invalid(declared: TransferFolder) -> None:

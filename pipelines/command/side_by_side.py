@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar, cast
 from tableferry.assets.declaring.transfer_files import TransferFolder
 from tableferry.assets.planning.resolve import Servers
 from tableferry.assets.running.progress import OnProgress, Progress, unwatched
+from tableferry.assets.running.source_slots import sharing
 from tableferry.pipelines import event_log
 from tableferry.pipelines.command.child import SECONDS_TO_END, become_child, end_children
 from tableferry.pipelines.command.session import Session
@@ -250,8 +251,8 @@ def _work(pipe: Connection, work: Work[Any]) -> None:
         with sending, suppress(OSError):
             pipe.send(message)
 
-    endpoints, home = Servers(servers()), event_log.home_path()
-    instance = event_log.open_to_record()
+    instance, home = event_log.open_to_record(), event_log.home_path()
+    endpoints = Servers(servers(), sharing(instance))
     try:
         while True:
             declared = pipe.recv()

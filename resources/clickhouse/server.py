@@ -7,7 +7,7 @@ import io
 import itertools
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
@@ -82,12 +82,12 @@ class ClickHouseServer(Server):
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of a small result."""
         refuse_snapshot(self.system, snapshot)
-        with self._translated():
+        with self.permit(ended=True), self._translated():
             return [tuple(row) for row in self._client().query(sql).result_rows]
 
     def execute(self, sql: str, settings: Mapping[str, str | int] | None = None) -> None:
         """Run a statement and wait for its end."""
-        with self._translated():
+        with self.permit(ended=True), self._translated():
             self._client().command(sql, settings=dict(settings or {}))
 
     @contextmanager
@@ -108,11 +108,12 @@ class ClickHouseServer(Server):
             "output_format_arrow_string_as_string": 1,
             "output_format_arrow_compression_method": method,
         }
-        with self._translated():
-            response = self._client().raw_stream(sql, fmt="ArrowStream", settings=settings)
-        # closed in the middle of the stream, too: the server stops when the client is gone
-        with contextlib.closing(_Answer(response, self.settings())) as answer:
-            yield pa.ipc.open_stream(answer, options=ALIGNED)
+        with self.permit():
+            with self._translated():
+                response = self._client().raw_stream(sql, fmt="ArrowStream", settings=settings)
+            # closed in the middle of the stream, too: the server stops when the client is gone
+            with contextlib.closing(_Answer(response, self.settings(), self.keep_pace)) as answer:
+                yield pa.ipc.open_stream(answer, options=ALIGNED)
 
     def insert(
         self,
@@ -226,9 +227,11 @@ class _Answer(io.RawIOBase):
     never mistaken for a complete one.
     """
 
-    def __init__(self, response: Any, settings: ConnectionSettings) -> None:
+    def __init__(
+        self, response: Any, settings: ConnectionSettings, keep_pace: Callable[[int], None]
+    ) -> None:
         super().__init__()
-        self._response, self._settings = response, settings
+        self._response, self._settings, self._keep_pace = response, settings, keep_pace
         self._last: deque[bytes] = deque(maxlen=4)
         """The latest reads, in which an error's text may begin."""
 
@@ -243,6 +246,7 @@ class _Answer(io.RawIOBase):
                 raise
             raise translate(error, self._settings, b"".join(self._last)) from None
         self._last.append(data)
+        self._keep_pace(len(data))
         return data
 
     def close(self) -> None:

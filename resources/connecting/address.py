@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar, Self, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from tableferry.resources import registry
-from tableferry.resources.connecting import secret_files
+from tableferry.resources.connecting import budget, secret_files
+from tableferry.resources.connecting.gate import Gate, gate
+from tableferry.resources.connecting.names import budget_prefix
+from tableferry.resources.contract.budget import Budget, Sharing
 from tableferry.resources.contract.looking_ahead import LookAhead
 from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
+
+Item = TypeVar("Item")
 
 
 @functools.lru_cache(64)
@@ -87,11 +94,20 @@ class Server(BaseModel):
     password: str | None = Field(default=None, repr=False, description="Password; use EnvVar.")
     password_file: str | None = Field(default=None, description="File that holds the password.")
     database: str | None = Field(default=None, description="Database name.")
+    max_connections: int | None = Field(
+        default=None, description="The most connections of all runs that read from it."
+    )
+    max_mb_per_second: float | None = Field(
+        default=None, description="The most megabytes per second that all runs read from it."
+    )
 
     _policies_apply: bool = PrivateAttr(default=False)
     """Whether tables are read as row-level security shows them; otherwise a table of which it
     hides rows is refused."""
     _ahead: LookAhead | None = PrivateAttr(default=None)
+
+    _gate: Gate | None = PrivateAttr(default=None)
+    """Lets connections be opened within a budget, see `within_budget`."""
 
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)
@@ -127,9 +143,70 @@ class Server(BaseModel):
         copy._ahead = ahead
         return copy
 
+    def budget(self, connection: str) -> Budget | None:
+        """Return what reading from the server may cost it; None if nothing bounds it.
+
+        Args:
+            connection: the name of the connection.
+
+        Raises:
+            InputError: a bound is no valid number, or the system has no connections.
+        """
+        connections, rate = self._value("max_connections"), self._value("max_mb_per_second")
+        bounds = budget.declared(budget_prefix(connection), connections, rate)
+        if bounds is not None and self.system.by_path:
+            raise InputError(
+                f"{connection} cannot have a budget ({bounds}): files are read without connections"
+            )
+        return bounds
+
+    def within_budget(self, connection: str, sharing: Sharing | None = None) -> Self:
+        """Return the server as a source that is read within the connection's budget.
+
+        Args:
+            connection: the name of the connection.
+            sharing: how processes share the budget; by default each has all of it.
+
+        Raises:
+            InputError: see `budget`.
+        """
+        bounds = self.budget(connection)
+        if bounds is None:
+            return self
+        copy = self.model_copy()
+        copy._gate = gate(connection, bounds, sharing)
+        return copy
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it is read within a budget."""
+        return self._gate is not None
+
+    @property
+    def shares_snapshots(self) -> bool:
+        """Whether the budget leaves a connection to hold a snapshot beside one that reads."""
+        return self._gate is None or self._gate.budget.has_snapshots
+
     def location_warning(self, table: TableRef) -> str | None:
         """Warn if another process might look for the table in another place."""
         return None
+
+    def permit(self, *, ended: bool = False) -> AbstractContextManager[None]:
+        """Hold the right to one connection that is closed at the end.
+
+        Args:
+            ended: whether the server is done with it then; otherwise it is given some time.
+        """
+        return self._gate.permit(ended=ended) if self._gate else nullcontext()
+
+    def keep_pace(self, size: int) -> None:
+        """Wait for as long as bytes that were read should have taken by the budget."""
+        if self._gate is not None:
+            self._gate.keep_pace(size)
+
+    def _paced(self, items: Iterator[Item], size: Callable[[Item], int]) -> Iterator[Item]:
+        """Pass on what is read at the pace of the budget."""
+        return self._gate.paced(items, size) if self._gate else items
 
     def settings(self) -> ConnectionSettings:
         """Merge the fields with those of the URL.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tableferry.resources.connecting import secret_files
+from tableferry.resources.connecting import budget, secret_files
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
 from tableferry.resources.registry import is_system, system, system_names, systems
@@ -28,6 +28,11 @@ def url_variable(connection: str) -> str:
     if is_system(connection):
         return system(connection).url_variable
     return f"{PREFIX}{connection.upper()}"
+
+
+def budget_prefix(connection: str) -> str:
+    """The beginning of the names of the variables that bound the reading from a connection."""
+    return url_variable(connection).removesuffix("_URL")
 
 
 def set_variable(connection: str) -> str | None:
@@ -114,11 +119,16 @@ def connection_names() -> tuple[str, ...]:
     """The names of all systems, and of the connections that the environment defines, in lower case.
 
     Raises:
-        InputError: a variable's name is not valid in table references, or is a system's.
+        InputError: a variable's name is not valid in table references, or is a system's; or a
+            variable bounds the reading from a connection that there is not.
     """
-    names = []
+    names: list[str] = []
+    bounded: dict[str, str] = {}
     for variable in sorted(os.environ):
         if not variable.upper().startswith(PREFIX) or not os.environ[variable]:
+            continue
+        if bound := next((one for one in budget.OPTIONS if variable.upper().endswith(one)), None):
+            bounded[variable] = variable[len(PREFIX) : -len(bound) - 1].lower()
             continue
         suffix = secret_files.SUFFIX if names_file(variable) else ""
         name = variable[len(PREFIX) : len(variable) - len(suffix)].lower()
@@ -129,4 +139,11 @@ def connection_names() -> tuple[str, ...]:
                 f"{variable}: {name!r} should be letters, digits and underscores, a letter first"
             )
         names.append(name)
+    for variable, name in bounded.items():
+        if name not in names:
+            raise InputError(
+                f"{variable}: there is no connection {name!r}; {PREFIX}{name.upper()} is not set"
+                if not is_system(name)
+                else f"{variable} should be {budget_prefix(name)}{variable[len(PREFIX + name) :]}"
+            )
     return (*system_names(), *dict.fromkeys(names))

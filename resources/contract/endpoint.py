@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
 
+from tableferry.resources.contract.budget import Budget, Sharing
 from tableferry.resources.contract.looking_ahead import LookAhead
 from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
 from tableferry.resources.contract.system import System
@@ -34,6 +35,20 @@ class Endpoint(Protocol):
     @property
     def has_address(self) -> bool:
         """Whether the server's address is given."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it is read within a budget, see `within_budget`."""
+
+    @property
+    def shares_snapshots(self) -> bool:
+        """Whether its budget leaves a connection to hold a snapshot beside one that reads."""
+
+    def budget(self, connection: str) -> Budget | None:
+        """Return what reading by this connection may cost the server; None if nothing bounds it."""
+
+    def within_budget(self, connection: str, sharing: Sharing | None = None) -> Self:
+        """Return the server as a source that is read within the connection's budget."""
 
     def location_warning(self, table: TableRef) -> str | None:
         """Warn if another process might look for the table in another place."""

@@ -187,7 +187,7 @@ def _by_versions_first(
 ) -> dict[str, SourceFingerprint]:
     """Fingerprint the contents of ranges, but for those whose row versions are the recorded ones.
 
-    On systems whose readers share no snapshot, the row versions are looked at again after the
+    Where readers share no snapshot, the row versions are looked at again after the
     contents: only versions that did not change meanwhile are those of the rows that were read.
     """
     versions = _row_versions(endpoint, plan, ranges, snapshot)
@@ -204,7 +204,7 @@ def _by_versions_first(
         return results
     contents = _contents(endpoint, plan, changed, snapshot)
     after = versions
-    if versions and not source_of(endpoint.system).snapshots:
+    if versions and not _share_snapshots(endpoint):
         after = _row_versions(endpoint, plan, changed, snapshot)
     for name, content in contents.items():
         rows, row_versions = versions.get(name, (0, ""))
@@ -227,7 +227,8 @@ def _row_versions(
         return {}
     versions = _aggregates(endpoint, plan, ranges, "row_version", snapshot)
     # a server that took over meanwhile may have given the same versions to other rows
-    if not source.snapshots and source.versions_tie(endpoint, plan.source, copied, snapshot) != tie:
+    unshared = not _share_snapshots(endpoint)
+    if unshared and source.versions_tie(endpoint, plan.source, copied, snapshot) != tie:
         return {}
     digest = RowDigest(preferred(endpoint, plan.target.system), all_fields(plan), "source")
     content = (definition(digest.dialect.algorithm), str(digest), plan.where)
@@ -235,6 +236,10 @@ def _row_versions(
         name: (found.rows, _hash(found.value, tie, name, content))
         for name, found in versions.items()
     }
+
+
+def _share_snapshots(endpoint: Endpoint) -> bool:
+    return source_of(endpoint.system).snapshots and endpoint.shares_snapshots
 
 
 def _hash(*parts: object) -> str:

@@ -5,6 +5,7 @@ ADBC logs in twice, and reads all types of the server.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
@@ -25,17 +26,19 @@ class ArrowSession:
     Args:
         conninfo: libpq's connection string.
         preparation: the statements that set up the session.
+        settling: seconds between the two logins, until the first one's session has ended.
 
     Raises:
         adbc_driver_manager.Error: the connection failed.
     """
 
-    def __init__(self, conninfo: str, preparation: Sequence[str]) -> None:
+    def __init__(self, conninfo: str, preparation: Sequence[str], settling: float = 0.0) -> None:
         self.closed, self._fresh = False, True
         self._statement: adbc_driver_manager.AdbcStatement | None = None
         with ExitStack() as opened:
             # ADBC's DB-API layer would import polars, and pandas if that is installed
             database = opened.enter_context(adbc_driver_postgresql.connect(conninfo))
+            time.sleep(settling)
             self._connection = opened.enter_context(adbc_driver_manager.AdbcConnection(database))
             for statement in preparation:
                 self._run(statement)

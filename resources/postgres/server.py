@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
+import socket
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from functools import partial
 from typing import Any, ClassVar
 
@@ -14,6 +24,7 @@ import psycopg
 import pyarrow as pa
 
 from tableferry.resources.connecting.address import Server
+from tableferry.resources.connecting.gate import SETTLE_SECONDS
 from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.contract.endpoint import BATCH_ROWS
 from tableferry.resources.contract.looking_ahead import answer
@@ -51,6 +62,9 @@ logger = logging.getLogger(__name__)
 PgConnection = psycopg.Connection[tuple[Any, ...]]
 
 NOTHING: Mapping[str, str] = {}
+
+CLOSING_SECONDS = 2.0
+"""How long to wait for the end of a session."""
 
 
 class PostgresServer(Server):
@@ -108,7 +122,11 @@ class PostgresServer(Server):
         Raises:
             StatementFailed: the server refused a statement; none took effect.
         """
-        with closing(self._new_connection()) as connection, self._translated():
+        with (
+            self.permit(),
+            closing(self._new_connection()) as connection,
+            self._translated(),
+        ):
             connection.execute(sql.encode())
 
     @contextmanager
@@ -131,13 +149,14 @@ class PostgresServer(Server):
                 if not session.knows(source.schema):
                     source.close()
                     session.close()
-                    session = opened.enter_context(closing(self._new_arrow_session()))
+                    session = opened.enter_context(self._another_arrow_session())
                     source = session.select(sql, *_begin(snapshot))
             ended = False
 
             def batches() -> Iterator[pa.RecordBatch]:
                 nonlocal ended
-                yield from self._batches(source, batch_rows, snapshot)
+                read = self._batches(source, batch_rows, snapshot)
+                yield from self._paced(read, lambda batch: batch.nbytes)
                 ended = True
 
             try:
@@ -192,7 +211,7 @@ class PostgresServer(Server):
             def chunks() -> Iterator[CountedBytes]:
                 nonlocal finished
                 with self._translated(snapshot):
-                    yield from copy_out(connection, sql, binary=binary)
+                    yield from self._paced(copy_out(connection, sql, binary=binary), len)
                 finished = True
 
             with self._translated(snapshot):
@@ -248,6 +267,12 @@ class PostgresServer(Server):
         Raises:
             SnapshotLost: the other process does not hold it any more.
         """
+        with self._gate.holding() if self._gate else nullcontext():
+            yield from self._hold(table, joined, at)
+
+    def _hold(
+        self, table: TableRef | None = None, joined: str | None = None, at: str | None = None
+    ) -> Iterator[Snapshot]:
         with self._lent(QUERIES) as connection:
             with self._translated(joined):
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -261,7 +286,8 @@ class PostgresServer(Server):
     @contextmanager
     def set_snapshot(self) -> Iterator[SetSnapshot]:
         """Hold the state of the database in which a set of tables is read; see `snapshot`."""
-        with self.snapshot() as snapshot:
+        holding = self._gate.holding_set() if self._gate else nullcontext()
+        with holding, contextmanager(self._hold)() as snapshot:
             # the server's clock, as a snapshot's name comes again after a restart
             ((moment,),) = self.query("SELECT clock_timestamp()")
             here = position(self.query)
@@ -305,8 +331,10 @@ class PostgresServer(Server):
         return statements({**SESSION, **(POLICIES if self._policies_apply else {}), **extra})
 
     def _lent(self, extra: Mapping[str, str] = NOTHING) -> AbstractContextManager[PgConnection]:
+        if self._gate is not None:
+            extra = QUERIES  # one kind of session, so that few are opened
         key = "\n".join((conninfo(self.settings()), *self._preparation(extra)))
-        return _pool.lent(key, partial(self._new_connection, extra))
+        return _pool.lent(key, partial(self._new_connection, extra), self._gate)
 
     def _new_connection(self, extra: Mapping[str, str] = NOTHING) -> PgConnection:
         settings = self.settings()
@@ -323,19 +351,32 @@ class PostgresServer(Server):
 
     def _arrow_session(self) -> AbstractContextManager[ArrowSession]:
         key = "\n".join((conninfo(self.settings()), *self._preparation()))
-        return arrow_session.pool.lent(key, self._new_arrow_session)
+        return arrow_session.pool.lent(key, self._new_arrow_session, self._gate)
+
+    @contextmanager
+    def _another_arrow_session(self) -> Iterator[ArrowSession]:
+        """Open a session in place of a pooled one that was closed, and close it."""
+        time.sleep(self._settling)
+        with closing(self._new_arrow_session()) as session:
+            yield session
 
     def _new_arrow_session(self) -> ArrowSession:
         settings, preparation = self.settings(), self._preparation()
         try:
             try:
-                return ArrowSession(conninfo(settings, AT_LOGIN), preparation)
+                return ArrowSession(conninfo(settings, AT_LOGIN), preparation, self._settling)
             except adbc_driver_manager.Error as error:
                 if NO_OPTIONS not in str(error):
                     raise
-            return ArrowSession(conninfo(settings), (*preparation, NOTHING_MISREAD))
+            also = (*preparation, NOTHING_MISREAD)
+            return ArrowSession(conninfo(settings), also, self._settling)
         except adbc_driver_manager.Error as error:
             raise connection_failed(settings, error) from error
+
+    @property
+    def _settling(self) -> float:
+        """How long to wait after a connection was closed, until it counts no more."""
+        return SETTLE_SECONDS if self._gate else 0.0
 
     @contextmanager
     def _translated(self, snapshot: str | None = None) -> Iterator[None]:
@@ -373,8 +414,31 @@ def _rollback(connection: PgConnection) -> None:
         connection.close()
 
 
+def _close(connection: PgConnection) -> bool:
+    """Close a connection; return whether the server is known to have ended its session.
+
+    The kernel closes the server's end of the socket when the backend's process ends.
+    """
+    if connection.closed:
+        return False
+    try:
+        descriptor = os.dup(connection.fileno())
+    except (OSError, psycopg.Error):
+        connection.close()
+        return False
+    with socket.socket(fileno=descriptor) as their_end:
+        connection.close()
+        their_end.settimeout(CLOSING_SECONDS)
+        try:
+            while their_end.recv(4096):
+                pass
+        except OSError as error:
+            return isinstance(error, ConnectionResetError)
+    return True
+
+
 _pool: ConnectionPool[PgConnection] = ConnectionPool(
-    _answers, lambda connection: connection.closed, PgConnection.close
+    _answers, lambda connection: connection.closed, _close
 )
 
 

@@ -13,6 +13,7 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.snapshots import HeldSnapshot, SetSnapshot, SharedSnapshot
 from tableferry.resources.contract.source import Source
 from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres import catalog, places
 from tableferry.resources.postgres.copy_out import joined_binary
@@ -156,8 +157,17 @@ class PostgresSource(Source):
         *,
         placed: bool = False,
     ) -> AbstractContextManager[SharedSnapshot | None]:
-        """See `PostgresServer.shared_snapshot`. A look takes none: one statement reads a table."""
-        if resource.ahead is not None and not placed:
+        """See `PostgresServer.shared_snapshot`.
+
+        A look takes none: one statement reads a table. A budget of one connection leaves none to
+        read under a snapshot.
+        """
+        if not resource.shares_snapshots and placed:
+            raise InputError(
+                f"{table}: its ranges of blocks are read under one snapshot, which takes two "
+                "connections; its budget is one"
+            )
+        if not placed and (resource.ahead is not None or not resource.shares_snapshots):
             return nullcontext(None)
         return resource.shared_snapshot(table, joined, placed=placed)
 

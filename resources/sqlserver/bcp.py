@@ -257,6 +257,7 @@ def read_tab_separated(
                 data = chunk.replace(empty.encode(), b"")
                 rows, size = rows + data.count(b"\n"), size + len(data)
                 digest.update(data)
+                resource.keep_pace(len(chunk))
                 yield data
             require_rows(work.tool, work.wait(), rows, task)
             artifact = Artifact(pipe, rows, size, digest.hexdigest())
@@ -265,7 +266,10 @@ def read_tab_separated(
                 artifacts.append(artifact)
 
         work: BcpProcess
-        with _tool(resource, sql, "queryout", pipe, None, task=task, silence=silence) as work:
+        with (
+            resource.permit(),
+            _tool(resource, sql, "queryout", pipe, None, task=task, silence=silence) as work,
+        ):
             yield chunks()
 
 

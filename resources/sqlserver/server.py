@@ -113,13 +113,14 @@ class SqlServerServer(Server):
         are those of one moment; SQL Server cannot share a snapshot between connections.
         """
         refuse_snapshot(self.system, snapshot)
-        lent = pool.lent(self.connection_string() + "streams", self._streaming)
+        lent = pool.lent(self.connection_string() + "streams", self._streaming, self._gate)
         with lent as connection, connection.translated(sql):
             cursor = quiet_cursor(connection.raw)
             cursor.execute(sql, use_prepare=False)
             cursor.messages = None  # so that none are collected after the last row
             reader = _Reader(cursor.arrow_reader(batch_rows), connection)
-            yield reader.reader
+            batches = self._paced(reader.batches(), lambda batch: batch.nbytes)
+            yield pa.RecordBatchReader.from_batches(reader.schema, batches)
             if reader.finished:
                 cursor.close()
             else:
@@ -128,7 +129,7 @@ class SqlServerServer(Server):
     @contextmanager
     def connection(self) -> Iterator[SqlServerConnection]:
         """A new connection in autocommit mode; closed at the end, and its locks released."""
-        with contextlib.closing(self.connected()) as connection:
+        with self.permit(), contextlib.closing(self.connected()) as connection:
             yield connection
 
     def connected(self) -> SqlServerConnection:
@@ -142,7 +143,7 @@ class SqlServerServer(Server):
         The user must end its transactions and release its locks, and may set XACT_ABORT. After a
         failed statement the connection is closed.
         """
-        with pool.lent(self.connection_string(), self.connected) as connection:
+        with pool.lent(self.connection_string(), self.connected, self._gate) as connection:
             yield connection
             if connection.failed:
                 connection.close()
@@ -238,14 +239,13 @@ def _columns(resource: SqlServerServer, tables: Sequence[TableRef]) -> dict[Tabl
 
 
 class _Reader:
-    """The driver's reader as one of pyarrow, with translated errors."""
+    """The driver's reader, with translated errors."""
 
     def __init__(self, reader: Any, connection: SqlServerConnection) -> None:
         self._reader, self._connection = reader, connection
-        self.finished = False
-        self.reader = pa.RecordBatchReader.from_batches(reader.schema, self._batches())
+        self.finished, self.schema = False, reader.schema
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
         with self._connection.translated():
             yield from self._reader
         self.finished = True

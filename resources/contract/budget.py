@@ -1,0 +1,58 @@
+"""What reading from a connection may cost its server: connections, and megabytes per second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+USUAL_CONNECTIONS = 64
+"""The most connections where only their rate is bounded: those that share it have to be known."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The bounds for all that reads from one connection, over all runs."""
+
+    connections: int | None = None
+    rate: float | None = None
+    """Megabytes (10^6 bytes) per second."""
+
+    @property
+    def slots(self) -> int:
+        """The number of connections that may be open at a time."""
+        return self.connections or USUAL_CONNECTIONS
+
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether one connection can hold a snapshot while another reads under it."""
+        return self.slots > 1
+
+    def __str__(self) -> str:
+        parts = []
+        if self.connections is not None:
+            plural = "" if self.connections == 1 else "s"
+            parts.append(f"{self.connections} connection{plural}")
+        if self.rate is not None:
+            parts.append(f"{self.rate:g} MB/s")
+        return " and ".join(parts)
+
+
+class Slots(Protocol):
+    """The slots of a connection's budget, which processes share."""
+
+    def request(self, count: int) -> bool:
+        """Ask for more slots: all of them, or none yet; the request stays in the queue."""
+
+    def withdraw(self) -> None:
+        """Leave the queue."""
+
+    def release(self, count: int) -> None:
+        """Give slots back."""
+
+    def shared(self) -> tuple[int, bool]:
+        """Return how many slots all processes hold, and whether others wait for one."""
+
+
+Sharing = Callable[[str, int], Slots]
+"""Gives the slots of a connection, by its name and their number."""

@@ -1,0 +1,220 @@
+"""The budget of a source: how it is declared, and what a process may open within it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tableferry.resources.connecting import gate
+from tableferry.resources.connecting.gate import Gate
+from tableferry.resources.connecting.names import connection_names
+from tableferry.resources.connecting.pace import Pace
+from tableferry.resources.connecting.pool import ConnectionPool
+from tableferry.resources.contract import budget
+from tableferry.resources.contract.budget import Budget
+from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.files.server import FilesServer
+from tableferry.resources.postgres.server import PostgresServer
+
+POSTGRES = "TABLEFERRY_POSTGRES"
+URL = "postgresql://me@db/shop"
+
+
+def test_the_environment_overrides_what_code_declares(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = PostgresServer(url=URL, max_connections=5, max_mb_per_second=2.5)
+    assert server.budget("postgres") == Budget(5, 2.5)
+    monkeypatch.setenv(f"{POSTGRES}_MAX_CONNECTIONS", "2")
+    assert server.budget("postgres") == Budget(2, 2.5)
+    assert str(server.budget("postgres")) == "2 connections and 2.5 MB/s"
+    assert server.budget("sales") == Budget(5, 2.5)
+    assert PostgresServer(url=URL).budget("sales") is None
+    monkeypatch.setenv("TABLEFERRY_CONNECTION_SALES_MAX_MB_PER_SECOND", "20")
+    assert PostgresServer(url=URL).budget("sales") == Budget(None, 20.0)
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", "1001", "٣", "9" * 5000])
+def test_connections_that_are_no_number_are_refused(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv(f"{POSTGRES}_MAX_CONNECTIONS", value)
+    with pytest.raises(InputError, match=f"^{POSTGRES}_MAX_CONNECTIONS .*1 to 1000.*{value[:9]}"):
+        PostgresServer(url=URL).budget("postgres")
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "0.05", "fast", "nan", "inf"])
+def test_rates_that_are_no_number_are_refused(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv(f"{POSTGRES}_MAX_MB_PER_SECOND", value)
+    with pytest.raises(InputError, match=f"^{POSTGRES}_MAX_MB_PER_SECOND .*0.1.*'{value}'"):
+        PostgresServer(url=URL).budget("postgres")
+
+
+def test_a_budget_of_what_has_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="files cannot have a budget"):
+        FilesServer(max_connections=2).budget("files")
+    monkeypatch.setenv("TABLEFERRY_CONNECTION_SALSE_MAX_CONNECTIONS", "2")
+    with pytest.raises(InputError, match="TABLEFERRY_CONNECTION_SALSE is not set"):
+        connection_names()
+    monkeypatch.setenv("TABLEFERRY_CONNECTION_SALSE", URL)
+    assert connection_names()[-1] == "salse"
+    monkeypatch.setenv("TABLEFERRY_CONNECTION_POSTGRES_MAX_CONNECTIONS", "2")
+    with pytest.raises(InputError, match="should be TABLEFERRY_POSTGRES_MAX_CONNECTIONS"):
+        connection_names()
+
+
+class Session:
+    """A connection of nothing, which counts those that are open."""
+
+    open = 0
+    most = 0
+    changing = threading.Lock()
+
+    def __init__(self) -> None:
+        with Session.changing:
+            Session.open += 1
+            Session.most = max(Session.most, Session.open)
+
+    def close(self) -> bool:
+        with Session.changing:
+            Session.open -= 1
+        return True
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConnectionPool[Session]]:
+    monkeypatch.setattr(gate, "LINGER_SECONDS", 0.05)
+    monkeypatch.setattr(gate, "PATIENT_SECONDS", 0.02)
+    monkeypatch.setattr(Session, "open", 0)
+    monkeypatch.setattr(Session, "most", 0)
+    yield ConnectionPool(lambda _: True, lambda _: False, Session.close)
+
+
+class Shared:
+    """The slots of a few processes, which are threads here."""
+
+    def __init__(self, number: int) -> None:
+        self.free, self.lock = number, threading.Lock()
+
+    def __call__(self, connection: str, number: int) -> Shared:
+        return self
+
+    def request(self, count: int) -> bool:
+        with self.lock:
+            granted = count <= self.free
+            self.free -= count * granted
+            return granted
+
+    def withdraw(self) -> None: ...
+
+    def release(self, count: int) -> None:
+        with self.lock:
+            self.free += count
+
+    def shared(self) -> tuple[int, bool]:
+        return 4, True
+
+
+@pytest.mark.parametrize(("slots", "processes"), [(1, 1), (2, 3), (3, 2), (5, 3)])
+def test_snapshots_and_readers_never_exceed_the_slots_nor_wait_for_ever(
+    pool: ConnectionPool[Session], slots: int, processes: int
+) -> None:
+    shared = Shared(slots)
+    gates = [Gate(f"process {number}", Budget(slots)) for number in range(processes)]
+
+    def read(within: Gate, kind: str) -> None:
+        for _ in range(3):
+            with pool.lent(kind, Session, within):
+                time.sleep(0.001)
+
+    def run(within: Gate) -> None:
+        kinds = ("queries", "streams")
+        if not within.budget.has_snapshots:
+            for kind in kinds:
+                read(within, kind)
+            return
+        for _ in range(2):
+            read(within, "queries")
+            with within.holding(), pool.lent("queries", Session, within):
+                readers = [
+                    threading.Thread(target=read, args=(within, kind), daemon=True)
+                    for kind in kinds * 2
+                ]
+                for reader in readers:
+                    reader.start()
+                for reader in readers:
+                    reader.join()
+
+    runs = []
+    for within in gates:
+        within.sharing = shared
+        runs += [threading.Thread(target=run, args=(within,), daemon=True) for _ in range(2)]
+    for each in runs:
+        each.start()
+    for each in runs:
+        each.join(120)
+    assert not [each for each in runs if each.is_alive()]
+    assert 1 <= Session.most <= slots
+    for within in gates:
+        within.close()
+    assert (Session.open, shared.free) == (0, slots)
+
+
+def test_a_snapshot_needs_a_second_connection() -> None:
+    with pytest.raises(InputError, match="one connection only"), Gate("a", Budget(1)).holding():
+        pass
+
+
+def test_who_waits_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Gate("full", Budget(1, rate=0.1))
+    full.acquire()
+    errors: list[str] = []
+
+    def wait(begin: object, *arguments: object) -> None:
+        try:
+            begin(*arguments)  # type: ignore[operator]
+        except TableferryError as error:
+            errors.append(str(error))
+
+    waiting = [
+        threading.Thread(target=wait, args=(full.acquire,)),
+        threading.Thread(target=wait, args=(full.keep_pace, 60_000_000)),
+    ]
+    for each in waiting:
+        each.start()
+    time.sleep(0.1)
+    gate.stop_waiting()
+    for each in waiting:
+        each.join()
+    assert len(errors) == 2
+    full.release(ended=True)
+    full.acquire()
+
+
+def test_threads_share_a_pace_and_idle_time_is_no_credit() -> None:
+    pace, started = Pace(), time.monotonic()
+    pace.keep(0, 1e6, lambda: None)
+    readers = [
+        threading.Thread(target=pace.keep, args=(100_000, 1e6, lambda: None)) for _ in range(3)
+    ]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert time.monotonic() - started >= 0.3
+    time.sleep(0.6)
+    started = time.monotonic()
+    pace.keep(200_000, 1e6, lambda: None)
+    assert time.monotonic() - started >= 0.2
+
+
+def test_a_rate_is_shared_by_the_slots_that_are_held() -> None:
+    half = Gate("half", Budget(4, rate=1.0))
+    half.sharing = Shared(2)
+    with half.permit(), half.permit():
+        half.keep_pace(0)  # the others are given time to notice
+        started = time.monotonic()
+        half.keep_pace(150_000)
+    assert time.monotonic() - started >= 0.29, "2 of 4 slots are others'"
+    assert Budget(rate=1.0).slots == budget.USUAL_CONNECTIONS
