@@ -16,7 +16,7 @@ from tableferry.assets.running.source_slots import sharing
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.pipelines import event_log
-from tableferry.pipelines.command.running import resolve_range
+from tableferry.pipelines.command.finding import resolve_range
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.definitions import build
 from tableferry.resources.contract.endpoint import Endpoint

@@ -19,8 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tableferry.resources.connecting.gate import Unshared
-from tableferry.resources.contract.budget import Sharing, Slots
+from tableferry.resources.contract.budget import Sharing, Slots, Unshared
 
 if TYPE_CHECKING:
     import dagster as dg

@@ -29,7 +29,7 @@ from tableferry.assets.verifying.as_committed import target_digest_of
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.verdict import CHECK_NAMES, Verdict
 from tableferry.resources.connecting import outages
-from tableferry.resources.connecting.gate import stop_waiting
+from tableferry.resources.connecting.pace import stop_waiting
 from tableferry.resources.connecting.retry import is_transient, retrying
 from tableferry.resources.contract.target import TargetMoved
 from tableferry.resources.crash_points import reached

@@ -94,7 +94,7 @@ def adopt_ranges(
     from tableferry.assets.planning.transfer_plan import plan_transfer
     from tableferry.assets.running.adopting import compare, level_of, stray_notes
     from tableferry.assets.running.caller import Prepared
-    from tableferry.pipelines.command.running import match_ranges
+    from tableferry.pipelines.command.finding import match_ranges
     from tableferry.pipelines.command.views import AdoptionView
     from tableferry.resources.contract.snapshots import Snapshot
 

@@ -13,7 +13,7 @@ from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.increments import from_watermark
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
-from tableferry.pipelines.command.running import match_ranges, select_hops, unsettled
+from tableferry.pipelines.command.finding import match_ranges, select_hops, unsettled
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.formats import format_of
 from tableferry.resources.contract.table_sql import qualified

@@ -25,15 +25,9 @@ from tableferry.checks.drilldown import drill_down
 from tableferry.checks.recheck import ONCE, Recheck
 from tableferry.checks.verdict import Differences, Level
 from tableferry.pipelines.command.differences import difference_file
+from tableferry.pipelines.command.finding import match_ranges, resolve_range, select_hops
 from tableferry.pipelines.command.launching import built, failures, logging_config
-from tableferry.pipelines.command.running import (
-    blocking_runs,
-    match_ranges,
-    plan_notes,
-    resolve_range,
-    run,
-    select_hops,
-)
+from tableferry.pipelines.command.running import blocking_runs, plan_notes, run
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.status import status
 from tableferry.pipelines.command.views import CheckView, PlannedRange, PlanView

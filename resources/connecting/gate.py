@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from tableferry.resources.connecting.pace import Pace
-from tableferry.resources.contract.budget import Budget, Sharing, Slots
-from tableferry.resources.errors import InputError, TableferryError, describe
+from tableferry.resources.connecting.pace import Pace, going_on
+from tableferry.resources.contract.budget import Budget, Sharing, Slots, Unshared, unshared
+from tableferry.resources.errors import InputError, describe
 
 logger = logging.getLogger(__name__)
 
@@ -46,29 +46,6 @@ SET_CONNECTIONS = 4
 its own and a reader."""
 
 MEGABYTE = 1_000_000
-
-
-class Unshared:
-    """Slots of this process alone: where there is no Dagster instance to share them by."""
-
-    def request(self, count: int) -> bool:
-        """See `Slots.request`."""
-        return True
-
-    def withdraw(self) -> None:
-        """See `Slots.withdraw`."""
-
-    def release(self, count: int) -> None:
-        """See `Slots.release`."""
-
-    def shared(self) -> tuple[int, bool]:
-        """See `Slots.shared`."""
-        return 0, False
-
-
-def unshared(connection: str, number: int) -> Slots:
-    """Share a budget among the threads of this process only."""
-    return Unshared()
 
 
 class Gate:
@@ -234,7 +211,7 @@ class Gate:
         """Wait for as long as bytes that were read should have taken."""
         if self.budget.rate is not None:
             rate = self.budget.rate * MEGABYTE * self._part
-            self._pace.keep(size, rate, _going_on(self.connection))
+            self._pace.keep(size, rate, going_on(self.connection))
 
     def _pause(self) -> float:
         """Return how long to wait until a closed connection may have ended; under the lock."""
@@ -263,7 +240,7 @@ class Gate:
             reused: see `acquire`.
             free: closes an idle connection, if that helps.
         """
-        started, require_going_on = time.monotonic(), _going_on(self.connection)
+        started, require_going_on = time.monotonic(), going_on(self.connection)
         with self._changed:
             self._waiting += 1
         try:
@@ -406,8 +383,6 @@ def _part(held: int, total: int) -> float:
 
 _gates: dict[str, Gate] = {}
 _lock = threading.Lock()
-_interruptions: list[float] = []
-"""When `stop_waiting` was called."""
 
 
 def gate(connection: str, budget: Budget, sharing: Sharing | None = None) -> Gate:
@@ -426,21 +401,6 @@ def close_gates() -> None:
     """Give back the slots of connections that nobody uses."""
     for each in tuple(_gates.values()):
         each.close()
-
-
-def stop_waiting() -> None:
-    """Have every thread that waits at a gate, or reads at a pace, end with an error."""
-    _interruptions.append(time.monotonic())
-
-
-def _going_on(connection: str) -> Callable[[], None]:
-    before = len(_interruptions)
-
-    def require() -> None:
-        if len(_interruptions) != before:
-            raise TableferryError(f"{connection}: interrupted while it waited for its budget")
-
-    return require
 
 
 def _forget() -> None:

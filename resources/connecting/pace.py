@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from tableferry.resources.errors import TableferryError
+
 CREDIT_SECONDS = 0.5
 """The time that the next bytes may make up for: receiving them takes some of it."""
 
@@ -44,3 +46,23 @@ class Pace:
         while (rest := until - time.monotonic()) > 0:
             require_going_on()
             time.sleep(min(rest, SLICE_SECONDS))
+
+
+_interruptions: list[float] = []
+"""When `stop_waiting` was called."""
+
+
+def stop_waiting() -> None:
+    """Have every thread that waits at a gate, or reads at a pace, end with an error."""
+    _interruptions.append(time.monotonic())
+
+
+def going_on(connection: str) -> Callable[[], None]:
+    """Return what raises an error if readers of a connection have been stopped meanwhile."""
+    before = len(_interruptions)
+
+    def require() -> None:
+        if len(_interruptions) != before:
+            raise TableferryError(f"{connection}: interrupted while it waited for its budget")
+
+    return require

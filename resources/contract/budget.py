@@ -56,3 +56,26 @@ class Slots(Protocol):
 
 Sharing = Callable[[str, int], Slots]
 """Gives the slots of a connection, by its name and their number."""
+
+
+class Unshared:
+    """Slots of this process alone: where there is no Dagster instance to share them by."""
+
+    def request(self, count: int) -> bool:
+        """See `Slots.request`."""
+        return True
+
+    def withdraw(self) -> None:
+        """See `Slots.withdraw`."""
+
+    def release(self, count: int) -> None:
+        """See `Slots.release`."""
+
+    def shared(self) -> tuple[int, bool]:
+        """See `Slots.shared`."""
+        return 0, False
+
+
+def unshared(connection: str, number: int) -> Slots:
+    """Share a budget among the threads of this process only."""
+    return Unshared()

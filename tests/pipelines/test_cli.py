@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tableferry.pipelines.command import running
+from tableferry.pipelines.command import finding
 from tableferry.resources.keys.range import KeyRange
 from tests.pipelines.command_line import SECRET, TRANSFER, assert_one_clear_line, ferry
 
@@ -48,8 +48,8 @@ def test_a_file_that_cannot_be_written_is_named(
     arguments: list[str], file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = {"..": KeyRange("integer")}
-    monkeypatch.setattr(running, "resolve_hops", lambda *_: ())
-    monkeypatch.setattr(running, "known_ranges", lambda *_: found.values())
+    monkeypatch.setattr(finding, "resolve_hops", lambda *_: ())
+    monkeypatch.setattr(finding, "known_ranges", lambda *_: found.values())
     result = ferry(*(one.format(tmp_path) for one in arguments))
     assert_one_clear_line(result, 2, f"{tmp_path}/{file}: No such file or directory")
 

@@ -11,7 +11,7 @@ import pytest
 from tableferry.resources.connecting import gate
 from tableferry.resources.connecting.gate import Gate
 from tableferry.resources.connecting.names import connection_names
-from tableferry.resources.connecting.pace import Pace
+from tableferry.resources.connecting.pace import Pace, stop_waiting
 from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.contract import budget
 from tableferry.resources.contract.budget import Budget
@@ -184,7 +184,7 @@ def test_who_waits_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     for each in waiting:
         each.start()
     time.sleep(0.1)
-    gate.stop_waiting()
+    stop_waiting()
     for each in waiting:
         each.join()
     assert len(errors) == 2

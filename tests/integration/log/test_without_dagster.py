@@ -18,7 +18,7 @@ from tableferry.assets.log import sqlite_home
 from tableferry.assets.log.answers import is_unanswered
 from tableferry.assets.log.queries import Log
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner, running
+from tableferry.pipelines.command import finding, runner
 from tableferry.pipelines.command.session import Session
 from tests.integration.conftest import Ferry
 
@@ -47,8 +47,8 @@ def assert_found_alike(one: Ferry, *reasons: str, **options: Any) -> None:
     transfer = session.transfer(one.table)
     given = {"hop": None, "ranges": (), "failed": False, "force": False, **options}
 
-    def find(log: Log) -> running.Work:
-        return running._find_work(log, transfer, session.servers, None, None, **given)
+    def find(log: Log) -> finding.Work:
+        return finding.find_work(log, transfer, session.servers, None, None, **given)
 
     with files_of(session) as files:
         found = find(files)
