@@ -200,6 +200,6 @@ def _only(differences: Differences, rows: _Rows) -> Differences:
         missing_in_target=kinds["missing_in_target"],
         extra_in_target=kinds["extra_in_target"],
         different=kinds["different"],
-        by_column=dict(by_column),
+        by_column={name: by_column[name] for name in differences.by_column if by_column[name]},
         examples=tuple(one for one in differences.examples if _row(one) in rows),
     )

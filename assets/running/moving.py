@@ -45,7 +45,8 @@ from tableferry.resources.wires.counted import CountedBytes
 logger = logging.getLogger(__name__)
 
 MIN_ROWS_FOR_PROGRESS = 10_000
-"""Fewer rows are committed moments after they are loaded, so that only the commit is recorded."""
+"""Fewer rows are committed moments after they are loaded, so that only the commit is recorded,
+unless files stay behind if it does not come."""
 
 
 class Unproven(TableferryError):
@@ -119,7 +120,7 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
                 counts=counts,
                 artifacts=(*artifacts, *receipt.artifacts),
             )
-            if staged >= MIN_ROWS_FOR_PROGRESS:
+            if staged >= MIN_ROWS_FOR_PROGRESS or record.artifacts:
                 attempt.writer.progress(record)
             started = time.perf_counter()
             verdicts = audit(attempt, load)

@@ -268,6 +268,9 @@ def test_a_source_that_is_away_is_asked_once(
         def under_policies(self) -> Any:
             return self
 
+        def within_budget(self, *_: Any) -> Any:
+            return self
+
     servers = Bound({**bound.endpoints, "postgres": Counted()})  # type: ignore[dict-item]
     cursor = json.dumps({"last": "", "tries": {tables[0].transfer: {"..5": [1, 9.0, False]}}})
     found = tick(instance, new_ranges_sensor(by_name, bound=servers), cursor)
