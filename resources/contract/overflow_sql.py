@@ -31,6 +31,10 @@ class OverflowSql:
         """Write any other value as it is exported, and name its declared type."""
         return x, field.source.type
 
+    def text(self, x: str) -> str:
+        """Write a value that is exported as its text as a text."""
+        return x
+
     def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
         """Write the condition that a value breaks a step's guard.
 

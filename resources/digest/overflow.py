@@ -58,7 +58,7 @@ class Overflow:
         writer, raw, item = self._writer, self.raw, self.raw.item
         value, integer = raw.value("source", self.system.dialect), integer_type(self.system)
         if raw.kind == "text" and raw.rendered is not None:
-            return value, self.system.types.text
+            return writer.text(value), self.system.types.text
         if isinstance(self.kind, _COUNTED):
             return f"({writer.number(raw, value)})", integer
         if item and isinstance(self.kind, kinds.Array) and isinstance(self.kind.item, _COUNTED):

@@ -39,7 +39,13 @@ class PostgresOverflow(OverflowSql):
             return f"({x})::numeric", f"numeric({type_.precision},{type_.scale})"
         if type_.padded:
             return f"rpad(({x})::text, {type_.precision or 1})", "text"
+        if type_.kind is None:
+            return self.text(x), "text"
         return x, field.source.type
+
+    def text(self, x: str) -> str:
+        """See `OverflowSql.text`."""
+        return f"({x})::text"
 
     def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
         """See `OverflowSql.unfit`. The guards of the text formats refuse the same values."""

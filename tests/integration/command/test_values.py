@@ -208,3 +208,42 @@ def test_init_examines_what_it_has_written(ferry: Callable[..., Ferry], tmp_path
     document = json.loads(command(*arguments[:-1], str(tmp_path / "newer"), "--json").stdout)
     (values,) = document["values"]
     assert "day" in listed(values)
+
+
+def test_types_that_travel_as_their_text_are_examined_and_changed_as_text(
+    ferry: Callable[..., Ferry],
+) -> None:
+    names = {
+        "doc": "jsonb",
+        "address": "inet",
+        "span": "interval",
+        "range": "int4range",
+        "at": "time",
+        "bits": "bit varying(40)",
+    }
+    columns: dict[str, dict[str, Any]] = {name: {"type": "nvarchar(8)"} for name in names}
+    one = ferry(
+        "['sqlserver://dbo.{t}']",
+        "CREATE TABLE {t} (id int PRIMARY KEY, "
+        + ", ".join(f"{name} {type_}" for name, type_ in names.items())
+        + ")",
+        "INSERT INTO {t} SELECT i, '{{}}', '10.0.0.1', '1 day', '[1,2)', '12:00', B'101'"
+        " FROM generate_series(1, 20) i",
+        "UPDATE {t} SET doc = '[1, 2, 3, 4, 5, 6]', address = '192.168.100.200/24',"
+        " span = '1 year 2 mons 3 days', range = '[1000000,2000000)',"
+        " at = '12:00:00.123456', bits = repeat('1', 30)::varbit WHERE id IN (3, 4)",
+        columns=json.dumps(columns),
+    )
+    document = values(one.table, code=1)
+    # times are written with six decimals
+    assert listed(document) == {**dict.fromkeys(names, 2), "at": 20}
+    for policy in ("null", "clamp"):
+        settings = {name: {**declared, "on_overflow": policy} for name, declared in columns.items()}
+        one.declare("['sqlserver://dbo.{t}']", columns=json.dumps(settings))
+        assert values(one.table, code=0)["ok"] is True
+        moved = one.run()
+        assert moved.good, (policy, moved.errors)
+        ((doc,),) = looking.ask_sqlserver(
+            one.stack.sqlserver_url, f"SELECT doc FROM dbo.{one.table} WHERE id = 3"
+        )
+        assert doc == {"null": None, "clamp": "[1, 2, 3"}[policy]
