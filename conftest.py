@@ -164,7 +164,7 @@ def mssql_url(stack: Servers) -> str:
 
 @pytest.fixture(scope="session")
 def seed() -> int:
-    """Of all chance in a soak test; told at the end of the run."""
+    """The seed of all chance in a soak test; told at the end of the run."""
     return int(os.environ[SEED])
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PREFIX = "source/"
-"""Of the pools' names. A transfer's name, which is its own pool's, has no slash."""
+"""The beginning of the pools' names. A transfer's own pool has its name, without a slash."""
 
 PARTIAL_SECONDS = (1.0, 3.0)
 """How long some of the requested slots are kept while others are missing: two processes that each

@@ -33,7 +33,7 @@ class Bottleneck:
 
     phase: str
     part: float
-    """Of the whole time, by the clock."""
+    """The share of the whole time, by the clock."""
 
 
 def shares(case: Case) -> dict[str, float]:

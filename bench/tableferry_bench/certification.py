@@ -177,7 +177,7 @@ def _finding(result: Result, one: Threshold) -> Finding:
 
 
 def _value(result: Result, one: Threshold) -> Summary:
-    """Of all rounds.
+    """Summarise the figure over all rounds.
 
     Raises:
         InputError: the result does not have it; says why.

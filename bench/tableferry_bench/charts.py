@@ -12,7 +12,7 @@ WIDTH, LABELS, VALUES = 760, 210, 130
 """Pixels: of a chart, and of its columns of names and of figures."""
 BAR, TITLE = 24, 44
 HEIGHT, LEFT, BOTTOM = 300, 60, 44
-"""Of a chart of lines, and of its axes."""
+"""The sizes of a chart of lines and of its margins, in pixels."""
 COLORS = ("#2f6fde", "#d9822b", "#2b9a66", "#b0449e", "#7a7f87", "#c0392b", "#0f8b8d", "#8a6d3b")
 
 STYLE = """<style>

@@ -26,7 +26,7 @@ class Change:
 
     @property
     def part(self) -> float:
-        """Of the median before: 0.1 is 10 % more."""
+        """The growth as a share of the median before: 0.1 is 10 % more."""
         return self.after.median / self.before.median - 1 if self.before.median else 0.0
 
 

@@ -81,7 +81,7 @@ def leave(folder: Path, result: Result, verdict: Verdict | None) -> None:
 
 
 def title_of(result: Result) -> str:
-    """Of a report about it."""
+    """Write the heading of a report about a result."""
     kinds = {
         "run": "Tableferry, measured",
         "tune": "Tableferry, tuned",

@@ -56,7 +56,7 @@ class Run:
     seconds: float
     """By the clock, from the start of the process until its end."""
     peak_rss_bytes: int
-    """Of the whole tree of processes, looked at every 50 ms."""
+    """The most memory of the whole tree of processes, looked at every 50 ms."""
     cpu_seconds: Mapping[str, float | None]
     """By `client`, `postgres`, `sqlserver` and `clickhouse`; None where it could not be seen."""
     rows: int
@@ -81,14 +81,14 @@ class Case:
     workload: str
     """E.g. `wide`."""
     rows: int
-    """Of the table."""
+    """The table's rows."""
     contender: str
     route: str
     """From where to where."""
     proves: str
     """What it knows about the rows that arrived."""
     text_bytes: int | None = None
-    """Of the table's rows as COPY text."""
+    """The size of the table's rows as COPY text."""
     options: Mapping[str, str | int] = field(default_factory=dict)
     runs: tuple[Run, ...] = ()
     skipped: str | None = None

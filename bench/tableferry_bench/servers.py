@@ -62,7 +62,7 @@ class Servers:
 
     @cached_property
     def settings(self) -> dict[str, ConnectionSettings]:
-        """Of each server, by system."""
+        """The settings of each server, by system."""
         found = {"postgres": self.postgres.settings(), "clickhouse": self.clickhouse.settings()}
         return found | ({"sqlserver": self.sqlserver.settings()} if self.sqlserver else {})
 

@@ -31,7 +31,7 @@ class Summary:
 
 
 def summary(values: Sequence[float]) -> Summary | None:
-    """Of some values; None of none."""
+    """Summarise values; None without any."""
     if not values:
         return None
     return Summary(statistics.median(values), min(values), max(values), len(values))

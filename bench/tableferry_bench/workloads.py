@@ -43,7 +43,7 @@ NARROW = "id integer PRIMARY KEY, amount bigint NOT NULL, code varchar(12) NOT N
 NARROW_ROWS = "SELECT g, g * 7919::bigint, 'C' || g % 1000 FROM generate_series(1, {rows}) g"
 
 COLUMNS = 200
-"""Of the table that is about columns, its key included."""
+"""The columns of the wide table, its key included."""
 
 # TPC Benchmark H, revision 3.0.1, section 1.4.1. Ordered by key, as generated.
 LINEITEM = """
@@ -73,9 +73,9 @@ class Table:
     workload: str
     rows: int
     text_bytes: int
-    """Of all rows as COPY text, without compression."""
+    """The size of all rows as COPY text, without compression."""
     name: str
-    """Of the table, without `servers.PREFIX`."""
+    """The table's name without `servers.PREFIX`."""
     key: str
 
 

@@ -26,7 +26,7 @@ PAGE, CHARTS, RESULTS = DOCS / "performance.md", DOCS / "images" / "performance"
 NAMES = ("run", "fleet", "lab", "staging", "tune")
 
 CORES = 2
-"""Of the machine that `run` was measured on."""
+"""The cores of the machine that `run` was measured on."""
 BARE = {
     "ferry": "psql-curl",
     "ferry-count": "psql-curl",

@@ -21,7 +21,7 @@ EXPIRES_SOON = 30
 """Days."""
 
 LEAST_FREE = 0.1
-"""Of a disk; a tenth of it is soon filled by staging tables."""
+"""The share of a disk; staging tables soon fill a tenth of it."""
 
 
 Check = Callable[[], Iterable[Finding]]

@@ -17,7 +17,7 @@ CHUNK_BYTES = 1 << 20
 """Larger chunks are no faster, neither here nor in an HTTP body."""
 
 HEADER_BYTES, TRAILER_BYTES = 19, 2
-"""Of COPY's binary format; PostgreSQL's header has no extension."""
+"""The sizes of both in COPY's binary format; PostgreSQL's header has no extension."""
 
 
 def copy_out(

@@ -40,7 +40,7 @@ Rows = dict[str, list[object]]
 
 
 def events() -> Iterator[dg.EventLogEntry]:
-    """Of a run of two ranges: of each kind that Dagster keeps in several tables."""
+    """The events of a run of two ranges, of each kind that Dagster keeps in several tables."""
     kinds = DagsterEventType
     planned = AssetCheckEvaluationPlanned(
         asset_key=ASSET, check_name="check", partitions_subset=DefaultPartitionsSubset({"a", "b"})

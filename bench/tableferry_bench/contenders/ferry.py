@@ -42,7 +42,7 @@ TARGETS = {
 """The systems that a route goes through, after its source."""
 
 RANGE_PHASES = ("export", "load", "reconcile", "finalise")
-"""Of `seconds` in a range's record."""
+"""The phases that `seconds` in a range's record names."""
 
 
 @dataclass(frozen=True)

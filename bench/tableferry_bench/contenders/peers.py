@@ -31,7 +31,7 @@ cannot do without."""
 
 
 DATASET = f"{PREFIX}dlt"
-"""Of dlt, on ClickHouse a prefix of tables."""
+"""dlt's dataset; on ClickHouse it is a prefix of tables."""
 
 
 class Peer(Contender):

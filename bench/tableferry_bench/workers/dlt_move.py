@@ -16,7 +16,7 @@ from dlt.sources.sql_database import sql_table
 from tableferry_bench.contenders.peers import DATASET, NATIVE_PORT
 
 FILE_ROWS = 250_000
-"""Of a Parquet file: ClickHouse keeps all of one in memory before it reads it."""
+"""The rows of a Parquet file: ClickHouse keeps all of one in memory before it reads it."""
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def _cpu_seconds() -> float:
-    """Of this process, and of those that it started and that have ended."""
+    """The CPU seconds of this process, and of those that it started and that have ended."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 

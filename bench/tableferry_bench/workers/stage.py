@@ -30,7 +30,7 @@ from tableferry_bench.contenders.base import create_in_clickhouse, planned
 from tableferry_bench.servers import VARIABLES, Servers
 
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
-"""Of Arrow's IPC streaming format."""
+"""The mark that ends Arrow's IPC streaming format."""
 
 
 class Spent:

@@ -31,7 +31,7 @@ PASSWORD = "r3ad0nly-w0rd"
 
 @pytest.fixture(scope="module")
 def admin(local_stack: Stack) -> Iterator[psycopg.Connection[Any]]:
-    """Of a PostgreSQL with a role that may nearly nothing."""
+    """A connection to a PostgreSQL with a role that may nearly nothing."""
     role, schema = sql.Identifier(ROLE), sql.Identifier(SCHEMA)
     with psycopg.connect(local_stack.postgres_url, autocommit=True) as connection:
         for statement in (

@@ -80,7 +80,7 @@ def test_a_plan_asks_each_question_once(ferry: Make) -> None:
 
 
 def test_a_run_asks_its_source_each_question_once(ferry: Make) -> None:
-    """Of targets, what does not depend on how many ranges there are."""
+    """What does not depend on the number of ranges is asked of targets once."""
     one = ferry(CHAIN, *TABLE, ranges="{rows: 20}")
     with asked() as found:
         assert one.run().good

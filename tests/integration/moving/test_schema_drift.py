@@ -51,7 +51,7 @@ class Moved:
     home: Path
     hops: tuple[Hop, ...] = ()
     notes: Sequence[str] = ()
-    """Of the last run."""
+    """The notes of the last run."""
 
     def first(self) -> None:
         """Move the table, and keep what there is then."""

@@ -73,7 +73,7 @@ NASTY = (
     "\U0001f600", "e\u0301", "\ufeff", "\ufffd", "\u2028", "trailing ", "\U0010ffff",
 )  # fmt: skip
 BETWEEN_DOUBLES = dt.time(2, 43, 43, 1781)
-"""Of which doubles make 9823001780.999998 microseconds."""
+"""A time of which doubles make 9823001780.999998 microseconds."""
 MOMENTS = (
     dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999), dt.datetime(1969, 12, 31, 23, 59, 59, 999999),
     "infinity", "-infinity", "4713-01-01 00:00:00 BC", "294276-12-31 23:59:59.999999", "10000-01-01 00:00:00",

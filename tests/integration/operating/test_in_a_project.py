@@ -39,13 +39,13 @@ compute_logs:
   module: dagster._core.storage.noop_compute_log_manager
   class: NoOpComputeLogManager
 """
-"""Of the project's Dagster; without the four processes that would copy what each step prints."""
+"""The settings of the project's Dagster: no four processes that copy what each step prints."""
 
 SOURCE, TARGET = "shop.orders", "warehouse.orders"
 RANGES = ("..0000050001", "0000050001..0000100001", "0000100001..")
 FIRST = RANGES[0]
 MOST_BYTES = 400_000_000
-"""Of an environment with nothing but Tableferry and what it needs."""
+"""The size of an environment with nothing but Tableferry and what it needs."""
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.integration
 
 EVERYTHING = KeyRange("integer")
 KEYS = 100
-"""Of the stretch of keys in which one damage is done; the first stretch stays as it is."""
+"""The keys of the stretch in which one damage is done; the first stretch stays as it is."""
 
 ROWS_OF_EACH = (5, 6, 7)
 """The last digits of the keys of each stretch: what is damaged is row 5, at times 6 with it."""

@@ -30,7 +30,7 @@ TABLES = 10
 """So many generated tables at a time, side by side as key ranges of one table."""
 
 KEYS = 1000
-"""Of each of them."""
+"""The keys of each table."""
 
 TOGETHER = 5
 """So many times are moved and compared at once."""

@@ -51,7 +51,7 @@ ALIKE = [
     ("bytea[]", "ARRAY['\\x00'::bytea]", "ARRAY[NULL::bytea]"),
     ("integer[]", "'{1,2}'", "'[0:1]={1,2}'"),
 ]
-"""Of a type, two values that differ, some of which PostgreSQL calls equal or hashes alike."""
+"""Two values of a type that differ, some of which PostgreSQL calls equal or hashes alike."""
 
 
 class Older(PostgresResource):

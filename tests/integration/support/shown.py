@@ -32,7 +32,7 @@ class Shown:
     dagster: UserInterface
     name: str
     folder: Path
-    """Of the transfer files."""
+    """The folder of the transfer files."""
 
     def source(self, statement: str) -> None:
         looking.ask_postgres(self.stack.postgres_url, statement)

@@ -236,7 +236,7 @@ class Browser:
         return self._button(text, inside) is not None
 
     def buttons(self, text: str) -> list[bool]:
-        """Of each button with exactly this text, whether it can be pressed."""
+        """Tell of each button with exactly this text whether it can be pressed."""
         find = """
             return [...document.querySelectorAll("button")]
                 .filter(e => e.innerText.trim() === arguments[0]).map(e => !e.disabled);

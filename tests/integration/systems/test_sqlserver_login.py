@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 PASSWORD = "Tf1-" + servers.RUN * 4
-"""Of a login that lives as long as a test."""
+"""The password of a login that lives as long as a test."""
 
 
 def by_script(admin: SqlServerConnection, url: str, ferry: str) -> str:
