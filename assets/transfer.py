@@ -51,11 +51,12 @@ CHECK_DESCRIPTIONS = {
 def check_description(transfer: Transfer, name: str) -> str | None:
     """What a check of a transfer's ranges means, and which columns it compares as changed."""
     text = CHECK_DESCRIPTIONS.get(name)
-    changed = [
-        f"{transfer.target_name(column)} ({spec.on_overflow})"
-        for column, spec in transfer.columns.items()
+    changed = dict.fromkeys(
+        f"{transfer.target_name(column, hop)} ({spec.on_overflow})"
+        for hop in range(1, len(transfer.hops) + 1)
+        for column, spec in transfer.columns_in(hop).items()
         if spec.on_overflow in ("null", "clamp")
-    ]
+    )
     if not text or not changed or name not in VALUES_COMPARED:
         return text
     columns = ", ".join(changed)

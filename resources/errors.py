@@ -68,8 +68,11 @@ class TableMissing(InputError):
 class ColumnsRefused(InputError):
     """Columns cannot be moved as they are declared.
 
-    The message names each with its reason; `problems` has the reasons by column name.
+    The message names each with its reason; `problems` has the reasons by column name. `hop` is the
+    1-based position of the hop whose source has the columns, where it is known.
     """
+
+    hop: int | None = None
 
     def __init__(self, tables: str, problems: Mapping[str, str]) -> None:
         self.problems = dict(problems)

@@ -23,6 +23,7 @@ from tableferry.assets.declaring.dagster_rules import (
     tag_value,
 )
 from tableferry.assets.declaring.freshness import BY_SCHEDULE, fresh_for
+from tableferry.assets.declaring.hop_columns import hop_column_problems, name_in, settings_in
 from tableferry.assets.declaring.problems import InvalidParts, as_value_error
 from tableferry.assets.declaring.profiles import DEFAULT, PROFILES, profile
 from tableferry.assets.declaring.rules import (
@@ -359,6 +360,11 @@ class Transfer(Section):
             InvalidParts.raise_any(((), why) for why in delta_problems(info.data))
         return value
 
+    @model_validator(mode="after")
+    def check_hop_columns(self) -> Transfer:
+        InvalidParts.raise_any(hop_column_problems(self.hops, self.key, self.exclude, self.only))
+        return self
+
     def check_spec(self, name: str) -> CheckSpec:
         """What the failure of a check means for this transfer."""
         return self.checks.get(name, CheckSpec())
@@ -378,9 +384,17 @@ class Transfer(Section):
         """The source and the targets, in order."""
         return (self.source, *(hop.to for hop in self.hops))
 
-    def target_name(self, column: str) -> str:
-        """A source column's name in the targets."""
-        return self.columns.get(column, ColumnSpec()).rename or column
+    def columns_in(self, hop: int) -> dict[str, ColumnSpec]:
+        """What holds for columns in one hop, by their names in the source; see `settings_in`."""
+        return settings_in(self.columns, self.hops, hop)
+
+    def target_name(self, column: str, hop: int = 1) -> str:
+        """A source column's name in the target of a hop."""
+        return name_in(self.columns, self.hops, column, hop)
+
+    def hop_of(self, target: TableRef) -> int:
+        """The 1-based position of the hop into a target."""
+        return next(number for number, hop in enumerate(self.hops, 1) if hop.to == target)
 
     @property
     def placed(self) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -18,9 +20,11 @@ from tableferry.assets.declaring.bounds import MAX_RANGES, bounds_problems
 from tableferry.assets.declaring.freshness import AGE, BY_SCHEDULE, NEVER_STALE, age
 from tableferry.assets.declaring.problems import InvalidParts, as_value_error
 from tableferry.checks.expectations import ExpectationSpec, kind_problem
+from tableferry.resources.columns.planner import is_target_type
 from tableferry.resources.connecting.names import ENV_ONLY, table_of
 from tableferry.resources.contract.copy_plan import WireChoice
 from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.system import System
 from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.steps import OverflowPolicy
@@ -64,6 +68,17 @@ def _fingerprint(value: object) -> object:
     return value
 
 
+def _overflow(value: object) -> object:
+    """Take YAML's null, which `on_overflow: null` is without quotes, as the policy."""
+    return "null" if value is None else value
+
+
+def _check_overflow(value: OverflowPolicy, info: ValidationInfo) -> OverflowPolicy:
+    if value == "text" and info.data.get("type") is not None:
+        raise ValueError("text chooses the type itself; leave type out")
+    return value
+
+
 def _freshness(value: object) -> object:
     if value in (BY_SCHEDULE, NEVER_STALE):
         return value
@@ -86,6 +101,11 @@ Fingerprint = Annotated[
         json_schema_input_type=Literal["auto", "content", "row_version", "count_minmax", "none"]
         | Watermark,
     ),
+]
+Overflow = Annotated[
+    OverflowPolicy,
+    BeforeValidator(_overflow, json_schema_input_type=OverflowPolicy | None),
+    AfterValidator(_check_overflow),
 ]
 Freshness = Annotated[
     str,
@@ -155,23 +175,35 @@ class ColumnSpec(Section):
     """Its name in the targets."""
     type: Annotated[str | dict[str, str], BeforeValidator(_type)] | None = None
     """Target type in the first hop, or one type per system."""
-    on_overflow: OverflowPolicy = "refuse"
+    on_overflow: Overflow = "refuse"
+    """What becomes of a value that does not fit: refuse (an error), null, clamp or text; in the
+    hops where one may not fit."""
+    low_cardinality: bool = False
+    """ClickHouse stores repeated values once."""
+
+
+class HopColumnSpec(Section):
+    """Settings of one column in one hop, which come before those of the transfer."""
+
+    rename: Annotated[str, Field(min_length=1)] | None = None
+    """Its name in the target; the next hop goes on from there."""
+    type: str | None = None
+    """Target type."""
+    on_overflow: Overflow = "refuse"
     """What becomes of a value that does not fit: refuse (an error), null, clamp or text."""
     low_cardinality: bool = False
     """ClickHouse stores repeated values once."""
 
-    @field_validator("on_overflow", mode="before", json_schema_input_type=OverflowPolicy | None)
-    @classmethod
-    def read_null(cls, value: object) -> object:
-        """Take YAML's null, which `on_overflow: null` is without quotes, as the policy."""
-        return "null" if value is None else value
 
-    @field_validator("on_overflow")
-    @classmethod
-    def check_overflow(cls, value: OverflowPolicy, info: ValidationInfo) -> OverflowPolicy:
-        if value == "text" and info.data.get("type") is not None:
-            raise ValueError("text chooses the type itself; leave type out")
-        return value
+def _column_problems(
+    columns: dict[str, HopColumnSpec], target: System
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    for name, column in columns.items():
+        if column.low_cardinality and target.types.low_cardinality is None:
+            yield (name, "low_cardinality"), f"{target.title} has no type for it"
+        if column.type is not None and not is_target_type(target, column.type):
+            why = f"{column.type!r} is not a {target} type that can be filled"
+            yield (name, "type"), why
 
 
 class HopSpec(Section):
@@ -188,6 +220,19 @@ class HopSpec(Section):
     """ClickHouse: sorting key of a table to create."""
     partition_by: str | None = None
     """ClickHouse: partitioning of a table to create; ranges are then not published atomically."""
+    columns: dict[str, HopColumnSpec] = {}
+    """Settings of single columns in this hop, by their names in the transfer's source."""
+    exclude: list[str] = []
+    """Columns that this hop leaves out, and so do the hops after it, by the same names."""
+
+    @field_validator("columns")
+    @classmethod
+    def check_columns(
+        cls, value: dict[str, HopColumnSpec], info: ValidationInfo
+    ) -> dict[str, HopColumnSpec]:
+        if (to := info.data.get("to")) is not None:
+            InvalidParts.raise_any(_column_problems(value, to.system))
+        return value
 
     @field_validator("engine", "order_by", "partition_by")
     @classmethod

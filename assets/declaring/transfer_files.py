@@ -271,6 +271,8 @@ def _further_errors(
     removed: set[Location] = set()
     for detail in error.errors():
         location = detail["loc"]
+        if not location:  # of rules about the file as a whole, which come last
+            continue
         # of hops and columns only the malformed one, the others are valid by themselves
         depth = len(location) if location[:1] in (("hops",), ("columns",)) else 1
         removed.add(_remove(rest, location[:depth]))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import dagster as dg
 
+from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.check_metadata import KEY_PREFIX
 from tableferry.checks.verdict import Difference, DifferenceKind
@@ -95,7 +96,8 @@ def check_record(stored: StoredCheck, transfer: Transfer) -> CheckRecord:
     evaluation = stored.evaluation
     assert evaluation is not None, "only evaluated checks are stored with a verdict"
     metadata = {name: value.value for name, value in evaluation.metadata.items()}
-    key = transfer.target_name(transfer.key)
+    hops = {asset_key(hop.to): number for number, hop in enumerate(transfer.hops, start=1)}
+    key = transfer.target_name(transfer.key, hops.get(evaluation.asset_key, 1))
     one_in = cast("int | None", metadata.get("one_row_in"))
     # Dagster creates the row when it plans the run
     found_at = stored.event.timestamp if stored.event else stored.create_timestamp

@@ -45,13 +45,15 @@ def kept_columns(
     Matters for files, whose columns depend on which files there are, and on their values.
     """
     source = source_of(transfer.source.system)
-    types = transfer.hops[0].to.system.types
+    types, own = transfer.hops[0].to.system.types, transfer.hops[0].columns
+    typed = {name for name, spec in transfer.columns.items() if spec.type}
+    typed |= {name for name, spec in own.items() if spec.type}
     if source.own_key is None:
         return [*columns]
     changed: dict[str, Column] = {}
     for column in columns:
-        spec, name = transfer.columns.get(column.name), transfer.target_name(column.name)
-        if name in existing and (spec is None or spec.type is None):
+        name = transfer.target_name(column.name)
+        if name in existing and column.name not in typed:
             held = types.plain(existing[name].type)
             export = transfer.source.system.types.export(column.type)
             if isinstance(export, Refusal) or types.default(export.kind) != held:
@@ -73,28 +75,33 @@ def as_source(plan: CopyPlan) -> list[Column]:
 
 
 def overrides_of(
-    transfer: Transfer, number: int, exclude: Collection[str]
+    transfer: Transfer, number: int, names: Mapping[str, str], exclude: Collection[str]
 ) -> dict[str, ColumnOverride]:
     """Return the declared settings of columns, by their names in this hop's source.
 
-    A type without a system is for the first hop; the next one continues from there.
+    Args:
+        transfer: the transfer.
+        number: the hop's 1-based position.
+        names: the columns of the hop's source by their names in the transfer's source; those that
+            a hop before leaves out are missing.
+        exclude: columns of the hop's source to leave out.
     """
-    target, first = transfer.hops[number - 1].to.system, number == 1
-    low_cardinality = target.types.low_cardinality is not None
+    own = transfer.hops[number - 1].columns
+    low_cardinality = transfer.hops[number - 1].to.system.types.low_cardinality is not None
     overrides: dict[str, ColumnOverride] = {}
-    for name, column in transfer.columns.items():
-        source_name = name if first else column.rename or name
-        if name in exclude or source_name in exclude:
+    for name, column in transfer.columns_in(number).items():
+        # what the transfer says of a column that is gone by now is of no use here
+        unknown = number == 1 or name in own
+        source_name = names.get(name, name if unknown else None)
+        if source_name is None or source_name in exclude:
             continue
-        types = column.type if isinstance(column.type, dict) else {}
-        if first and isinstance(column.type, str):
-            types = {target.name: column.type}
+        assert not isinstance(column.type, dict)
         overrides[source_name] = ColumnOverride(
-            rename=column.rename if first else None,
-            type=types.get(
-                target.name, column.type if first and isinstance(column.type, str) else None
-            ),
+            rename=column.rename,
+            type=column.type,
             on_overflow=column.on_overflow,
             low_cardinality=column.low_cardinality and low_cardinality,
+            where_possible=len(transfer.hops) > 1
+            and not (name in own and "on_overflow" in own[name].model_fields_set),
         )
     return overrides

@@ -86,7 +86,7 @@ def watermark_column(plan: CopyPlan, transfer: Transfer) -> ColumnPlan:
         InputError: it is not copied, or its type has no usable order.
     """
     assert transfer.watermark is not None, "the declaration has been checked"
-    name = transfer.target_name(transfer.watermark)
+    name = transfer.target_name(transfer.watermark, transfer.hop_of(plan.target))
     column = next((column for column in plan.columns if column.target.name == name), None)
     where = f"{transfer.transfer}: incremental: {plan.source}"
     if column is None:

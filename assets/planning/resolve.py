@@ -35,7 +35,13 @@ from tableferry.resources.contract.table_sql import filtered, qualified
 from tableferry.resources.contract.target import Target, TargetOptions, written_to
 from tableferry.resources.digest.fields import all_fields, with_columns
 from tableferry.resources.digest.measure import check_figures
-from tableferry.resources.errors import InputError, RowsHidden, StatementFailed, concerning
+from tableferry.resources.errors import (
+    ColumnsRefused,
+    InputError,
+    RowsHidden,
+    StatementFailed,
+    concerning,
+)
 from tableferry.resources.extras import missing
 from tableferry.resources.keys.range import ROW
 from tableferry.resources.tables import TableRef
@@ -266,15 +272,23 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     exclude = set(transfer.exclude)
     if transfer.only is not None:
         exclude |= {column.name for column in columns} - set(transfer.only)
+    names = {column.name: column.name for column in columns}
     hops: list[Hop] = []
     for number, spec in enumerate(transfer.hops, start=1):
         with concerning(f"{transfer.transfer}: {spec.to}"):
             existing = target_columns(servers.endpoint(spec.to), spec.to)
         if number == 1 and existing:
             columns = kept_columns(transfer, columns, existing)
-        without = exclude if number == 1 else set()
+        without = {names.get(name, name) for name in spec.exclude}
+        without |= exclude if number == 1 else set()
         server = servers.endpoint(spec.to)
-        plan = _plan_hop(transfer, number, source, columns, key, without, server, existing)
+        try:
+            plan = _plan_hop(
+                transfer, number, source, columns, key, names, without, server, existing
+            )
+        except ColumnsRefused as error:
+            error.hop = number
+            raise
         if transfer.rows_per_file_range:
             _require_rows_numbered(plan)
         options = TargetOptions(
@@ -299,7 +313,38 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         )
         hops.append(Hop(number, spec, plan, options, schema, settings, existing))
         source, key, columns = spec.to, plan.key.target.name, as_source(plan)
+        renamed = {column.source.name: column.target.name for column in plan.columns}
+        names = {first: renamed[name] for first, name in names.items() if name in renamed}
+    _require_overflowing(transfer, hops)
     return tuple(hops)
+
+
+def _require_overflowing(transfer: Transfer, hops: Sequence[Hop]) -> None:
+    """Refuse an `on_overflow` of the transfer that is of no use in any hop.
+
+    Raises:
+        ColumnsRefused: names the columns.
+    """
+    relaxed = {
+        name
+        for name, column in transfer.columns.items()
+        if column.on_overflow in ("null", "clamp")
+        for hop in hops
+        for each in hop.plan.columns
+        if each.on_overflow != "refuse"
+        and each.target.name == transfer.target_name(name, hop.number)
+    }
+    copied = {column.target.name for column in hops[0].plan.columns}
+    useless = {
+        name: f"column {name!r}: no value can overflow"
+        for name, column in transfer.columns.items()
+        if column.on_overflow in ("null", "clamp")
+        and name not in relaxed
+        and transfer.target_name(name, 1) in copied
+    }
+    if useless:
+        tables = " -> ".join(map(str, transfer.tables))
+        raise ColumnsRefused(tables, useless)
 
 
 def _require_distinct(transfer: Transfer, servers: Servers) -> None:
@@ -362,6 +407,7 @@ def _plan_hop(
     source: TableRef,
     columns: Sequence[Column],
     key: str,
+    names: Mapping[str, str],
     exclude: Collection[str],
     target: Endpoint,
     existing: Mapping[str, Column] | None,
@@ -376,19 +422,19 @@ def _plan_hop(
             columns,
             spec.to,
             key=key,
-            overrides=overrides_of(transfer, number, without),
+            overrides=overrides_of(transfer, number, names, without),
             exclude=without,
             target_version=version,
         )
 
     plan = planned(exclude)
     if transfer.on_schema_drift == "ignore_new":
-        names = {column.name for column in new_columns(plan, existing)}
-        ignored = [column.source.name for column in plan.columns if column.target.name in names]
+        new = {column.name for column in new_columns(plan, existing)}
+        ignored = [column.source.name for column in plan.columns if column.target.name in new]
         plan = replace(planned({*exclude, *ignored}), ignored=tuple(ignored))
     if number == 1:
         plan = replace(plan, where=transfer.where)
-    return _with_figures(transfer, plan) if transfer.figures else plan
+    return _with_figures(transfer, plan, number) if transfer.figures else plan
 
 
 def _require_rows_numbered(plan: CopyPlan) -> None:
@@ -423,8 +469,11 @@ def _require_filter(transfer: Transfer, servers: Servers) -> None:
         raise InputError(f"{filter_} should be one condition; its parentheses do not match")
 
 
-def _with_figures(transfer: Transfer, plan: CopyPlan) -> CopyPlan:
-    declared = {name: transfer.target_name(name) for name in transfer.figures}
+def _with_figures(transfer: Transfer, plan: CopyPlan, number: int) -> CopyPlan:
+    gone = {name for hop in transfer.hops[:number] for name in hop.exclude}
+    declared = {
+        name: transfer.target_name(name, number) for name in transfer.figures if name not in gone
+    }
     fields = {field.name: field for field in all_fields(plan)}
     lacking = [name for name, renamed in declared.items() if renamed not in fields]
     if lacking:

@@ -22,6 +22,7 @@ from tableferry.resources.contract.markers import Published
 from tableferry.resources.contract.target import Target
 from tableferry.resources.digest.fields import observed, with_columns
 from tableferry.resources.digest.measure import ROWS
+from tableferry.resources.errors import TableMissing
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 
@@ -145,7 +146,10 @@ class Work:
                 if not staged:
                     in_place = table == hop.plan.target
                     plan = hop.found_plan if in_place else replace(hop.plan, target=table)
-                    self._observed[key] = observed(plan, self.servers.endpoint(table))
+                    try:
+                        self._observed[key] = observed(plan, self.servers.endpoint(table))
+                    except TableMissing:
+                        return replace(plan, observed=True)  # a folder before its first file
                 else:
                     columns = self.loaders[hop.number].staged_columns(hop.plan, table)
                     self._observed[key] = with_columns(replace(hop.plan, target=table), columns)

@@ -25,6 +25,7 @@ SECTIONS = {
     "RangesSpec": "ranges",
     "HopSpec": "hops",
     "ColumnSpec": "columns",
+    "HopColumnSpec": "columns-of-a-hop",
     "CheckSpec": "checks",
     "ExpectationDeclared": "expectations",
     "IncrementalSpec": "incremental",

@@ -142,8 +142,10 @@ def _problems(transfer: Transfer, session: Session) -> Problems:
     except ConnectionFailed:
         raise
     except ColumnsRefused as error:
+        refusing = transfer.hops[error.hop - 1] if error.hop and len(transfer.hops) > 1 else None
         for name, message in error.problems.items():
-            yield _column_location(transfer, name), message
+            where = f"{refusing.to}: " if refusing is not None else ""
+            yield _column_location(transfer, name, error.hop), f"{where}{message}"
         if isinstance(error, TypeRefused):
             yield from _decimal_hints(transfer, session)
         return
@@ -160,13 +162,14 @@ def _problems(transfer: Transfer, session: Session) -> Problems:
             require_cuts(transfer, hops[0])
         except InputError as error:
             yield ("ranges",), str(error)
-    columns = [column.name for column in hops[0].plan.target_columns]
-    for index, expectation in enumerate(transfer.suite):
-        try:
-            validate_suite([expectation], columns)
-        except InputError as error:
-            yield ("expectations", index), str(error)
     for hop in hops:
+        columns = [column.name for column in hop.plan.target_columns]
+        for index, expectation in enumerate(transfer.suite):
+            try:
+                validate_suite([expectation], columns)
+            except InputError as error:
+                where = f"{hop.plan.target}: " if not hop.first else ""
+                yield ("expectations", index), f"{where}{error}"
         try:
             with_wires(transfer, [hop], servers)
         except InputError as error:
@@ -190,8 +193,14 @@ def _target_problems(hop: Hop, transfer: Transfer, session: Session) -> Iterator
     yield from misfits(hop.plan, hop.existing)
 
 
-def _column_location(transfer: Transfer, name: str) -> Location:
+def _column_location(transfer: Transfer, name: str, hop: int | None) -> Location:
     """Find the place in the file that names a column, by its name in the source or a target."""
+    if hop is not None:
+        spec = transfer.hops[hop - 1]
+        for part, names in (("columns", [*spec.columns]), ("exclude", spec.exclude)):
+            for declared in names:
+                if name in (declared, transfer.target_name(declared, hop - 1)):
+                    return ("hops", hop - 1, part, declared)
     for declared, column in transfer.columns.items():
         if name in (declared, column.rename):
             return ("columns", declared)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,7 +19,6 @@ from tableferry.checks.refused_values import (
 from tableferry.resources.columns.conversions import (
     NoConversion,
     conversion_between,
-    conversion_of,
 )
 from tableferry.resources.words import counted, one_line
 
@@ -138,39 +138,26 @@ def examine_values(transfer: Transfer, servers: Servers) -> ValuesView:
 def _remedies(hop: Hop, hops: Sequence[Hop], refused: RefusedColumn) -> tuple[Remedy, ...]:
     column, plan = refused.column, hop.plan
     name, target = _quoted(column.source.name), plan.target.system
-    remedies = []
-    is_key = column.target.name in (plan.key.target.name, *plan.primary_key)
     # other values would be other rows
-    if not is_key and all(_guarded(each, column.target.name) for each in hops):
-        remedies += [
-            Remedy(f"columns: {{{name}: {{on_overflow: {policy}}}}}", MEANINGS[policy])
-            for policy in refused.policies
-        ]
-    source = hops[0].plan.source.system
+    is_key = column.target.name in (plan.key.target.name, *plan.primary_key)
+    if is_key:
+        return (Remedy(f"# mend the values of {name} at the source", "it is the key"),)
+    remedies = [
+        (f"columns: {{{name}: {{on_overflow: {policy}}}}}", MEANINGS[policy])
+        for policy in refused.policies
+    ]
+    text, source = target.types.text, hops[0].plan.source.system
     planned = target.types.plain(column.fitted or column.target.type)
-    for type_ in () if is_key else (target.types.text,):
-        try:
-            conversion_between(source, column.source.type, target, type_, plan.target_version)
-        except NoConversion:
-            continue
-        if type_ != planned:
-            declared = _quoted(type_)
-            declared = declared if len(hops) == 1 else f"{{{target.name}: {declared}}}"
-            remedies.append(Remedy(f"columns: {{{name}: {{type: {declared}}}}}", "their text"))
-    if not is_key:
-        remedies.append(Remedy(f"exclude: [{name}]", "the column is left out"))
-    return tuple(remedies) or (
-        Remedy(f"# mend the values of {name} at the source", "it is the key"),
-    )
-
-
-def _guarded(hop: Hop, name: str) -> bool:
-    """Whether a hop may refuse values of a column, by its name in the targets."""
-    column = next((each for each in hop.plan.columns if each.target.name == name), None)
-    try:
-        return column is not None and conversion_of(column, hop.plan).guarded
-    except NoConversion:
-        return False
+    with suppress(NoConversion):
+        conversion_between(source, column.source.type, target, text, plan.target_version)
+        if text != planned:
+            remedies.append((f"columns: {{{name}: {{type: {_quoted(text)}}}}}", "their text"))
+    remedies.append((f"exclude: [{name}]", "the column is left out"))
+    if len(hops) == 1:
+        return tuple(Remedy(*remedy) for remedy in remedies)
+    # of several hops, the one that would refuse them
+    to = _quoted(str(plan.target))
+    return tuple(Remedy(f"hops: [{{to: {to}, {yaml}}}]", meaning) for yaml, meaning in remedies)
 
 
 def _quoted(text: str) -> str:

@@ -181,7 +181,7 @@ def _hop(
             _range(
                 transfer,
                 name,
-                _keys(transfer, state.ranges.get(name)),
+                _keys(transfer, hop, state.ranges.get(name)),
                 records.get(name),
                 moves.get(name) or RangeRecord(name, State.MISSING),
                 checks.get(name, ()),
@@ -246,11 +246,11 @@ def _range(
     )
 
 
-def _keys(transfer: Transfer, key_range: KeyRange | None) -> str:
+def _keys(transfer: Transfer, hop: HopSpec, key_range: KeyRange | None) -> str:
     """Format a range's bounds as a condition on the key."""
     if key_range is None:
         return ""
-    key = transfer.target_name(transfer.key)
+    key = transfer.target_name(transfer.key, transfer.hop_of(hop.to))
     if key_range.null:
         return f"{key} is NULL"
     if key_range.kind == "file":

@@ -37,6 +37,8 @@ class ColumnOverride:
     type: str | None = None
     on_overflow: OverflowPolicy = "refuse"
     low_cardinality: bool = False
+    where_possible: bool = False
+    """Whether `on_overflow` is without effect where every value fits, rather than an error."""
 
 
 def plan_copy(
@@ -157,6 +159,8 @@ class _ColumnPlanner:
             advice = alternative(source, column, target)
             raise NoConversion(f"{error}, so it cannot become {target_type}; {advice}") from None
         policy = override.on_overflow
+        if policy in ("null", "clamp") and not conversion.guarded and override.where_possible:
+            policy = "refuse"
         if policy in ("null", "clamp") and not conversion.guarded:
             raise InputError(f"column {column.name!r}: no value can overflow")
         final = target_type
@@ -212,7 +216,7 @@ class _ColumnPlanner:
 
     def _passed_on(self, column: Column, type_: str, override: ColumnOverride) -> ColumnPlan:
         """Plan a column whose values one server of a system passes on to another unread."""
-        if override.on_overflow != "refuse":
+        if override.on_overflow != "refuse" and not override.where_possible:
             raise InputError(f"column {column.name!r}: no value can overflow")
         system = self.table.system
         arrow_sql, arrow_type = None, pa.null()

@@ -23,6 +23,11 @@ key: id
 """
 UPSERT = "write: upsert\nfingerprint: {watermark: at}\n"
 
+HOP_COLUMNS = GOOD.replace(
+    "  - clickhouse://warehouse.orders\n",
+    "  - to: clickhouse://warehouse.orders\n    columns: {a: {on_overflow: null, rename: c}}\n",
+)
+
 NO_KEY = GOOD.replace("key: id", "ranges: {by: ctid, count: 4}")
 
 
@@ -47,6 +52,19 @@ def test_a_system_that_only_takes_rows(
         pytest.raises(InputError, match=rf"orders\.yaml:{line}: .*{message}"),
     ):
         load_transfer(write(tmp_path, GOOD.replace(old, new)))
+
+
+def test_what_a_hop_says_of_columns_comes_first(tmp_path: Path) -> None:
+    wide = "columns:\n  a: {rename: b, type: int, on_overflow: clamp}\n"
+    wide += "  d: {type: {clickhouse: String}}\n"
+    transfer = load_transfer(write(tmp_path, HOP_COLUMNS + wide))
+    first, second = transfer.columns_in(1), transfer.columns_in(2)
+    assert (first["a"].type, first["a"].on_overflow, first["d"].type) == ("int", "clamp", None)
+    assert (second["a"].type, second["a"].on_overflow) == (None, "null")
+    assert second["d"].type == "String"
+    assert [transfer.target_name("a", hop) for hop in (0, 1, 2)] == ["a", "b", "c"]
+    one = load_transfer(write(tmp_path, HOP_COLUMNS))
+    assert [one.target_name("a", hop) for hop in (0, 1, 2)] == ["a", "a", "c"]
 
 
 def test_the_smallest_file_gets_the_defaults(tmp_path: Path) -> None:
@@ -238,6 +256,18 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
             "does not query",
         ),
         (GOOD + "columns: {a: {on_overflow: 'null'}}\ndelta: always\n", 8, "without on_overflow"),
+        (
+            GOOD.replace("- clickhouse", "- {exclude: [a], columns: {a: {}}, to: clickhouse")
+            .replace("warehouse.orders", "warehouse.orders'}")
+            .replace("clickhouse:", "'clickhouse:"),
+            5,
+            "column 'a': clickhouse://warehouse.orders is without it",
+        ),
+        (
+            HOP_COLUMNS + "delta: always\n",
+            8,
+            "needs column 'a' as it is",
+        ),
         (GOOD + "key: 2024-13-45\n", 1, "month must be in"),
         (GOOD + "? [a]\n: b\n", 7, "unhashable"),
         ("&a [*a]\n", 1, "should be a mapping"),
