@@ -15,8 +15,14 @@ from tableferry.assets.declaring.names import move_op_name
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.declaring.yaml_lines import YamlFile
 from tableferry.assets.log.run_tags import ADOPT
-from tableferry.assets.planning.resolve import Servers, checks_of, resolve_hops, resources_of
-from tableferry.assets.running.adopting import adopt, extend_ranges
+from tableferry.assets.planning.resolve import (
+    Hop,
+    Servers,
+    checks_of,
+    resolve_hops,
+    resources_of,
+)
+from tableferry.assets.running.adopting import adopt, extend_ranges, unfit
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.execute import check_tables, execute
 from tableferry.assets.running.launches import backfill_policy
@@ -35,7 +41,7 @@ from tableferry.assets.verifying.unproven import explain_unproven
 from tableferry.assets.verifying.whole_tables import whole_table_specs
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.verdict import VALUES_COMPARED
-from tableferry.resources.errors import TableferryError
+from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.tables import TableRef
 
 CHECK_DESCRIPTIONS = {
@@ -132,6 +138,8 @@ def transfer_assets(
 ) -> dg.AssetsDefinition:
     """Return the assets of all hops of a transfer, computed by one op.
 
+    Of a transfer that moves nothing (`write: none`) they are the checks alone.
+
     The op moves any set of the transfer's ranges in one run, takes each through all selected hops,
     and records each as it commits. It requires the connections of its tables as resources, by name.
 
@@ -143,44 +151,76 @@ def transfer_assets(
         specs: the assets of the hops' targets, in order; by default those of `target_asset`.
         body: what the op runs, by default `move_ranges`.
     """
-    partitions = partitions_of(transfer)
+    if not transfer.write.moves:
+        return _watched(transfer, caller, bound)
     specs = specs or [target_asset(transfer, hop, origin) for hop in transfer.hops]
-    with warnings.catch_warnings():
-        # partitioned checks are a preview in this version of Dagster, which is pinned
-        warnings.simplefilter("ignore", dg.PreviewWarning)
-        check_specs = [
-            dg.AssetCheckSpec(
-                name,
-                asset=spec.key,
-                partitions_def=partitions,
-                blocking=transfer.check_spec(name).blocking,
-                description=check_description(transfer, name),
-            )
-            for spec in specs
-            for name in checks_of(transfer)
-        ]
-    check_specs += whole_table_specs(transfer)
 
     @dg.multi_asset(
         name=move_op_name(transfer.transfer),
         specs=specs,
-        check_specs=check_specs,
+        check_specs=_check_specs(transfer, [spec.key for spec in specs]),
         can_subset=True,
         backfill_policy=backfill_policy(transfer),
         pool=transfer.transfer,
         required_resource_keys=resources_of(transfer, bound),
     )
     def move(context: dg.AssetExecutionContext) -> Iterator[Any]:
-        context.log.addFilter(_is_of_use)
-        # the process of a command outlives its runs
-        run_id = None if PROCESS in context.run.tags else context.run.run_id
-        servers = Servers.of(transfer, context.resources, bound, sharing(context.instance, run_id))
+        servers = _servers(context, transfer, bound)
         if body is None or not context.selected_asset_keys:
             move_ranges(context, transfer, servers, caller)
         else:
             yield from body(context, servers)
 
     return move
+
+
+def _watched(
+    transfer: Transfer, caller: Caller | None, bound: Servers | None
+) -> dg.AssetsDefinition:
+    """Return the checks of a transfer that moves nothing, of the external assets of its targets."""
+
+    @dg.multi_asset_check(
+        name=move_op_name(transfer.transfer),
+        specs=_check_specs(transfer, [asset_key(hop.to) for hop in transfer.hops]),
+        can_subset=True,
+        pool=transfer.transfer,
+        required_resource_keys=resources_of(transfer, bound),
+    )
+    def compare(context: dg.OpExecutionContext) -> Iterator[Any]:
+        whole_context = dg.AssetExecutionContext(context)
+        move_ranges(whole_context, transfer, _servers(whole_context, transfer, bound), caller)
+        yield from ()
+
+    return compare
+
+
+def _servers(
+    context: dg.AssetExecutionContext, transfer: Transfer, bound: Servers | None
+) -> Servers:
+    """Return the servers of an op, whose log keeps only what is of use."""
+    context.log.addFilter(_is_of_use)
+    # the process of a command outlives its runs
+    run_id = None if PROCESS in context.run.tags else context.run.run_id
+    return Servers.of(transfer, context.resources, bound, sharing(context.instance, run_id))
+
+
+def _check_specs(transfer: Transfer, targets: Sequence[dg.AssetKey]) -> list[dg.AssetCheckSpec]:
+    """Return the checks of each target: of its ranges, and of the whole table."""
+    with warnings.catch_warnings():
+        # partitioned checks are a preview in this version of Dagster, which is pinned
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        of_ranges = [
+            dg.AssetCheckSpec(
+                name,
+                asset=key,
+                partitions_def=partitions_of(transfer),
+                blocking=transfer.check_spec(name).blocking,
+                description=check_description(transfer, name),
+            )
+            for key in targets
+            for name in checks_of(transfer)
+        ]
+    return [*of_ranges, *whole_table_specs(transfer)]
 
 
 def _is_of_use(message: logging.LogRecord) -> bool:
@@ -236,7 +276,7 @@ def _compare(
     """
     instance = context.instance
     try:
-        if context.run.tags.get(ADOPT) == "true":
+        if context.run.tags.get(ADOPT) == "true" or not transfer.write.moves:
             extend_ranges(transfer, servers, instance)
         known = list(instance.get_dynamic_partitions(transfer.partitions_name))
         request = CheckRequest.parse(transfer, context.run.tags, known)
@@ -244,6 +284,8 @@ def _compare(
             _adopt(context, transfer, servers, caller, request)
             return
         hops = caller.hops or resolve_hops(transfer, servers)
+        if not transfer.write.moves:
+            _require_comparable(transfer, hops)
         caller.checked += verify(
             transfer,
             hops,
@@ -267,6 +309,16 @@ def _compare(
     if problems or (request.complete and not caller.checked):
         text = "\n".join([closing_line(caller.checked, open_ranges), *problems])
         raise dg.Failure(text, allow_retries=False)
+
+
+def _require_comparable(transfer: Transfer, hops: Sequence[Hop]) -> None:
+    """Refuse targets that another tool has made otherwise than a move would.
+
+    Raises:
+        InputError: names the transfer, and why its tables cannot be compared.
+    """
+    if reasons := [reason for hop in hops if (reason := unfit(hop))]:
+        raise InputError(f"{transfer.transfer}: {'; '.join(reasons)}")
 
 
 def _adopt(
@@ -314,4 +366,9 @@ def _description(transfer: Transfer, source: TableRef, target: TableRef) -> str:
         f"`{source}` -> `{target}`, range by range of `{transfer.key}`; "
         f"write `{transfer.write}`, reconcile `{transfer.reconcile}`."
     )
+    if not transfer.write.moves:
+        how = (
+            f"`{target}`: compared with `{source}` by Tableferry, never written, range by range of "
+            f"`{transfer.key}`; reconcile `{transfer.reconcile}`."
+        )
     return f"{transfer.description}\n\n{how}" if transfer.description else how

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
@@ -11,7 +11,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
 from tableferry.assets.planning.resolve import Servers
 from tableferry.assets.running.caller import Caller
-from tableferry.assets.transfer import Origin, source_asset, transfer_assets
+from tableferry.assets.transfer import Origin, source_asset, target_asset, transfer_assets
 from tableferry.pipelines.schedules import check_schedule, transfer_schedule
 from tableferry.pipelines.settings import resources, transfers_folder, transfers_link
 from tableferry.sensors.alerts import alert_sensors
@@ -68,6 +68,7 @@ def transfer_definitions(
     bound: Servers | None = None,
     sources: bool = True,
     prefix: str = "",
+    specs: Mapping[str, Sequence[dg.AssetSpec]] | None = None,
 ) -> dg.Definitions:
     """Build the schedules and sensors of transfers, and add their assets.
 
@@ -81,14 +82,20 @@ def transfer_definitions(
         bound: the servers to use instead of Dagster resources.
         sources: also define the source tables, as external assets.
         prefix: a prefix of the sensors' names.
+        specs: the assets of each transfer's targets, in order; by default those of `target_asset`.
     """
-    origins = origins or {}
+    origins, specs = origins or {}, specs or {}
     targets = {key for definition in assets.values() for key in definition.keys}
     # a source that several transfers share is declared by the first
-    specs = [
+    not_moved = [
         source_asset(transfer, origins.get(name)) for name, transfer in transfers.items() if sources
     ]
-    external = {spec.key: spec for spec in reversed(specs) if spec.key not in targets}
+    for name, transfer in transfers.items():
+        if not transfer.write.moves:
+            not_moved += specs.get(name) or [
+                target_asset(transfer, hop, origins.get(name)) for hop in transfer.hops
+            ]
+    external = {spec.key: spec for spec in reversed(not_moved) if spec.key not in targets}
     schedules: list[dg.ScheduleDefinition] = []
     for transfer in transfers.values():
         if transfer.schedule:

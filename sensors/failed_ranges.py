@@ -22,7 +22,11 @@ def failed_ranges_sensor(
     transfers: Mapping[str, Transfer], name: str = "failed_ranges"
 ) -> dg.SensorDefinition:
     """Build the sensor that retries the failed ranges of transfers."""
-    watched = {name: transfer for name, transfer in transfers.items() if transfer.retry_failed}
+    watched = {
+        name: transfer
+        for name, transfer in transfers.items()
+        if transfer.retry_failed and transfer.write.moves
+    }
 
     @dg.sensor(
         name=name,

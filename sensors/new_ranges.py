@@ -35,7 +35,11 @@ def new_ranges_sensor(
         name: the sensor's name.
         bound: the servers to use instead of Dagster resources.
     """
-    watched = {name: transfer for name, transfer in transfers.items() if transfer.new_ranges}
+    watched = {
+        name: transfer
+        for name, transfer in transfers.items()
+        if transfer.new_ranges and transfer.write.moves
+    }
 
     @dg.sensor(
         name=name,

@@ -124,7 +124,8 @@ class Transfer(Section):
     write: Annotated[WriteMode, WithJsonSchema({"enum": [*WriteMode], "type": "string"})] = (
         WriteMode.REPLACE
     )
-    """What a range's new rows do to those in the target."""
+    """What a range's new rows do to those in the target; `none` never writes: both tables are only
+    compared."""
     on_missing: MissingPolicy = "keep"
     """Files: what becomes of the rows of a file that no longer exists."""
     reconcile: Level = "checksum"
@@ -262,7 +263,7 @@ class Transfer(Section):
                 f"upsert needs a key that stays with its row, and 'ranges: {{by: "
                 f"{place.column.name}}}' has none: an updated row is stored elsewhere"
             )
-        for hop in info.data.get("hops", ()):
+        for hop in info.data.get("hops", ()) if value.moves else ():
             modes = loader_of(hop.to.system).modes if hop.to.system.loader else (value,)
             if value not in modes:
                 raise ValueError(f"{hop.to} takes only {', '.join(modes)}, not {value}")
@@ -364,6 +365,14 @@ class Transfer(Section):
     def check_hop_columns(self) -> Transfer:
         InvalidParts.raise_any(hop_column_problems(self.hops, self.key, self.exclude, self.only))
         return self
+
+    @field_validator("schedule")
+    @classmethod
+    def check_schedule_moves(cls, value: str | None, info: ValidationInfo) -> str | None:
+        write = info.data.get("write", WriteMode.REPLACE)
+        if value is not None and not write.moves:
+            raise ValueError("is for runs that move rows: 'write: none' takes check_schedule")
+        return value
 
     def check_spec(self, name: str) -> CheckSpec:
         """What the failure of a check means for this transfer."""

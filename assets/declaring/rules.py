@@ -106,7 +106,7 @@ def delta_problems(fields: Mapping[str, Any]) -> Iterator[str]:
     loaders = [loader_of(table.system) for table in targets if table.system.loader]
     if loaders and not any(loader.delta_share for loader in loaders):
         yield f"always is of no use: {', '.join(map(str, targets))} takes whole ranges"
-    if mode is not None and (mode.whole_table or mode.keeps_known):
+    if mode is not None and (mode.whole_table or mode.keeps_known or not mode.moves):
         yield f"always needs 'write: replace' or 'upsert': {mode} writes no single rows of a range"
     if level == "in_flight":
         yield "always needs digests by the servers, which 'reconcile: in_flight' does not query"

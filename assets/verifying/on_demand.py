@@ -18,7 +18,7 @@ from tableferry.assets.log.ledger import (
     records,
     standing,
 )
-from tableferry.assets.log.records import State
+from tableferry.assets.log.records import DataVersion, RangeRecord, State, digest
 from tableferry.assets.log.writer import EventLogger, Writer
 from tableferry.assets.planning.resolve import Hop, Servers, levels_of
 from tableferry.assets.planning.transfer_plan import present_ranges
@@ -28,6 +28,7 @@ from tableferry.assets.verifying.as_committed import (
     changed_side,
     side_unknown,
     source_is_newer,
+    target_digest_of,
 )
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows, allows_extra_rows
 from tableferry.checks.drilldown import Comparison
@@ -98,6 +99,9 @@ def verify(
 ) -> list[Checked]:
     """Compare source and target of committed ranges; return the verdicts by hop and range.
 
+    Of a transfer that moves nothing (`write: none`), all ranges are compared, and those that are
+    equal are recorded, so that later verdicts say which side has changed since.
+
     The next run moves ranges with a failed verdict again. If the target is as committed and only
     the source has changed, the verdict is `source_newer`, a warning. Verdicts are reported within
     a run: of those reported outside, Dagster keeps only one per check and range.
@@ -121,7 +125,8 @@ def verify(
         chosen = [
             key_range
             for key_range in ranges
-            if key_range.name in done and (not names or key_range.name in names)
+            if (key_range.name in done or not (transfer.write.moves or as_of_commit))
+            and (not names or key_range.name in names)
         ]
         compare = (
             partial(_compared_with_commit, hop, servers, context)
@@ -191,17 +196,45 @@ def _verify_hop(
     for _ in range(MOST_COMPARISONS):
         if not todo:
             break
-        about = newest(context.instance, hop.asset, [one.name for one in todo])
-        for verdicts in compare(todo):
+        names = [one.name for one in todo]
+        compared = compare(todo)
+        if not transfer.write.moves:
+            compared = [*compared]
+            _record_equal(writer, hop, context, names, compared)
+        about = newest(context.instance, hop.asset, names)
+        for verdicts in compared:
             # failures last: the page of a check shows the latest verdict
             for name in sorted(verdicts, key=lambda name: not verdicts[name].passed):
                 if verdicts[name].note != UNKNOWN:  # that is no verdict about the rows
                     writer.checked(name, verdicts[name], about.get(name))
                 found.setdefault(verdicts[name].check, {})[name] = verdicts[name]
-        now = newest(context.instance, hop.asset, [one.name for one in todo])
+        now = newest(context.instance, hop.asset, names)
         todo = [one for one in todo if now.get(one.name) != about.get(one.name)]
     in_order = [one.name for one in ranges]
     return [{name: of[name] for name in in_order if name in of} for of in found.values()]
+
+
+def _record_equal(
+    writer: Writer,
+    hop: Hop,
+    context: EventLogger,
+    names: Sequence[str],
+    compared: Sequence[Mapping[str, Verdict]],
+) -> None:
+    """Record the ranges that are equal, unless they were recorded with these rows."""
+    known = committed_records(context.instance, hop.asset, names)
+    for name in names:
+        verdicts = [of_check[name] for of_check in compared if name in of_check]
+        if not all(verdict.passed for verdict in verdicts):
+            continue
+        target_digest = target_digest_of(hop, verdicts)
+        if name in known and target_digest in (None, known[name].target_digest):
+            continue
+        rows = next((int(one.target[ROWS]) for one in verdicts if ROWS in one.target), None)
+        version = DataVersion(digest(rows, target_digest), hop.schema_hash, hop.settings_hash)
+        writer.commit(
+            RangeRecord(name, State.ADOPTED, str(version), rows=rows, target_digest=target_digest)
+        )
 
 
 def _compared(
@@ -231,7 +264,7 @@ def _compared(
                 continue
             keeps = allows_extra_rows(hop, compared[name])
             verdict = looks[name].judge(verdicts[name], keeps_rows=keeps)
-            unknown = not verdict.passed and side is None
+            unknown = not verdict.passed and side is None and transfer.write.moves
             verdicts[name] = side_unknown(verdict) if unknown else verdict
         yield verdicts
     if suite := transfer.suite:
@@ -273,7 +306,12 @@ def _compared_with_commit(
 def not_committed(
     transfer: Transfer, instance: dg.DagsterInstance, names: Sequence[str] = ()
 ) -> list[NotCommitted]:
-    """Return the ranges, of `names` or of all, that their latest attempt did not commit."""
+    """Return the ranges, of `names` or of all, that their latest attempt did not commit.
+
+    None of a transfer that moves nothing, whose ranges are all compared.
+    """
+    if not transfer.write.moves:
+        return []
     known = instance.get_dynamic_partitions(transfer.partitions_name)
     found: list[NotCommitted] = []
     for hop in transfer.hops:

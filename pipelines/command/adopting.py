@@ -98,7 +98,7 @@ def adopt_ranges(
     from tableferry.pipelines.command.views import AdoptionView
     from tableferry.resources.contract.snapshots import Snapshot
 
-    transfer = session.transfer(name)
+    transfer = session.moving_transfer(name)
     servers = session.servers_of(transfer)
     with shared_snapshot(transfer, servers) as shared:
 

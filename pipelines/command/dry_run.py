@@ -93,7 +93,7 @@ def dry_run(
     Raises:
         InputError: the transfer, hop or a range does not exist, or a run would be refused.
     """
-    transfer = session.transfer(name)
+    transfer = session.moving_transfer(name)
     servers = session.servers_of(transfer)
     plan = session.read(lambda log: plan_transfer(transfer, servers, log))
     names = match_ranges(name, ranges, plan.ranges) or list(plan.ranges)

@@ -55,7 +55,7 @@ def plan(
     from tableferry.pipelines.command.validation import catalog_changes
 
     session = open_session(*transfers, records=False)
-    names = several.select(session, transfers, tags, select_all=select_all)
+    names = several.select(session, transfers, tags, select_all=select_all, moving=True)
     if values:
         alone = len(names) == 1 and bool(transfers)
         at_a_time = 0 if alone else jobs or attempts.PLANNED_AT_A_TIME

@@ -78,7 +78,7 @@ def run(
     from tableferry.resources.errors import InputError
 
     session = open_session(*transfers, records=not dry_run)
-    names = several.select(session, transfers, tags, select_all=select_all)
+    names = several.select(session, transfers, tags, select_all=select_all, moving=True)
     if len(names) > 1 and (selection["ranges"] or selection["hop"] is not None):
         raise InputError("--range and --hop are for one transfer at a time")
     if consistent and any(selection[name] for name in ("ranges", "hop", "failed")):

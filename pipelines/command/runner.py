@@ -40,7 +40,7 @@ __all__ = ["blocking_runs", "check", "clean", "differences", "plan", "run", "sta
 
 def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
     """Plan every range of every hop: whether it would run, and why. Nothing is changed."""
-    transfer = session.transfer(name)
+    transfer = session.moving_transfer(name)
     servers = session.servers_of(transfer)
 
     def read(log: Log) -> PlanView:
@@ -219,6 +219,7 @@ def forget_markers(session: Session, names: Sequence[str] = ()) -> None:
 
 def _targets(session: Session, names: Sequence[str]) -> list[TableRef]:
     transfers = [session.transfer(name) for name in names] or list(session.transfers.values())
-    for transfer in transfers:
+    moving = [transfer for transfer in transfers if transfer.write.moves]
+    for transfer in moving:
         require_servers(transfer, session.servers)
-    return [hop.to for transfer in transfers for hop in transfer.hops]
+    return [hop.to for transfer in moving for hop in transfer.hops]

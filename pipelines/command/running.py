@@ -80,7 +80,7 @@ def run(
     Raises:
         InputError: the transfer, hop or a range does not exist.
     """
-    transfer = session.transfer(name)
+    transfer = session.moving_transfer(name)
     servers = session.servers_of(transfer)
     note = _take_turns(session, transfer)
     # a plan made now is outdated once the run that blocks this one has ended
@@ -117,7 +117,7 @@ def view_if_unchanged(
     Raises:
         InputError: the transfer, hop or a range does not exist.
     """
-    transfer = session.transfer(name)
+    transfer = session.moving_transfer(name)
     if blocking_runs(session, name, moves=True):
         return None
     with shared_snapshot(transfer, session.servers_of(transfer)) as shared:

@@ -23,6 +23,7 @@ from tableferry.pipelines import event_log
 from tableferry.pipelines.command.plugins import start_local_stack
 from tableferry.pipelines.settings import configured, servers, transfers_folder
 from tableferry.resources.connecting.names import is_path
+from tableferry.resources.errors import InputError
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -88,6 +89,20 @@ class Session:
             InputError: the transfer does not exist, or its file is invalid.
         """
         return self.declared.transfer(name)
+
+    def moving_transfer(self, name: str) -> Transfer:
+        """Return a transfer by its name, for a command that plans or does moves.
+
+        Raises:
+            InputError: the transfer does not exist, its file is invalid, or it moves nothing.
+        """
+        transfer = self.transfer(name)
+        if not transfer.write.moves:
+            raise InputError(
+                f"{name} has 'write: {transfer.write}', which moves nothing: `ferry check {name}` "
+                "compares its tables"
+            )
+        return transfer
 
 
 def open_session(

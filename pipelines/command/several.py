@@ -44,9 +44,21 @@ class TransferOutcome:
 
 
 def select(
-    session: Session, names: Sequence[str], tags: Sequence[str], *, select_all: bool
+    session: Session,
+    names: Sequence[str],
+    tags: Sequence[str],
+    *,
+    select_all: bool,
+    moving: bool = False,
 ) -> list[str]:
     """Return the transfers that a command names, or that have all tags (`key` or `key=value`).
+
+    Args:
+        session: the session of the command.
+        names: the transfers that the user names.
+        tags: the tags that transfers should have.
+        select_all: take all transfers.
+        moving: leave out transfers that move nothing, unless they are named.
 
     Raises:
         InputError: not exactly one way of selection is used, or nothing matches.
@@ -58,7 +70,7 @@ def select(
     matches = [
         name
         for name, transfer in session.transfers.items()
-        if all(_has(transfer.tags, tag) for tag in tags)
+        if all(_has(transfer.tags, tag) for tag in tags) and (transfer.write.moves or not moving)
     ]
     if not matches:
         if select_all:

@@ -14,6 +14,7 @@ from tableferry.assets.log.ledger import committed_schema
 from tableferry.assets.planning.drift import foreseen, misfits, new_columns
 from tableferry.assets.planning.resolve import Hop, resolve_hops, with_wires
 from tableferry.assets.planning.transfer_plan import require_cuts
+from tableferry.assets.running.adopting import unfit
 from tableferry.checks.expectations import validate_suite
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.onboarding.refresh import new_and_gone, refresh
@@ -171,7 +172,8 @@ def _problems(transfer: Transfer, session: Session) -> Problems:
                 where = f"{hop.plan.target}: " if not hop.first else ""
                 yield ("expectations", index), f"{where}{error}"
         try:
-            with_wires(transfer, [hop], servers)
+            if transfer.write.moves:
+                with_wires(transfer, [hop], servers)
         except InputError as error:
             yield ("hops", hop.number - 1), str(error)
         for message in _target_problems(hop, transfer, session):
@@ -181,6 +183,9 @@ def _problems(transfer: Transfer, session: Session) -> Problems:
 def _target_problems(hop: Hop, transfer: Transfer, session: Session) -> Iterator[str]:
     """Explain why an existing target cannot take the planned columns."""
     target, policy = hop.plan.target, transfer.on_schema_drift
+    if not transfer.write.moves:
+        yield from filter(None, [unfit(hop)])
+        return
     if hop.existing is None:
         return
     before = session.read(lambda log: committed_schema(log, hop.spec.to))

@@ -228,7 +228,12 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
         }
         prefix = _sensor_prefix(context)
         definitions = transfer_definitions(
-            transfers, assets, bound=bound, sources=False, prefix=prefix
+            transfers,
+            assets,
+            bound=bound,
+            sources=False,
+            prefix=prefix,
+            specs={item.transfer: specs for item, specs in resolved},
         )
         sensors = [
             reaper_sensor(f"{prefix}reaper"),

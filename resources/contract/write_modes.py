@@ -19,19 +19,28 @@ class WriteMode(StrEnum):
     """Whether rows of the target whose primary key is loaded again get the new values."""
     whole_table: bool
     """Whether a shadow table collects all ranges and then replaces the target."""
+    moves: bool
+    """Whether rows are written at all; otherwise both tables are only compared."""
 
     def __new__(
-        cls, name: str, keeps_known: bool = False, updates_known: bool = False, whole: bool = False
+        cls,
+        name: str,
+        keeps_known: bool = False,
+        updates_known: bool = False,
+        whole: bool = False,
+        moves: bool = True,
     ) -> Self:
         mode = str.__new__(cls, name)
         mode._value_ = name
         mode.keeps_known, mode.updates_known, mode.whole_table = keeps_known, updates_known, whole
+        mode.moves = moves
         return mode
 
     REPLACE = "replace"
     APPEND = "append", True
     UPSERT = "upsert", False, True
     SWAP = "swap", False, False, True
+    NONE = "none", False, False, False, False
 
     @property
     def keeps_rows(self) -> bool:

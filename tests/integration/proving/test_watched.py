@@ -1,0 +1,119 @@
+"""`write: none`: tables that another tool has moved are compared by schedule, and never written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import dagster as dg
+import pytest
+from click.testing import CliRunner, Result
+
+from tableferry.assets.log.records import State
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.definitions import build
+from tableferry.resources.errors import InputError
+from tests.integration.conftest import Ferry
+from tests.integration.support import looking
+
+pytestmark = pytest.mark.integration
+
+SOURCE = (
+    "CREATE TABLE {t} (id int PRIMARY KEY, note text)",
+    "INSERT INTO {t} SELECT i, 'n' || i FROM generate_series(1, 40) i",
+)
+COPIES = {
+    "sqlserver": (
+        "sqlserver://dbo.{t}",
+        "CREATE TABLE dbo.{t} (id int NOT NULL PRIMARY KEY, note nvarchar(max))",
+        "INSERT INTO dbo.{t} VALUES ({n}, N'n{n}')",
+        "UPDATE dbo.{t} SET note = N'' WHERE id = 33",
+    ),
+    "clickhouse": (
+        "clickhouse://warehouse.{t}",
+        "CREATE TABLE warehouse.{t} (id Int32, note Nullable(String)) ENGINE = MergeTree"
+        " ORDER BY id",
+        "INSERT INTO warehouse.{t} VALUES ({n}, 'n{n}')",
+        "ALTER TABLE warehouse.{t} UPDATE note = '' WHERE id = 33 SETTINGS mutations_sync = 1",
+    ),
+}
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("system", COPIES)
+def test_a_table_that_another_tool_moved_is_compared_and_never_written(
+    ferry: Callable[..., Ferry], system: str
+) -> None:
+    hop, create, insert, damage = COPIES[system]
+    one = ferry(f"['{hop}']", *SOURCE, write="none", ranges="{rows: 10}")
+    name, session = one.table, one.session
+    missing = command("check", name)
+    assert missing.exit_code == 2 and f"{hop.format(t=name)} does not exist" in missing.stderr
+
+    def copy(sql: str, **values: object) -> None:
+        looking.run(one.stack, system, sql.format(t=name, **values))
+
+    copy(create)
+    for n in range(1, 41):
+        if n != 7:
+            copy(insert, n=n)
+    first = runner.check(session, name)
+    assert not first.good
+    failed = {check.range for check in first.checks if check.failed and check.range}
+    states = {range_.range: range_.state for range_ in runner.status(session, name).ranges}
+    assert len(failed) == 1 and len(states) > 2
+    assert {range_ for range_, state in states.items() if state is State.ADOPTED} == (
+        {*states} - failed
+    )
+    (range_name,) = failed
+    shown = command("diff", name, "--range", str(range_name))
+    assert "7" in shown.stdout, shown.output
+
+    copy(insert, n=7)
+    second = runner.check(session, name)
+    assert second.good, second.errors
+    assert command("status", "--all").exit_code == 0
+    assert command("report", name).exit_code == 0
+
+    copy(damage)
+    third = runner.check(session, name)
+    (damaged,) = {check.range for check in third.checks if check.failed and check.range}
+    assert "33" in command("diff", name, "--range", str(damaged)).stdout
+    assert command("report", name).exit_code == 1
+
+
+def test_a_source_that_has_moved_on_is_a_warning(ferry: Callable[..., Ferry]) -> None:
+    one = ferry("['sqlserver://dbo.{t}']", *SOURCE, write="none", ranges="{rows: 10}")
+    looking.run(one.stack, "sqlserver", COPIES["sqlserver"][1].format(t=one.table))
+    for n in range(1, 41):
+        looking.run(one.stack, "sqlserver", COPIES["sqlserver"][2].format(t=one.table, n=n))
+    assert runner.check(one.session, one.table).good
+    one.source("UPDATE {t} SET note = 'newer' WHERE id = 5")
+    behind = runner.check(one.session, one.table)
+    assert behind.good and "the source is newer" in behind.closing
+    assert not runner.check(one.session, one.table, up_to_date=True).good
+
+
+def test_its_checks_are_all_that_dagster_can_execute(ferry: Callable[..., Ferry]) -> None:
+    one = ferry("['sqlserver://dbo.{t}']", *SOURCE, write="none", check_schedule="'0 5 * * *'")
+    looking.run(one.stack, "sqlserver", COPIES["sqlserver"][1].format(t=one.table))
+    definitions = build(one.session.declared, bound=one.session.servers)
+    graph = definitions.resolve_asset_graph()
+    target = dg.AssetKey(["sqlserver", "dbo", one.table])
+    assert target in graph.external_asset_keys and target not in graph.executable_asset_keys
+    assert graph.get(target).partitions_def is not None
+    assert {key.name for key in graph.get_check_keys_for_assets({target})} >= {"checksum"}
+    schedules = [schedule.name for schedule in definitions.schedules or ()]
+    assert schedules == [f"{one.table}_check_schedule"]
+    with pytest.raises(InputError, match=r"moves nothing: `ferry check"):
+        one.run()
+    for arguments in (("run", one.table), ("plan", one.table), ("adopt", one.table)):
+        refused = command(*arguments)
+        assert refused.exit_code == 2 and "moves nothing" in refused.stderr, arguments
+    assert command("validate").exit_code == 0
+    one.declare("['sqlserver://dbo.{t}']", write="none", schedule="'0 5 * * *'")
+    refused = command("validate")
+    assert refused.exit_code == 2 and "takes check_schedule" in refused.stderr
