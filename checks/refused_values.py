@@ -14,7 +14,7 @@ from tableferry.resources.columns.conversions import NoConversion, conversion_of
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field
-from tableferry.resources.contract.table_sql import filtered, qualified
+from tableferry.resources.contract.table_sql import filtered, read_from
 from tableferry.resources.digest.expressions import DigestSql
 from tableferry.resources.digest.fields import all_fields, identity_fields, own_field
 from tableferry.resources.digest.guards import Guard, guards
@@ -215,7 +215,7 @@ def _examples(
         prefix = alias_prefix(where, *selected)
         listed = ", ".join(f"{sql} AS {prefix}{number}" for number, sql in enumerate(selected))
         rows = source.query(
-            f"SELECT {head}{listed} FROM {qualified(plan.source)} WHERE {where} "
+            f"SELECT {head}{listed} FROM {read_from(plan.source)} WHERE {where} "
             f"ORDER BY {system.quote(plan.key.source.name)}{tail}"
         )
         for *values, form in rows:
@@ -257,7 +257,7 @@ def _by_client(
     fields = [str(column.arrow_sql) for column in read]
     prefix = alias_prefix(where, *fields)
     listed = ", ".join(f"{sql} AS {prefix}{number}" for number, sql in enumerate(fields))
-    sql = f"SELECT {listed} FROM {qualified(plan.source)} WHERE {where}"
+    sql = f"SELECT {listed} FROM {read_from(plan.source)} WHERE {where}"
     counts: dict[str, int] = {}
     examples: dict[str, list[Example]] = {}
     try:

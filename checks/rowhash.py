@@ -21,7 +21,7 @@ from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
-from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.table_sql import read_from
 from tableferry.resources.digest.expressions import key_number
 from tableferry.resources.digest.fields import fields
 from tableferry.resources.digest.values import shown
@@ -174,7 +174,7 @@ class Layout:
         prefix = alias_prefix(where, *ordered, *expressions)
         selected = ", ".join(f"{sql} AS {prefix}{at}" for at, sql in enumerate(expressions))
         return (
-            f"SELECT {selected} FROM {qualified(table)} WHERE {where} ORDER BY {', '.join(ordered)}"
+            f"SELECT {selected} FROM {read_from(table)} WHERE {where} ORDER BY {', '.join(ordered)}"
         )
 
     def frame(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -36,6 +36,8 @@ class TableRef:
     """The server's name; by default the system's."""
     asset: tuple[str, ...] = field(default=(), compare=False, repr=False)
     """The table's asset key, if a project does not derive it from the table's name."""
+    read_as: str = field(default="", compare=False, repr=False)
+    """The SQL that its rows are read from, if columns of it are computed; see `read_from`."""
 
     def __post_init__(self) -> None:
         if not self.connection:

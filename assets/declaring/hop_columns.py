@@ -27,7 +27,7 @@ def settings_in(
         given = {field: getattr(own, field) for field in own.model_fields_set}
         if isinstance(common.type, dict):
             given.setdefault("type", common.type.get(hop.to.system.name))
-        elif number > 1:
+        elif number > 1 or common.expression is not None:
             given.setdefault("type", None)
         if own.on_overflow == "text":
             given["type"] = None

@@ -332,7 +332,9 @@ class Transfer(Section):
             declared = value.get(place.column.name, ColumnSpec())
             renamed = declared.model_copy(update={"rename": declared.rename or place.name})
             value = {**value, place.column.name: renamed}
-        InvalidParts.raise_any(column_problems(value, hops, source and source.system))
+        watermark = info.data.get("fingerprint", "").partition("watermark:")[2]
+        keys = {info.data.get("key"), watermark}
+        InvalidParts.raise_any(column_problems(value, hops, source and source.system, keys))
         return value
 
     @field_validator("only", "exclude")

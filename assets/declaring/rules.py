@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tableferry.assets.declaring.yaml_lines import Location
@@ -37,7 +37,10 @@ def hop_problems(source: TableRef | None, hops: list[HopSpec]) -> Iterator[tuple
 
 
 def column_problems(
-    columns: dict[str, ColumnSpec], hops: list[System], source: System | None = None
+    columns: dict[str, ColumnSpec],
+    hops: list[System],
+    source: System | None = None,
+    keys: Collection[str] = (),
 ) -> Iterator[tuple[Location, str]]:
     """What is wrong with the declared columns.
 
@@ -45,6 +48,7 @@ def column_problems(
         columns: by name.
         hops: the systems of the hops; empty if they are unknown.
         source: the source's system, whose type may be declared too.
+        keys: columns whose own values are needed: the key, a watermark.
     """
     names: dict[str, str] = {}
     for name, column in columns.items():
@@ -52,6 +56,11 @@ def column_problems(
         if renamed in names:
             yield (name, "rename"), f"{names[renamed]!r} and {name!r} would both be {renamed!r}"
         names[renamed] = name
+        if column.expression is not None:
+            if name in keys:
+                yield (name, "expression"), "the key needs the column's own values"
+            elif isinstance(column.type, dict) and source and source.name not in column.type:
+                yield (name, "type"), f"needs the type of the expression in {source.name}, too"
         if not hops:
             continue
         if column.low_cardinality and not any(hop.types.low_cardinality for hop in hops):
@@ -59,6 +68,8 @@ def column_problems(
             yield (name, "low_cardinality"), f"is for {titles} targets, and no hop goes there"
         targets = {hop.name: hop for hop in hops}
         types = {hops[0].name: column.type} if isinstance(column.type, str) else column.type or {}
+        if column.expression is not None and isinstance(column.type, str):
+            continue  # the server will say
         for target, type_ in types.items():
             if source is not None and target == source.name and target not in targets:
                 continue  # the source itself knows its types

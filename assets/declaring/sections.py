@@ -180,6 +180,16 @@ class ColumnSpec(Section):
     hops where one may not fit."""
     low_cardinality: bool = False
     """ClickHouse stores repeated values once."""
+    expression: Annotated[str, Field(min_length=1)] | None = None
+    """The column's value in the source's SQL, of other columns of the row; `type` is then that of
+    the value in the source's SQL, or by system with that of the source."""
+
+    @field_validator("expression")
+    @classmethod
+    def check_expression(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("type") is None:
+            raise ValueError("needs type: that of its value, in the source's SQL")
+        return value
 
 
 class HopColumnSpec(Section):

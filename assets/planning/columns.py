@@ -29,7 +29,8 @@ def source_columns(transfer: Transfer, endpoint: Endpoint) -> list[Column]:
         columns = [source.place.column, *(replace(each, primary_key=None) for each in columns)]
     types: dict[str, str] = {}
     for name, spec in transfer.columns.items():
-        if isinstance(spec.type, dict) and (type_ := spec.type.get(transfer.source.system.name)):
+        declared = spec.type if isinstance(spec.type, dict) and not spec.expression else {}
+        if type_ := declared.get(transfer.source.system.name):
             types[name] = type_
     return [
         source.declared(column, types[column.name]) if column.name in types else column

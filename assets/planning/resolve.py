@@ -18,6 +18,11 @@ from tableferry.assets.planning.columns import (
     source_columns,
 )
 from tableferry.assets.planning.drift import new_columns, target_columns
+from tableferry.assets.planning.expressions import (
+    copied_expressions,
+    require_expressions,
+    with_expressions,
+)
 from tableferry.assets.planning.increments import watermark_column
 from tableferry.assets.planning.wires import chosen_wire
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
@@ -268,7 +273,10 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     _require_rows_shown(transfer, servers)
     with concerning(f"{transfer.transfer}: {transfer.source}"):
         _require_filter(transfer, servers)
-    source, key = transfer.source, transfer.key
+    raw = columns
+    columns, source = with_expressions(transfer, raw)
+    require_expressions(transfer, raw, servers.endpoint(transfer.source))
+    key = transfer.key
     exclude = set(transfer.exclude)
     if transfer.only is not None:
         exclude |= {column.name for column in columns} - set(transfer.only)
@@ -310,6 +318,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             (spec.engine, spec.order_by, spec.partition_by),
             [column.on_overflow for column in plan.columns],
             *([plan.where] if plan.where else []),
+            *(copied_expressions(transfer, plan) if number == 1 else []),
         )
         hops.append(Hop(number, spec, plan, options, schema, settings, existing))
         source, key, columns = spec.to, plan.key.target.name, as_source(plan)

@@ -50,6 +50,7 @@ MORE = {
     "expectations": "checks.md#checks",
     "columns": "types.md",
     "on_overflow": "types.md",
+    "expression": "transfers.md#expressions",
     "parallel": "tuning.md#several-runs-of-one-table",
     "profile": "tuning.md#profiles",
     "on_schema_drift": "concepts.md#schema-drift",

@@ -35,6 +35,10 @@ class ClickHouseDialect(Dialect):
         """Backslashes are escapes."""
         return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
+    def cast(self, value: str, column: Column) -> str:
+        """NULL is of no type without Nullable."""
+        return f"CAST({value} AS {declared_type(column)})"
+
     ordered_texts = ("String",)
 
     def in_key_order(self, name: str, column: Column, kind: KeyKind) -> str:

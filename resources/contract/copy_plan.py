@@ -8,7 +8,7 @@ from typing import Literal
 import pyarrow as pa
 
 from tableferry.resources.aliases import alias_prefix
-from tableferry.resources.contract.table_sql import filtered, predicate, qualified
+from tableferry.resources.contract.table_sql import filtered, predicate, read_from
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -103,7 +103,7 @@ class CopyPlan:
             # UTF-16 unit, where the protocol counts two
             prefix = alias_prefix(where, *fields)
             selected = ", ".join(f"{sql} AS {prefix}{at}" for at, sql in enumerate(fields))
-        table = rows_of or qualified(self.source)
+        table = rows_of or read_from(self.source)
         query = f"SELECT {selected} FROM {table} WHERE {where}"
         return self.source.system.dialect.exported(query) if wire == "text" else query
 

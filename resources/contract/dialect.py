@@ -92,6 +92,10 @@ class Dialect:
         """Write a value as the server prints it."""
         return f"CAST({value} AS text)"
 
+    def cast(self, value: str, column: Column) -> str:
+        """Write a value as one of a column's type."""
+        return f"CAST({value} AS {column.type})"
+
     def constants(self, rows: Sequence[Sequence[str]], names: Sequence[str]) -> str:
         """Write a table expression of constants, with quoted column names."""
         values = ", ".join(f"({', '.join(row)})" for row in rows)

@@ -13,6 +13,11 @@ def qualified(table: TableRef, name: str | None = None) -> str:
     return f"{table.system.quote(table.schema)}.{table.system.quote(name or table.name)}"
 
 
+def read_from(table: TableRef) -> str:
+    """Write what stands behind FROM to read a table's rows, with the columns that are computed."""
+    return table.read_as or qualified(table)
+
+
 def drop_table(table: TableRef, name: str | None = None) -> str:
     """Write DROP TABLE IF EXISTS for the table, or for another one in its schema."""
     return table.system.dialect.drop_table(qualified(table, name))

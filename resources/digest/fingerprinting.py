@@ -144,6 +144,8 @@ def _aggregates(
     detail = used
     if method == "row_version":
         copied = [column.source.name for column in plan.columns]
+        # an expression may read columns that are not copied
+        copied += plan.excluded if plan.source.read_as else ()
         detail = source.reading(endpoint, table, copied, snapshot)
     label = f"{method}:{detail}" if detail else method
 
@@ -221,6 +223,8 @@ def _row_versions(
 
     The hash covers how the content is computed, so that it holds for one content fingerprint only.
     """
+    if plan.source.read_as:
+        return {}  # an expression may read more than the row
     source, copied = source_of(endpoint.system), [column.source.name for column in plan.columns]
     tie = source.versions_tie(endpoint, plan.source, copied, snapshot)
     if tie is None:

@@ -11,7 +11,7 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.fingerprint import Figures
 from tableferry.resources.contract.system import System
-from tableferry.resources.contract.table_sql import filtered, qualified
+from tableferry.resources.contract.table_sql import filtered, read_from
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.placement import client_computes
 from tableferry.resources.digest.values import shown
@@ -118,7 +118,7 @@ def _by_client(
 
     prefix = alias_prefix(grouped.group, grouped.where, *(sql for sql, _ in digest.sent))
     sql = (
-        f"SELECT {grouped.group} AS {prefix}g, {digest.selected(prefix)} FROM {qualified(table)} "
+        f"SELECT {grouped.group} AS {prefix}g, {digest.selected(prefix)} FROM {read_from(table)} "
         f"WHERE {grouped.where}"
     )
     batch_rows = max(1, min(MOST_ROWS, MOST_VALUES // len(digest.fields)))
@@ -161,7 +161,7 @@ def measuring(
     names = [f"{prefix}g" if single else f"{prefix}c0"]
     names += [f"{prefix}c{number}" for number in range(1, len(outer))]
     selected = ", ".join(f"{sql} AS {name}" for sql, name in zip(outer, names, strict=True))
-    rows = f"{qualified(table)} WHERE {grouped.where}"
+    rows = f"{read_from(table)} WHERE {grouped.where}"
     if single:
         rows = f"(SELECT {', '.join(inner)} FROM {rows}) {prefix}rows" if inner else rows
         return f"SELECT {selected} FROM {rows}"

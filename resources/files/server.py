@@ -209,12 +209,13 @@ class FilesServer(Server):
         files = self.files_now(plan.source, [name])
         file = next((file for file in files if file.name == name), None)
         if file is not None and file.format == "parquet":
-            columns = unchanged(plan, names(file))
+            columns = None if plan.source.read_as else unchanged(plan, names(file))
             if columns is not None:
                 yield rows(file, columns, key_range, batch_rows)
                 return
-        # all columns for a row filter, which may name any
-        needed = None if plan.where else {column.source.name.casefold() for column in plan.columns}
+        names_read = {column.source.name.casefold() for column in plan.columns}
+        # all columns for a row filter or an expression, which may name any
+        needed = None if plan.where or plan.source.read_as else names_read
         with self._streamed(sql, batch_rows, (key_range, needed)) as reader:
             yield reader
 

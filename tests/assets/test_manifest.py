@@ -224,6 +224,18 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
             "no hop goes there",
         ),
         (GOOD + "columns: {a: {type: int, on_overflow: text}}\n", 7, "chooses the type itself"),
+        (GOOD + "columns:\n  a: {expression: b + 1}\n", 8, "needs type: that of its value"),
+        (GOOD + "columns:\n  id: {expression: b, type: int}\n", 8, "the key needs the column's"),
+        (
+            GOOD + "columns:\n  a: {expression: b, type: {clickhouse: String}}\n",
+            8,
+            "needs the type of the expression in postgres, too",
+        ),
+        (
+            GOOD + "fingerprint: {watermark: at}\ncolumns:\n  at: {expression: b, type: date}\n",
+            9,
+            "the key needs the column's own values",
+        ),
         (GOOD + "columns:\n  a: {rename: b}\n  b: {}\n", 9, "would both be 'b'"),
         (GOOD + "columns:\n  - id\n  - a: {rename: 5}\n", 9, "columns.a.rename"),
         (GOOD + "checks:\n  row_count: {}\n  chekcsum: {}\n", 9, "there is no such check"),
