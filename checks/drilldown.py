@@ -32,12 +32,27 @@ class Comparison:
     key_range: KeyRange
     snapshot: str | None = None
     """The snapshot to read a PostgreSQL source under."""
+    where: Mapping[Side, str] | None = None
+    """Conditions on both sides' rows, which replace the key range."""
+    limit: int = 20
+    """Maximum number of examples."""
 
     @cached_property
     def differences(self) -> Differences:
         """The rows that differ, see `drill_down`."""
+        return self.search()
+
+    def search(self, sink: Sink | None = None) -> Differences:
+        """Search for the rows that differ, see `drill_down`."""
         return drill_down(
-            self.plan, self.source, self.target, self.key_range, snapshot=self.snapshot
+            self.plan,
+            self.source,
+            self.target,
+            self.key_range,
+            where=self.where,
+            limit=self.limit,
+            snapshot=self.snapshot,
+            sink=sink,
         )
 
     def explained(self, verdict: Verdict) -> Verdict:
@@ -53,6 +68,7 @@ def drill_down(
     target: Endpoint,
     key_range: KeyRange,
     *,
+    where: Mapping[Side, str] | None = None,
     limit: int = 20,
     snapshot: str | None = None,
     sink: Sink | None = None,
@@ -67,15 +83,14 @@ def drill_down(
         source: the server of `plan.source`.
         target: the server of `plan.target`.
         key_range: the rows to compare.
+        where: conditions on the rows of both sides, which replace the key range.
         limit: maximum number of examples to return; the counts include all differences.
         snapshot: the snapshot to read a PostgreSQL source under.
         sink: gets every difference, chunk by chunk in key order.
     """
     plan = observed(plan, target)
-    where: dict[Side, str] = {
-        "source": plan.source_range(key_range),
-        "target": plan.target_range(key_range),
-    }
+    if where is None:
+        where = {"source": plan.source_range(key_range), "target": plan.target_range(key_range)}
     digests = Digests.of(plan, source, target)
     differences = rows_that_differ(
         plan, source, target, digests, where, limit=limit, snapshot=snapshot, sink=sink

@@ -11,7 +11,6 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Self
 
-from tableferry.checks import drilldown
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.verdict import (
     CHECK_NAMES,
@@ -152,15 +151,7 @@ def _look(comparison: Comparison) -> tuple[_Rows, Differences]:
             digest = blake2b(pair, digest_size=16).digest()
             rows[_row(difference)][difference.kind, difference.column, digest] += 1
 
-    differences = drilldown.drill_down(
-        comparison.plan,
-        comparison.source,
-        comparison.target,
-        comparison.key_range,
-        snapshot=comparison.snapshot,
-        sink=collect,
-    )
-    return dict(rows), differences
+    return dict(rows), comparison.search(collect)
 
 
 def _concerning(verdict: Verdict, rows: _Rows, keeps_rows: bool) -> dict[_Row, _Values]:

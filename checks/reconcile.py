@@ -109,7 +109,9 @@ def reconcile_all(
         began = time.monotonic()
         groups: dict[Side, Grouped] = {
             "source": Grouped.by_range(chunk, plan.key.source, plan.source.system, plan.where),
-            "target": Grouped.by_range(chunk, plan.key.target, plan.target.system),
+            "target": Grouped.by_range(
+                chunk, plan.key.target, plan.target.system, plan.target_where
+            ),
         }
         source_figures = _known_by_number(digests, columns, chunk, known)
         compared_with = BOTH_TABLES

@@ -84,7 +84,8 @@ def merge_rows(
     source, target = _Stream(source_rows, layout), _Stream(target_rows, layout)
     for chunk in _unequal_chunks(layout, source, target):
         tally.add(chunk)
-    return Compared(tally.differences(source.rows), source.rows, target.rows)
+    differences = tally.differences(source.rows, target.rows)
+    return Compared(differences, source.rows, target.rows)
 
 
 @dataclass(frozen=True)
@@ -265,7 +266,7 @@ class _Tally:
         self._by_column: dict[str, int] = {}
         self._examples: list[Difference] = []
 
-    def differences(self, rows: int) -> Differences:
+    def differences(self, rows: int, target_rows: int) -> Differences:
         return Differences(
             missing_in_target=self._missing,
             extra_in_target=self._extra,
@@ -273,6 +274,7 @@ class _Tally:
             by_column=self._by_column,
             examples=tuple(self._examples),
             rows_compared=rows,
+            target_rows_compared=target_rows,
             named_by=tuple(self._layout.fields[i].name for i in self._layout.named_by),
             primary_key=tuple(self._layout.fields[i].name for i in self._layout.primary_key),
         )

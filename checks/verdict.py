@@ -72,6 +72,8 @@ class Differences:
     examples: tuple[Difference, ...] = ()
     rows_compared: int = 0
     """Rows read from the source for the comparison."""
+    target_rows_compared: int = 0
+    """Rows read from the target for it."""
     named_by: tuple[str, ...] = ()
     """Target columns that name a row: the primary key, and the key column if not part of it."""
     primary_key: tuple[str, ...] = ()

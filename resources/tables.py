@@ -38,6 +38,9 @@ class TableRef:
     """The table's asset key, if a project does not derive it from the table's name."""
     read_as: str = field(default="", compare=False, repr=False)
     """The SQL that its rows are read from, if columns of it are computed; see `read_from`."""
+    query: str = ""
+    """A query of the server whose rows are meant, in the place of a table; then the schema is empty
+    and the name means nothing. Such a reference is only ever read."""
 
     def __post_init__(self) -> None:
         if not self.connection:
@@ -82,6 +85,8 @@ class TableRef:
         return cls(system.name, _unquoted(match["schema"]), _unquoted(match["table"]), connection)
 
     def __str__(self) -> str:
+        if self.query:
+            return f"{self.connection}:{' '.join(self.query.split())}"
         if self.system.by_path:
             folder = "" if self.schema == "." else f"{self.schema}/"
             return f"{self.connection}://{folder}{self.name}"

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from tableferry.pipelines.command.adopting import adopt
+from tableferry.pipelines.command.comparing import compare
 from tableferry.pipelines.command.inspecting import check, plan, report, status
 from tableferry.pipelines.command.moving import run
 from tableferry.pipelines.command.plugins import Commands
@@ -200,5 +201,5 @@ def clean(transfers: Sequence[str], markers: bool, as_json: bool) -> None:
         click.echo(name)
 
 
-for command in (adopt, check, init, plan, prune, refresh, report, run, schema, status):
+for command in (adopt, check, compare, init, plan, prune, refresh, report, run, schema, status):
     main.add_command(command)

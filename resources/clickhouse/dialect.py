@@ -71,6 +71,10 @@ class ClickHouseDialect(Dialect):
         """A value as the server prints it; NULL stays NULL."""
         return f"toString({value})"
 
+    def lower(self, text: str) -> str:
+        """`lower` knows ASCII only."""
+        return f"lowerUTF8({text})"
+
     def constants(self, rows: Sequence[Sequence[str]], names: Sequence[str]) -> str:
         """VALUES is a table function that requires declared types."""
         selects = (

@@ -8,6 +8,7 @@ from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.row_version import row_version, versions_tie
 from tableferry.resources.clickhouse.server import among, columns_of
+from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.contract.catalog import (
     BUCKETS,
     Catalogued,
@@ -64,6 +65,12 @@ class ClickHouseSource(Source):
         for here in by_schema(tables):
             columns |= columns_of(endpoint, here)
         return columns
+
+    def query_columns(self, endpoint: Endpoint, table: TableRef) -> list[Column]:
+        """See `Source.query_columns`."""
+        described = endpoint.query(f"DESCRIBE TABLE (\n{table.query}\n)")
+        split = [(str(name), split_type(str(type_))) for name, type_, *_ in described]
+        return [Column(name, type_, nullable=nullable) for name, (type_, nullable) in split]
 
     def catalogued(
         self, endpoint: Endpoint, tables: Sequence[TableRef]

@@ -8,6 +8,7 @@ from typing import Literal
 import pyarrow as pa
 
 from tableferry.resources.aliases import alias_prefix
+from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.table_sql import filtered, predicate, read_from
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
@@ -41,6 +42,8 @@ class ColumnPlan:
     on_overflow: OverflowPolicy = "refuse"
     fitted: str = ""
     """The planned type, which `on_overflow` makes values fit even if a table has a wider one."""
+    compared: Field | None = None
+    """What is compared of the column, if the types of a hop do not decide that."""
 
     def sql(self, wire: WireFormat) -> str | None:
         """The expression for a wire format; None if none is exact."""
@@ -65,6 +68,8 @@ class CopyPlan:
     """The target's release, if the values of its columns depend on it; else empty."""
     where: str | None = None
     """The row filter, in the source's SQL; None: all rows."""
+    target_where: str | None = None
+    """The same in the target's SQL, of which only comparisons make use."""
     observed: bool = False
     """Whether the target's columns come from its catalog, see `digest.fields.observed`."""
     excluded: tuple[str, ...] = ()
@@ -117,4 +122,5 @@ class CopyPlan:
 
     def target_range(self, key_range: KeyRange) -> str:
         """The condition that selects the rows of a key range in the target."""
-        return predicate(self.key.target, key_range, self.target.system)
+        key = predicate(self.key.target, key_range, self.target.system)
+        return filtered(key, self.target_where)

@@ -96,6 +96,26 @@ class Dialect:
         """Write a value as one of a column's type."""
         return f"CAST({value} AS {column.type})"
 
+    def rounded(self, number: str, digits: int) -> str:
+        """Round a number to digits after the point, halves away from zero."""
+        return f"ROUND({number}, {digits})"
+
+    def trimmed(self, text: str) -> str:
+        """Write a text without leading and trailing blanks."""
+        return f"TRIM(BOTH ' ' FROM {text})"
+
+    def lower(self, text: str) -> str:
+        """Write a text in lower case, as the server understands it."""
+        return f"LOWER({text})"
+
+    def empty_as_null(self, text: str) -> str:
+        """Write a text, but NULL for the empty one."""
+        return f"NULLIF({text}, '')"
+
+    def canonical_json(self, text: str) -> str | None:
+        """Write JSON the same for all texts that mean the same; None if the server cannot."""
+        return None
+
     def constants(self, rows: Sequence[Sequence[str]], names: Sequence[str]) -> str:
         """Write a table expression of constants, with quoted column names."""
         values = ", ".join(f"({', '.join(row)})" for row in rows)

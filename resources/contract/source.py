@@ -117,6 +117,14 @@ class Source:
                 columns[table] = endpoint.columns(table)
         return columns
 
+    def query_columns(self, endpoint: Endpoint, table: TableRef) -> list[Column]:
+        """Return the columns of a reference's query, as the server describes them, in their order.
+
+        Raises:
+            InputError: the server describes no query.
+        """
+        raise InputError(f"{table}: {endpoint.system.title} describes no query; name a view of it")
+
     def catalogued(
         self, endpoint: Endpoint, tables: Sequence[TableRef]
     ) -> dict[TableRef, Catalogued] | None:
@@ -447,3 +455,19 @@ def source_of(system: System) -> Source:
     if not isinstance(system.source, Source):
         raise InputError(f"{system} cannot be a source of rows: {system.no_source}")
     return system.source
+
+
+def columns_of_rows(endpoint: Endpoint, table: TableRef) -> list[Column]:
+    """Return the columns of a table, a view, files, or a query.
+
+    Raises:
+        TableMissing: there is no such table.
+        InputError: two columns of the query have the same name, or none.
+    """
+    if not table.query:
+        return endpoint.columns(table)
+    columns = source_of(table.system).query_columns(endpoint, table)
+    names = [column.name for column in columns]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1 or not name]:
+        raise InputError(f"{table}: several columns are named {twice[0]!r}; name them by AS")
+    return columns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.system import System
 from tableferry.resources.keys.range import ROW, KeyRange
 from tableferry.resources.tables import TableRef
@@ -14,7 +15,12 @@ def qualified(table: TableRef, name: str | None = None) -> str:
 
 
 def read_from(table: TableRef) -> str:
-    """Write what stands behind FROM to read a table's rows, with the columns that are computed."""
+    """Write what stands behind FROM to read a table's rows, with the columns that are computed.
+
+    A query becomes a subquery with an alias; the line breaks end its comments.
+    """
+    if table.query:
+        return f"(\n{table.query}\n) {alias_prefix(table.query)}query"
     return table.read_as or qualified(table)
 
 

@@ -93,7 +93,7 @@ def identity_fields(plan: CopyPlan) -> tuple[Field, ...]:
 def own_field(system: System, column: Column) -> Field:
     """Describe a column that is compared only with itself."""
     type_ = declared(system.types, column.type)
-    rendered = _computed(system, column) if type_.kind else _as_text(system, column)
+    rendered = computed(system, column) if type_.kind else _as_text(system, column)
     return Field(
         column.name, type_.kind or "text", column, column, rendered=rendered, scale=type_.scale
     )
@@ -165,42 +165,47 @@ def key_field(plan: CopyPlan) -> Field:
 
 
 def _field(plan: CopyPlan, column: ColumnPlan) -> Field:
-    source = declared(plan.source.system.types, column.source.type)
-    target = declared(plan.target.system.types, column.target.type)
+    return column.compared or field_between(plan.source.system, plan.target.system, column)
+
+
+def field_between(source_system: System, target_system: System, column: ColumnPlan) -> Field:
+    """Describe a column that is moved from one system to another."""
+    source = declared(source_system.types, column.source.type)
+    target = declared(target_system.types, column.target.type)
     # the server's text of a list shows nothing of the elements that a policy changes
     unchanged = column.on_overflow not in ("null", "clamp")
-    if source.kind in (None, "array") and unchanged and _has_same_type(plan, column):
-        return _same_text(plan, column)
-    kind = _kind(source, target, column, plan.target.system)
+    same_type = source_system == target_system and _has_same_type(column)
+    if source.kind in (None, "array") and unchanged and same_type:
+        return same_text(source_system, column)
+    kind = _kind(source, target, column, target_system)
     if kind == "integer" and source.kind in ("date", "time", "timestamp"):
         kind = source.kind
     if kind == "array":
-        return _array(plan, column)
+        return _array(source_system, target_system, column)
     scale = target.scale if target.kind == kind else source.scale
     if kind in ("time", "timestamp"):
         # a digit that only the source can have would otherwise be ignored
         scale = max(source.scale, target.scale)
-    to_text = _as_text if kind == "text" and source.kind != "text" else _computed
+    to_text = _as_text if kind == "text" and source.kind != "text" else computed
     return Field(
         name=column.target.name,
         kind=kind,
         source=column.source,
         target=column.target,
-        rendered=to_text(plan.source.system, column.source),
+        rendered=to_text(source_system, column.source),
         scale=scale,
         padded=target.padded,
         single=source.single or target.single,
     )
 
 
-def _has_same_type(plan: CopyPlan, column: ColumnPlan) -> bool:
+def _has_same_type(column: ColumnPlan) -> bool:
     source, target = (side.own_type or side.type for side in (column.source, column.target))
-    return plan.source.system == plan.target.system and source == target
+    return source == target
 
 
-def _same_text(plan: CopyPlan, column: ColumnPlan) -> Field:
-    """Describe a column whose type both servers print alike, whatever its values."""
-    system = plan.source.system
+def same_text(system: System, column: ColumnPlan) -> Field:
+    """Describe a column whose type two servers of a system print alike, whatever its values."""
     rendered, target_rendered = (
         system.dialect.text(system.quote(side.name)) for side in (column.source, column.target)
     )
@@ -221,7 +226,7 @@ def _as_text(system: System, column: Column) -> str:
     return template.replace("{}", system.quote(column.name))
 
 
-def _computed(system: System, column: Column) -> str | None:
+def computed(system: System, column: Column) -> str | None:
     """Write the value of a column that has to be computed by its type; None for other types."""
     template = system.types.computed.get(column.type)
     return template and template.replace("{}", system.quote(column.name))
@@ -241,12 +246,14 @@ def _kind(source: DigestedType, target: DigestedType, column: ColumnPlan, system
     return target.kind or "text"
 
 
-def _array(plan: CopyPlan, column: ColumnPlan) -> Field:
+def _array(source_system: System, target_system: System, column: ColumnPlan) -> Field:
     source, target = (
-        replace(side, type=str(table.system.types.read(side.type).item))
-        for side, table in ((column.source, plan.source), (column.target, plan.target))
+        replace(side, type=str(system.types.read(side.type).item))
+        for side, system in ((column.source, source_system), (column.target, target_system))
     )
-    item = _field(plan, replace(column, source=source, target=target))
+    item = field_between(
+        source_system, target_system, replace(column, source=source, target=target)
+    )
     return Field(
         name=column.target.name,
         kind="array",

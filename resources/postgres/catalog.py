@@ -66,6 +66,24 @@ LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
 ORDER BY a.attrelid, a.attnum
 """
 
+DESCRIBED_SQL = """
+SELECT CASE
+    WHEN t.typtype = 'e' THEN 'enum'
+    WHEN t.typtype = 'c' THEN 'composite'
+    WHEN e.typtype = 'e' THEN 'enum[]'
+    WHEN e.typtype = 'c' THEN 'composite[]'
+    WHEN n.nspname <> 'pg_catalog' THEN regexp_replace(format_type(t.oid, d.mod), '^.*\\.', '')
+    ELSE format_type(t.oid, d.mod)
+END
+FROM (VALUES {listed}) AS d(at, typ, mod)
+JOIN pg_catalog.pg_type o ON o.oid = d.typ
+JOIN pg_catalog.pg_type t ON t.oid = CASE o.typtype WHEN 'd' THEN o.typbasetype ELSE o.oid END
+JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
+ORDER BY d.at
+"""
+"""The names of a result's types, by their OIDs and modifiers."""
+
 TABLES_SQL = """
 SELECT n.nspname, c.relname, c.relkind IN ('v', 'm'),
     has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'),

@@ -52,6 +52,14 @@ class PostgresDialect(Dialect):
             return f"timestamptz '{bound.isoformat(sep=' ', timespec='microseconds')}+00'"
         return super().bound(bound, column)
 
+    def rounded(self, number: str, digits: int) -> str:
+        """See `Dialect.rounded`. Only a numeric is rounded to digits."""
+        return f"round(CAST({number} AS numeric), {digits})"
+
+    def canonical_json(self, text: str) -> str | None:
+        """See `Dialect.canonical_json`."""
+        return f"CAST(CAST({text} AS jsonb) AS text)"
+
     def exact_sum(self, number: str) -> str:
         """See `Dialect.exact_sum`. The sum of bigints is a numeric."""
         return f"sum({number})::text"

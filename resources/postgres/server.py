@@ -116,6 +116,21 @@ class PostgresServer(Server):
             connection.rollback()  # the snapshot's transaction
             return rows
 
+    def query_columns(self, sql: str) -> list[Column]:
+        """Return the columns of a query's result, with types as `columns` has them."""
+        with self._lent(QUERIES) as connection, self._translated():
+            result = connection.execute(f"SELECT * FROM (\n{sql}\n) q LIMIT 0".encode()).pgresult
+            assert result is not None
+            found = [
+                ((result.fname(at) or b"").decode(), result.ftype(at), result.fmod(at))
+                for at in range(result.nfields)
+            ]
+            listed = ", ".join(f"({at}, {oid}, {mod})" for at, (_, oid, mod) in enumerate(found))
+            types = connection.execute(catalog.DESCRIBED_SQL.format(listed=listed).encode())
+            names = [str(row[0]) for row in types.fetchall()]
+            connection.rollback()
+        return [Column(name, type_) for (name, _, _), type_ in zip(found, names, strict=True)]
+
     def execute(self, sql: str) -> None:
         """Run statements, separated by semicolons, in one transaction.
 

@@ -86,6 +86,10 @@ class PostgresSource(Source):
             columns |= catalog.columns(endpoint, here)
         return columns
 
+    def query_columns(self, endpoint: PostgresServer, table: TableRef) -> list[Column]:  # type: ignore[override]
+        """See `Source.query_columns`."""
+        return endpoint.query_columns(table.query)
+
     def catalogued(
         self, endpoint: Endpoint, tables: Sequence[TableRef]
     ) -> dict[TableRef, Catalogued]:

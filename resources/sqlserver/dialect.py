@@ -142,6 +142,14 @@ class SqlServerDialect(Dialect):
         """A value as the server prints it."""
         return f"CAST({value} AS nvarchar(max))"
 
+    def trimmed(self, text: str) -> str:
+        """TRIM takes no BOTH before SQL Server 2022."""
+        return f"LTRIM(RTRIM({text}))"
+
+    def empty_as_null(self, text: str) -> str:
+        """'' equals blanks."""
+        return f"CASE WHEN DATALENGTH({text}) > 0 THEN {text} END"
+
     def of_file(self, name: str, file: str, column: Column) -> str:
         """An index serves the plain comparison; see `grouping_key`."""
         value = self.literal(file)

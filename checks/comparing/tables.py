@@ -1,0 +1,218 @@
+"""Compares two tables, whoever has filled them: the digests first, then the rows that differ."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tableferry.checks.comparing.causes import Cause, likely_causes
+from tableferry.checks.comparing.pairing import Pairing
+from tableferry.checks.drilldown import Comparison
+from tableferry.checks.recheck import Looks, Recheck
+from tableferry.checks.reconcile import reconcile_all
+from tableferry.checks.verdict import CHECK_NAMES, Differences, Level, Verdict
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.fields import Side
+from tableferry.resources.contract.table_sql import filtered, predicate, read_from
+from tableferry.resources.digest.fields import fields
+from tableferry.resources.digest.measure import DIGEST, ROWS
+from tableferry.resources.keys.bounds import from_number, largest_number, to_bound, to_number
+from tableferry.resources.keys.range import KeyKind, KeyRange
+from tableferry.resources.ranges.key_kind import key_kind
+
+RANGES = 32
+"""So many ranges are summed up apart, so that only those that differ are read again."""
+
+EXAMINED = 10_000
+"""Maximum number of differing values of which causes are guessed."""
+
+FIRST, SECOND = "A", "B"
+"""How the tables are called where their names would be too long."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """How much was read of one table."""
+
+    counted: int = 0
+    """Rows that the server read once, to count them or to sum up their digests."""
+    again: int = 0
+    """Rows of them that it summed up a second time, in buckets."""
+    sent: int = 0
+    """Rows that it sent, by their digests or values."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a comparison of two tables."""
+
+    pairing: Pairing
+    verdict: Verdict
+    ranges: int
+    """The number of ranges that were compared apart."""
+    ranges_that_differ: int
+    read: Mapping[Side, Read]
+    differences: Differences | None = None
+    """The rows that differ; None if none do, or if there is no key to find them by."""
+    causes: Mapping[str, tuple[Cause, ...]] = field(default_factory=dict)
+    """By column, the first table's name: what likely made its values differ."""
+    seconds: float = 0.0
+
+    @property
+    def equal(self) -> bool:
+        """Whether the tables agree in all that was compared."""
+        return self.verdict.passed
+
+
+def compare_tables(
+    pairing: Pairing,
+    source: Endpoint,
+    target: Endpoint,
+    level: Level = "checksum",
+    *,
+    ranges: int | None = None,
+    recheck: Recheck | None = None,
+) -> Outcome:
+    """Compare two tables, in one scan of each at `count` and `checksum`.
+
+    Where ranges differ, their rows are looked for, and no others are read again.
+
+    Args:
+        pairing: how they are compared.
+        source: the server of the first table.
+        target: the server of the second one.
+        level: how strictly.
+        ranges: into how many ranges of the key the tables are cut; by default as many as can be
+            cut without reading rows, up to `RANGES`.
+        recheck: how often rows that differ are looked at again.
+
+    Raises:
+        TableferryError: a server cannot be asked. Differences are never an exception.
+    """
+    began = time.monotonic()
+    plan = pairing.plan
+    by_rows = level in ("sample_hash", "full_hash")
+    cut = _cut(pairing, source, target, 1 if by_rows else ranges)
+    verdicts = reconcile_all(plan, source, target, cut, level)
+    verdict = _together(level, list(verdicts.values()))
+    unequal = [each for each in cut if not verdicts[each.name].passed]
+    differences = None
+    again: dict[Side, int] = {"source": 0, "target": 0}
+    if unequal and pairing.keyed:
+        where = _conditions(plan, unequal)
+        looked = Comparison(plan, source, target, unequal[0], where=where, limit=EXAMINED)
+        if recheck is not None:
+            verdict = Looks(looked, recheck).judge(verdict)
+            differences = verdict.differences
+        else:
+            differences = looked.differences
+            verdict = replace(verdict, differences=differences)
+        for each in unequal:
+            again["source"] += verdicts[each.name].source[ROWS]
+            again["target"] += verdicts[each.name].target[ROWS]
+    elif unequal and recheck is not None:
+        raise AssertionError("a table without a key has no rows to look at again")
+    sent = (differences.rows_compared, differences.target_rows_compared) if differences else (0, 0)
+    hashed = sum(v.source.get("hashed", 0) for v in verdicts.values())
+    hashed_target = sum(v.target.get("hashed", 0) for v in verdicts.values())
+    outcome = Outcome(
+        pairing,
+        verdict,
+        len(cut),
+        len(unequal),
+        {
+            "source": Read(verdict.source[ROWS], again["source"], sent[0] + hashed),
+            "target": Read(verdict.target[ROWS], again["target"], sent[1] + hashed_target),
+        },
+        differences,
+        seconds=time.monotonic() - began,
+    )
+    if differences is None:
+        return outcome
+    by_name = {each.name: each for each in fields(plan)}
+    causes = likely_causes(differences.examples, by_name)
+    return replace(outcome, causes={pairing.names[name]: found for name, found in causes.items()})
+
+
+def _cut(
+    pairing: Pairing, source: Endpoint, target: Endpoint, wanted: int | None
+) -> list[KeyRange]:
+    """Cut both tables into ranges of the key's values, of about the same width."""
+    plan, kind = pairing.plan, pairing.range_kind
+    nullable = plan.key.source.nullable or plan.key.target.nullable
+    others = [KeyRange(kind or "integer", null=True)] if nullable else []
+    count = RANGES if wanted is None else wanted
+    if kind is None or count < 2 or (wanted is None and pairing.key_side is None):
+        return [KeyRange(kind or "integer"), *others]
+    digits = key_kind(replace(plan.key.source, primary_key=None), plan.source.system)[1]
+    side: Side = "target" if pairing.key_side == 1 else "source"
+    low, high = _extent(plan, target if side == "target" else source, side, kind, digits)
+    cuts = sorted({low + (high - low) * number // count for number in range(1, count)} - {low})
+    bounds = [None, *(from_number(cut, kind) for cut in cuts), None]
+    bounded = itertools.pairwise(bounds)
+    return [*(KeyRange(kind, lower, upper, digits=digits) for lower, upper in bounded), *others]
+
+
+def _extent(
+    plan: CopyPlan, endpoint: Endpoint, side: Side, kind: KeyKind, digits: int
+) -> tuple[int, int]:
+    """The least and the greatest key, which an index of it knows; uuids are spread evenly."""
+    if kind == "uuid":
+        return 0, largest_number(kind, digits)
+    table, column, where = (
+        (plan.source, plan.key.source, plan.where)
+        if side == "source"
+        else (plan.target, plan.key.target, plan.target_where)
+    )
+    dialect = table.system.dialect
+    key = dialect.key_extent(table.system.quote(column.name), column, kind)
+    rows = filtered(predicate(column, KeyRange(kind), table.system), where)
+    ((low, high),) = endpoint.query(
+        f"SELECT MIN({key}), MAX({key}) FROM {read_from(table)} WHERE {rows}"
+    )
+    if low is None or high is None:
+        return 0, 0
+    return to_number(to_bound(low, kind)), to_number(to_bound(high, kind))
+
+
+def _conditions(plan: CopyPlan, ranges: Sequence[KeyRange]) -> dict[Side, str]:
+    """The conditions that select just these ranges; neighbours are one."""
+    joined: list[KeyRange] = []
+    for each in ranges:
+        last = joined[-1] if joined else None
+        if last and not each.null and last.upper is not None and last.upper == each.lower:
+            joined[-1] = replace(last, upper=each.upper)
+        else:
+            joined.append(each)
+    return {
+        "source": " OR ".join(f"({plan.source_range(each)})" for each in joined),
+        "target": " OR ".join(f"({plan.target_range(each)})" for each in joined),
+    }
+
+
+def _together(level: Level, verdicts: Sequence[Verdict]) -> Verdict:
+    """One verdict on all ranges."""
+    sides: list[dict[str, Any]] = []
+    for figures in ([v.source for v in verdicts], [v.target for v in verdicts]):
+        total: dict[str, Any] = {ROWS: sum(each[ROWS] for each in figures)}
+        if level == "checksum":
+            total[DIGEST] = str(sum(int(each[DIGEST]) for each in figures))
+        if level in ("sample_hash", "full_hash"):
+            total["hashed"] = sum(each.get("hashed", 0) for each in figures)
+            total["one_in"] = max(each.get("one_in", 1) for each in figures)
+        sides.append(total)
+    disagreeing = dict.fromkeys(name for verdict in verdicts for name in verdict.disagreeing)
+    return Verdict(
+        check=CHECK_NAMES[level],
+        passed=all(verdict.passed for verdict in verdicts),
+        source=sides[0],
+        target=sides[1],
+        seconds=sum(verdict.seconds for verdict in verdicts),
+        disagreeing=tuple(disagreeing),
+        ranges=len(verdicts),
+        digest=verdicts[0].digest,
+    )

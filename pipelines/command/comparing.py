@@ -1,0 +1,200 @@
+"""The command that compares any two tables: `ferry compare`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from tableferry.pipelines.command.shell import as_json, end, print_json, user_errors
+from tableferry.resources.errors import InputError
+
+if TYPE_CHECKING:
+    from tableferry.checks.verdict import Level
+    from tableferry.resources.contract.endpoint import Endpoint
+    from tableferry.resources.digest.tolerance import Tolerance
+    from tableferry.resources.tables import TableRef
+
+LEVELS = ("count", "checksum", "sample_hash", "full_hash")
+_QUERY = re.compile(r"(?P<connection>\w+):(?!//)\s*(?P<query>\S.*)", re.DOTALL)
+
+
+@click.command()
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option("--key", multiple=True, metavar="COLUMNS", help="What identifies a row: id,line.")
+@click.option("--map", "mapped", multiple=True, metavar="A=B", help="B's name of a column of A.")
+@click.option("--columns", multiple=True, metavar="COLUMNS", help="Compare only these of A.")
+@click.option("--exclude", multiple=True, metavar="COLUMNS", help="Leave these out.")
+@click.option(
+    "--tolerance",
+    "tolerances",
+    multiple=True,
+    metavar="COLUMN:RULE",
+    help="E.g. price:round=2, at:truncate=milliseconds, note:trim=true,case=ignore; repeatable.",
+)
+@click.option("--where", metavar="SQL", help="Compare only these rows of both.")
+@click.option("--where-a", metavar="SQL", help="The same in A's SQL.")
+@click.option("--where-b", metavar="SQL", help="The same in B's SQL.")
+@click.option(
+    "--level",
+    type=click.Choice(LEVELS),
+    default="checksum",
+    show_default=True,
+    help="How strictly.",
+)
+@click.option("--sample", is_flag=True, help="As --level sample_hash.")
+@click.option(
+    "--ranges",
+    type=click.IntRange(1, 500),
+    metavar="N",
+    help="Ranges of the key that are compared apart  [default: up to 32].",
+)
+@click.option("--recheck", metavar="TIMESxPAUSE", help="Look again at rows that differ: 3x10s.")
+@click.option("--limit", default=20, show_default=True, help="Maximum rows to show.")
+@click.option("--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write a report.")
+@as_json
+@user_errors
+def compare(
+    first: str,
+    second: str,
+    key: Sequence[str],
+    mapped: Sequence[str],
+    columns: Sequence[str],
+    exclude: Sequence[str],
+    tolerances: Sequence[str],
+    where: str | None,
+    where_a: str | None,
+    where_b: str | None,
+    level: str,
+    sample: bool,
+    ranges: int | None,
+    recheck: str | None,
+    limit: int,
+    html: str | None,
+    as_json: bool,
+) -> None:
+    """Compare two tables that anybody has filled; no transfer file is needed, nothing is written.
+
+    A and B are tables, views or files (postgres://sales.orders, files://dump/*.parquet), or queries
+    behind the name of a connection ('postgres:SELECT id, amount FROM sales.orders'). Exit code 0 if
+    they are equal, 1 if they differ, 2 if they cannot be compared.
+    """
+    from tableferry.checks.comparing.pairing import Choice, pair
+    from tableferry.checks.comparing.tables import compare_tables
+    from tableferry.checks.recheck import Recheck
+    from tableferry.pipelines.command import compare_views
+    from tableferry.pipelines.command.render import console
+    from tableferry.pipelines.command.session import configured_servers
+    from tableferry.resources.contract.source import columns_of_rows
+
+    tables = compared_table(first), compared_table(second)
+    looks = Recheck.parse(recheck) if recheck else None
+    choice = Choice(
+        mapped=dict(_parts(text, "=", "--map") for text in _listed(mapped)),
+        columns=_listed(columns),
+        exclude=_listed(exclude),
+        key=_listed(key),
+        tolerances=tolerances_of(tolerances),
+        where=(where_a or where, where_b or where),
+    )
+    servers, _ = configured_servers()
+    source, target = servers.endpoint(tables[0]), servers.endpoint(tables[1])
+    for endpoint, table in ((source, tables[0]), (target, tables[1])):
+        require_rows_shown(endpoint, table)
+    pairing = pair(
+        tables[0],
+        columns_of_rows(source, tables[0]),
+        tables[1],
+        columns_of_rows(target, tables[1]),
+        choice,
+    )
+    if looks and not pairing.keyed:
+        raise InputError("--recheck looks at rows, which need a key: --key COLUMNS")
+    outcome = compare_tables(
+        pairing,
+        source,
+        target,
+        "sample_hash" if sample else cast("Level", level),
+        ranges=ranges,
+        recheck=looks,
+    )
+    if html:
+        Path(html).write_text(compare_views.page(outcome, limit), encoding="utf-8")
+    if as_json:
+        print_json(compare_views.document(outcome, limit))
+    else:
+        compare_views.show(console(), outcome, limit)
+    end([f"{tables[0]} and {tables[1]} differ"] * (not outcome.equal))
+
+
+def require_rows_shown(endpoint: Endpoint, table: TableRef) -> None:
+    """Refuse a table of which row-level security hides rows.
+
+    Raises:
+        RowsHidden: names the table and the remedies.
+    """
+    from tableferry.resources.contract.inspection import inspection_of
+    from tableferry.resources.errors import RowsHidden
+
+    why = None if table.query else inspection_of(table.system).hidden(endpoint, table)
+    if why:
+        raise RowsHidden(f"{table}: {why}")
+
+
+def compared_table(text: str) -> TableRef:
+    """Read a reference to a table, or a query behind the name of its connection.
+
+    Raises:
+        InputError: it is neither, or the system of the connection runs no queries.
+    """
+    from tableferry.resources.connecting.names import system_of, table_of
+    from tableferry.resources.tables import TableRef
+
+    match = _QUERY.fullmatch(text.strip())
+    if match is None:
+        return table_of(text)
+    connection = match["connection"].lower()
+    system = system_of(connection)
+    if system.by_path:
+        raise InputError(f"{text!r}: {system.title} are compared by their names, not by a query")
+    query = match["query"].rstrip().rstrip(";")
+    return TableRef(system.name, "", "query", connection, query=query)
+
+
+def tolerances_of(declared: Sequence[str]) -> dict[str, Tolerance]:
+    """Read tolerances such as `price:round=2` and `note:trim=true,case=ignore`.
+
+    Raises:
+        InputError: one has another form.
+    """
+    from tableferry.resources.digest.tolerance import Tolerance
+
+    rules: dict[str, dict[str, str]] = {}
+    for text in declared:
+        column, listed = _parts(text, ":", "--tolerance", last=True)
+        for rule in listed.split(","):
+            name, value = _parts(rule, "=", f"--tolerance {text}")
+            rules.setdefault(column, {})[name] = value
+    read: dict[str, Tolerance] = {}
+    for column, rule_of in rules.items():
+        try:
+            read[column] = Tolerance.read(rule_of)
+        except InputError as error:
+            raise InputError(f"--tolerance {column}: {error}") from None
+    return read
+
+
+def _parts(text: str, between: str, option: str, *, last: bool = False) -> tuple[str, str]:
+    before, mark, after = text.rpartition(between) if last else text.partition(between)
+    if not mark or not before.strip():
+        raise InputError(f"{option}: {text!r} should have the form name{between}value")
+    return before.strip(), after.strip()
+
+
+def _listed(texts: Sequence[str]) -> list[str]:
+    """Names, of which an option takes several between commas."""
+    return [name.strip() for text in texts for name in text.split(",") if name.strip()]

@@ -1,0 +1,196 @@
+"""Decides how a column is compared with one of another table, whoever has filled the two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from tableferry.resources.columns.conversions import NoConversion, conversion_between
+from tableferry.resources.contract.copy_plan import ColumnPlan
+from tableferry.resources.contract.fields import Field, Kind
+from tableferry.resources.contract.system import System
+from tableferry.resources.digest.fields import (
+    DigestedType,
+    computed,
+    declared,
+    field_between,
+    same_text,
+)
+from tableferry.resources.digest.overflow import integer_type
+from tableferry.resources.types import kinds
+from tableferry.resources.types.column import Column
+
+_MICROSECONDS_PER_DAY = kinds.MICROSECONDS_PER_DAY
+_LONGEST = 38
+"""Digits of a decimal that every system has."""
+
+
+class NotComparableError(Exception):
+    """No rule makes the values of two types comparable; the message says why."""
+
+
+@dataclass(frozen=True)
+class Comparable:
+    """What is compared of two columns."""
+
+    field: Field
+    rule: str = ""
+    """By which rule, if the types do not hold the same values."""
+
+    @property
+    def swapped(self) -> Comparable:
+        """The same from the other side."""
+        return Comparable(_swapped(self.field), self.rule)
+
+
+def comparable(source: System, first: Column, target: System, second: Column) -> Comparable:
+    """Decide how two columns are compared.
+
+    What both types can say is compared exactly. Where one of them cannot hold the other's values, a
+    rule makes them comparable.
+
+    Raises:
+        NotComparableError: there is no such rule.
+    """
+    one, other = declared(source.types, first.type), declared(target.types, second.type)
+    if one.kind == other.kind is None:
+        return _unread(source, first, target, second)
+    if one.kind == other.kind:
+        return _alike(source, first, target, second)
+    if "text" in (one.kind, other.kind):
+        return _with_text(source, first, target, second)
+    if found := _of_two_kinds(source, first, target, second):
+        return found
+    if found := _of_two_kinds(target, second, source, first):
+        return found.swapped
+    raise NotComparableError(f"{first.type} and {second.type} have no values in common")
+
+
+def _of_two_kinds(
+    source: System, first: Column, target: System, second: Column
+) -> Comparable | None:
+    """Compare values of two kinds, the more special one first; None if there is no rule."""
+    one, other = declared(source.types, first.type), declared(target.types, second.type)
+    match one.kind, other.kind:
+        case "boolean", "integer":
+            return Comparable(_field(first, second, "integer"))
+        case "integer", "decimal":
+            typed = _of_type(source.types.decimal(_LONGEST, other.scale), first)
+            rendered = source.dialect.cast(source.quote(first.name), typed)
+            field = _field(typed, second, "decimal", scale=other.scale)
+            return Comparable(replace(field, rendered=rendered))
+        case (("integer" | "decimal"), "float"):
+            typed = _of_type(str(source.types.default(kinds.Float(64))), first)
+            text = source.dialect.text(source.quote(first.name))
+            field = _field(typed, second, "float")
+            field = replace(field, rendered=source.dialect.cast(text, typed))
+            return Comparable(field, f"{first.type} is compared as the nearest double")
+        case "date", "timestamp":
+            return _midnights(source, first, second, other)
+        case (("date" | "time" | "timestamp"), "integer"):
+            unit = "days" if one.kind == "date" else "microseconds"
+            field = _field(first, second, one.kind, scale=one.scale)
+            return Comparable(field, f"whole numbers are compared as {unit} since 1970")
+    return None
+
+
+def _alike(source: System, first: Column, target: System, second: Column) -> Comparable:
+    """Compare values of one kind."""
+    one, other = declared(source.types, first.type), declared(target.types, second.type)
+    column = ColumnPlan(first, second, None, pa.null())
+    field, rules = field_between(source, target, column), []
+    if field.kind in ("text", "array"):
+        # arrays of one system that are declared alike are compared as the server prints them
+        if field.kind == "text" and one.kind == "text":
+            field = replace(field, padded=one.padded or other.padded)
+            if one.padded != other.padded:
+                rules.append("trailing blanks do not count, as one side pads")
+        if field.target_rendered is None:
+            field = replace(field, target_rendered=computed(target, second))
+        return Comparable(field, "; ".join(rules))
+    zones = {one.zoned, other.zoned}
+    as_utc = source.types.wall_clocks_as_utc or target.types.wall_clocks_as_utc
+    if field.kind == "timestamp" and zones == {True, False} and not as_utc:
+        rules.append("the time without a zone is taken as UTC")
+    return Comparable(
+        replace(
+            field,
+            scale=max(one.scale, other.scale),
+            single=one.single and other.single,
+            target_rendered=computed(target, second),
+        ),
+        "; ".join(rules),
+    )
+
+
+def _unread(source: System, first: Column, target: System, second: Column) -> Comparable:
+    """Compare types that only a text can represent."""
+    column = ColumnPlan(first, second, None, pa.null())
+    if source == target:
+        same = (first.own_type or first.type) == (second.own_type or second.type)
+        rule = "" if same else "both are compared as the server prints them"
+        return Comparable(same_text(source, column), rule)
+    field = field_between(source, target, column)
+    mirrored = field_between(target, source, ColumnPlan(second, first, None, pa.null()))
+    rendered = mirrored.rendered or target.dialect.text(target.quote(second.name))
+    return Comparable(
+        replace(field, kind="text", target_rendered=rendered),
+        "both are compared as the texts that a transfer makes of them",
+    )
+
+
+def _with_text(source: System, first: Column, target: System, second: Column) -> Comparable:
+    """Compare texts with values of another type."""
+    one, other = declared(source.types, first.type), declared(target.types, second.type)
+    if one.kind == "text":
+        return _with_text(target, second, source, first).swapped
+    if one.kind == "uuid":
+        sides = ((source, first), (target, second))
+        texts = [s.dialect.lower(s.dialect.text(s.quote(c.name))) for s, c in sides]
+        first, second = (_of_type(s.types.text, c) for s, c in sides)
+        field = replace(_field(first, second, "text"), rendered=texts[0], target_rendered=texts[1])
+        return Comparable(field, "as text in lower case")
+    try:
+        type_ = target.types.plain(second.type)
+        arrow = conversion_between(source, first.type, target, type_).arrow
+    except NoConversion as error:
+        if one.kind == "bytes":
+            raise NotComparableError(f"{first.type} and {second.type}: {error}") from None
+        arrow = pa.null()
+    field = field_between(source, target, ColumnPlan(first, second, None, arrow))
+    if field.kind == "bytes":
+        return Comparable(field)
+    field = replace(field, padded=other.padded)
+    return Comparable(field, f"{first.type} is compared as the text that a transfer makes of it")
+
+
+def _midnights(source: System, date: Column, moment: Column, moments: DigestedType) -> Comparable:
+    """Compare dates with moments."""
+    days = source.digest.whole(_field(date, date, "date"), date, source.quote(date.name))
+    units = _MICROSECONDS_PER_DAY * (10 if moments.scale > 6 else 1)
+    number = _of_type(integer_type(source), date)
+    field = _field(number, moment, "timestamp", scale=moments.scale)
+    rule = "a date is compared as its midnight"
+    return Comparable(replace(field, rendered=f"({days}) * {units}"), rule)
+
+
+def _field(first: Column, second: Column, kind: Kind, *, scale: int = 0) -> Field:
+    return Field(second.name, kind, first, second, scale=scale)
+
+
+def _of_type(type_: str, column: Column) -> Column:
+    """A column that is compared as another type; nothing is known of NULL."""
+    return replace(column, type=type_, own_type=None, nullable=True)
+
+
+def _swapped(field: Field) -> Field:
+    return replace(
+        field,
+        name=field.source.name,
+        source=field.target,
+        target=field.source,
+        rendered=field.target_rendered,
+        target_rendered=field.rendered,
+        item=field.item and _swapped(field.item),
+    )

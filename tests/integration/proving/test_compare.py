@@ -1,0 +1,271 @@
+"""Any two tables compared: what is equal, what differs and why, and what is told of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tableferry.pipelines.cli import main
+from tests.integration.conftest import table_name
+from tests.integration.support.pairs import Place, places
+from tests.servers import Servers
+
+pytestmark = pytest.mark.integration
+
+PLAIN = {
+    "postgres": "CREATE TABLE public.{t} (id int PRIMARY KEY, price numeric(12,4), ratio float8, "
+    "note text, at timestamp(6), day date, ident uuid, fixed char(5))",
+    "sqlserver": "CREATE TABLE dbo.{t} (ID int NOT NULL PRIMARY KEY, Price decimal(12,4), "
+    "Ratio float, Note nvarchar(100), At datetime2(6), Day date, Ident uniqueidentifier, "
+    "Fixed nvarchar(5))",
+    "clickhouse": "CREATE TABLE warehouse.{t} (id Int32, price Nullable(Decimal(12,4)), "
+    "ratio Nullable(Float64), note Nullable(String), at Nullable(DateTime64(6, 'UTC')), "
+    "day Nullable(Date32), ident Nullable(UUID), fixed Nullable(String)) "
+    "ENGINE MergeTree ORDER BY id",
+}
+VALUES = "({i}, {price}, 0.1, '{note}', '{at}', '2024-02-29', '{ident}', '{fixed}')"
+COUNT = 200
+
+
+@dataclass
+class Tables:
+    """A table of the same name on every server, and the command."""
+
+    name: str
+    found: dict[str, Place]
+
+    def ref(self, system: str) -> str:
+        return str(self.found[system].table(self.name))
+
+    def execute(self, system: str, *statements: str) -> None:
+        for statement in statements:
+            self.found[system].endpoint.execute(statement.format(t=self.name))
+
+    def compare(self, first: str, second: str, *options: str) -> dict[str, Any]:
+        """The document of `ferry compare`; tables by system, or as they are written."""
+        names = [self.ref(one) if one in self.found else one for one in (first, second)]
+        result = run("compare", *names, "--json", *options)
+        document: dict[str, Any] = json.loads(result.stdout)
+        assert result.exit_code == (0 if document["ok"] else 1), result.output
+        return document
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments])
+
+
+def row(i: int, **changed: Any) -> str:
+    values = {
+        "i": i,
+        "price": f"{i}.5000",
+        "note": f"Größe {i}",
+        "at": f"2024-03-01 12:34:56.{i:06d}",
+        "ident": f"{i:08d}-3333-4444-8555-666677778888",
+        "fixed": "ab",
+    }
+    return VALUES.format(**values | changed)
+
+
+@pytest.fixture(scope="module")
+def tables(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tables]:
+    folder = tmp_path_factory.mktemp("files")
+    found = places(stack, folder)
+    tables = Tables(table_name(), found)
+    rows = ", ".join(row(i) for i in range(1, COUNT + 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TABLEFERRY_POSTGRES_URL", stack.postgres_url)
+        patch.setenv("TABLEFERRY_SQLSERVER_URL", stack.sqlserver_url)
+        patch.setenv("TABLEFERRY_CLICKHOUSE_URL", stack.clickhouse_url)
+        patch.chdir(folder)
+        for system, create in PLAIN.items():
+            schema = found[system].schema
+            texts = rows.replace("'Gr", "N'Gr") if system == "sqlserver" else rows
+            tables.execute(system, create, f"INSERT INTO {schema}.{{t}} VALUES {texts}")
+        yield tables
+        for system in PLAIN:
+            found[system].drop(found[system].table(tables.name))
+
+
+PAIRS = [("postgres", "sqlserver"), ("postgres", "clickhouse"), ("sqlserver", "clickhouse")]
+
+
+@pytest.mark.parametrize(("first", "second"), [*PAIRS, *(pair[::-1] for pair in PAIRS)])
+def test_equal_tables_are_equal(tables: Tables, first: str, second: str) -> None:
+    found = tables.compare(first, second)
+    assert found["ok"], found
+    assert found["read"]["a"] == {"counted": COUNT, "again": 0, "sent": 0}
+    assert [name.lower() for name in found["key"]] == ["id"]
+    assert len(found["columns"]) == 8
+
+
+CHANGES = {
+    11: {"price": "11.5678"},
+    12: {"price": "12.57"},
+    21: {"note": ""},
+    22: {"note": "größe 22"},
+    23: {"note": "Größe 23 "},
+    24: {"note": "GrÃ¶ÃŸe 24"},
+    25: {"note": "Gr??e 25"},
+    26: {"note": "Grö"},
+    31: {"at": "2024-03-01 14:34:56.000031"},
+    32: {"at": "2024-03-01 12:34:56.000000"},
+}
+"""What of the rows of the copy is another value."""
+
+ORIGINALS = {11: {"price": "11.5678"}, 12: {"price": "12.5678"}}
+CAUSES = {
+    "price": {"rounded to 2 decimals"},
+    "note": {
+        "'' instead of a value",
+        "upper and lower case",
+        "trailing blanks",
+        "encoding: UTF-8 read as another code page",
+        "encoding: characters replaced",
+        "cut to 3 characters",
+    },
+    "at": {"shifted by +2 hours (time zone)", "cut to seconds"},
+}
+
+
+@pytest.fixture(scope="module")
+def copy(tables: Tables) -> Iterator[str]:
+    """A view and a damaged copy in ClickHouse, of the table in PostgreSQL."""
+    name = table_name()
+    tables.execute(
+        "postgres",
+        f"CREATE VIEW public.{name} AS SELECT id, note, at, "
+        "CASE id WHEN 11 THEN 11.5678 WHEN 12 THEN 12.5678 ELSE price END AS price FROM public.{t}",
+    )
+    rows = ", ".join(row(i, **CHANGES.get(i, {})) for i in range(2, COUNT + 2))
+    tables.execute(
+        "clickhouse",
+        PLAIN["clickhouse"].replace("{t}", name),
+        f"INSERT INTO warehouse.{name} VALUES {rows}",
+    )
+    yield name
+    tables.execute("postgres", f"DROP VIEW public.{name}")
+    tables.execute("clickhouse", f"DROP TABLE warehouse.{name}")
+
+
+def test_what_differs_is_found_with_its_likely_cause(tables: Tables, copy: str) -> None:
+    first, second = f"postgres://public.{copy}", f"clickhouse://warehouse.{copy}"
+    found = tables.compare(first, second, "--key", "id", "--ranges", "20", "--limit", "100")
+    differences = found["differences"]
+    assert (differences["only_in_a"], differences["only_in_b"]) == (1, 1)
+    assert differences["different"] == len(CHANGES) - 1
+    assert differences["by_column"] == {"note": 6, "at": 2, "price": 1}
+    causes = {name: {one["cause"] for one in each} for name, each in found["causes"].items()}
+    assert causes == CAUSES
+    (shift,) = [one for one in found["causes"]["at"] if "hours" in one["cause"]]
+    assert shift["examples"][0]["row"] == {"id": "31"}
+    assert found["not_compared"]["only_in_b"] == ["ratio", "day", "ident", "fixed"]
+    assert found["rules"] == {}
+    # only the ranges that differ were read again, and of them only a few rows were sent
+    for side in "ab":
+        assert found["read"][side]["counted"] == COUNT
+        assert 0 < found["read"][side]["again"] < COUNT / 2
+        assert found["read"][side]["sent"] < 30
+
+
+def test_a_page_and_lines_say_the_same(tables: Tables, copy: str, tmp_path: Path) -> None:
+    first, second = f"postgres://public.{copy}", f"clickhouse://warehouse.{copy}"
+    page = tmp_path / "page.html"
+    result = run("compare", first, second, "--key", "id", "--html", str(page))
+    assert result.exit_code == 1
+    for text in (result.stdout, page.read_text(encoding="utf-8")):
+        assert "1 row only in A, 1 row only in B, 9 rows different by checksum" in text
+        assert "shifted by +2 hours (time zone)" in text
+        assert "columns only in B, not compared: ratio, day, ident, fixed" in text
+    assert f"ferry: {first} and {second} differ" in result.stderr
+
+
+def test_without_a_key_counts_and_sums_are_compared(tables: Tables, copy: str) -> None:
+    first, second = f"postgres://public.{copy}", f"clickhouse://warehouse.{copy}"
+    found = tables.compare(first, second)
+    assert found["differences"] is None
+    assert "--key" in found["notes"][-2]
+    assert found["read"]["a"] == {"counted": COUNT, "again": 0, "sent": 0}
+
+
+def test_tolerances_are_applied_by_both_servers_and_shown(tables: Tables, copy: str) -> None:
+    first, second = f"postgres://public.{copy}", f"clickhouse://warehouse.{copy}"
+    among = ["--key", "id", "--where", "id BETWEEN 11 AND 32 AND id NOT IN (21, 24, 25, 26, 31)"]
+    assert not tables.compare(first, second, *among)["ok"]
+    rules = ["price:round=2", "note:trim=true,case=ignore", "at:truncate=seconds"]
+    options = [part for rule in rules for part in ("--tolerance", rule)]
+    for level in ("checksum", "full_hash"):
+        found = tables.compare(first, second, *among, *options, "--level", level)
+        assert found["ok"], found
+        assert (
+            "within tolerances: price (round: 2), note (trim: true, case: ignore), "
+            "at (truncate: seconds)"
+        ) in found["says"]
+    only_one = tables.compare(first, second, *among, *options[:2])
+    assert only_one["differences"]["by_column"] == {"note": 2, "at": 1}
+
+
+def test_empty_texts_may_count_as_null(tables: Tables) -> None:
+    for system, text in (("postgres", "text"), ("sqlserver", "nvarchar(9)")):
+        name = "dbo.{t}_e" if system == "sqlserver" else "public.{t}_e"
+        rows = (
+            "(1, ''), (2, ' '), (3, 'x')"
+            if system == "postgres"
+            else "(1, NULL), (2, ' '), (3, 'x')"
+        )
+        tables.execute(
+            system,
+            f"CREATE TABLE {name} (id int PRIMARY KEY, note {text})",
+            f"INSERT INTO {name} VALUES {rows}",
+        )
+    first, second = (f"{ref}_e" for ref in (tables.ref("postgres"), tables.ref("sqlserver")))
+    try:
+        found = tables.compare(first, second)
+        assert [one["cause"] for one in found["causes"]["note"]] == ["NULL instead of ''"]
+        assert tables.compare(first, second, "--tolerance", "note:null=''")["ok"]
+        assert tables.compare(first, second, "--tolerance", "note:ignore=true")["ok"]
+    finally:
+        tables.execute("postgres", "DROP TABLE public.{t}_e")
+        tables.execute("sqlserver", "DROP TABLE dbo.{t}_e")
+
+
+def test_queries_are_compared_as_tables_are(tables: Tables, copy: str) -> None:
+    first = (
+        "postgres:SELECT day, count(*) AS n, sum(price)::numeric(20,4) AS total "
+        f"FROM public.{tables.name} WHERE id > 1 GROUP BY day -- by day;"
+    )
+    second = (
+        "clickhouse:SELECT day, count() AS n, sum(price) AS total "
+        f"FROM warehouse.{tables.name} WHERE id > 1 GROUP BY day;"
+    )
+    found = tables.compare(first, second, "--key", "day")
+    assert found["ok"], found
+    assert found["columns"] == ["day", "n", "total"]
+    missing = "postgres:SELECT 1 AS a, 2 AS a"
+    result = run("compare", missing, second)
+    assert result.exit_code == 2
+    assert "several columns are named 'a'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--key", "nope"], "has no column 'nope'"),
+        (["--map", "id"], "--map: 'id' should have the form name=value"),
+        (["--tolerance", "price:bend=2"], "--tolerance price: bend: '2' is no tolerance"),
+        (["--tolerance", "day:round=2"], "round does not go with it, which is compared as date"),
+        (["--map", "ident=ratio", "--exclude", "ratio"], "leave it out: --exclude ident"),
+        (["--columns", "id", "--key", "day"], "the key column 'day' is not compared"),
+        (["--recheck", "x"], "recheck: 'x' should be"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(tables: Tables, options: list[str], says: str) -> None:
+    result = run("compare", tables.ref("postgres"), tables.ref("clickhouse"), *options)
+    assert result.exit_code == 2, result.output
+    assert says in result.stderr
+    assert "Traceback" not in result.output
