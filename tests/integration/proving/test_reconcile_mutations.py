@@ -293,6 +293,8 @@ class Seen:
     by_rows: dict[Level, Verdict] = field(default_factory=dict)
     found: list[Difference] = field(default_factory=list)
     """By the drill-down."""
+    compared: Differences | None = None
+    """By a comparison that knows of no move."""
 
 
 @pytest.fixture(scope="module")
@@ -343,6 +345,9 @@ def assert_undamaged(hop: Hop) -> None:
             assert verdict.passed, (hop.name, level, verdict.disagreeing, verdict)
             rows = len(ROWS_OF_EACH) * (1 if grouped else len(STRETCHES))
             assert verdict.source[ROWS] == verdict.target[ROWS] == rows
+    outcome = hop.compared(key=["id"])
+    assert outcome.equal, (hop.name, outcome.differences)
+    assert not outcome.pairing.only_in_first and not outcome.pairing.only_in_second
 
 
 def look(hop: Hop) -> Seen:
@@ -368,6 +373,7 @@ def look(hop: Hop) -> Seen:
         EVERYTHING,
         sink=seen.found.extend,
     )
+    seen.compared = hop.compared(key=["id"]).differences
     return seen
 
 
@@ -496,9 +502,11 @@ def test_rows_that_differ_are_found(
         rows["missing"] += missing
         rows["extra"] += extra
     assert not found
+    by_rows = {level: verdict.differences for level, verdict in one.by_rows.items()}
     for level, verdict in one.by_rows.items():
-        differences = verdict.differences or Differences()
         assert not verdict.passed and set(verdict.disagreeing) == {ROWS, *by_column}, level
+    for level, each in {**by_rows, "compared": one.compared}.items():
+        differences = each or Differences()
         assert differences.missing_in_target == rows["missing"], level
         assert differences.extra_in_target == rows["extra"], level
         assert differences.different == rows["different"], level

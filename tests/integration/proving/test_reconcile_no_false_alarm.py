@@ -165,6 +165,9 @@ def assert_agrees(hop: Hop, count: int) -> None:
         for verdict in verdicts.values():
             assert verdict.passed, (hop.name, level, verdict.disagreeing, verdict)
         assert sum(verdict.source[ROWS] for verdict in verdicts.values()) == count
+    outcome = hop.compared()
+    assert outcome.equal, (hop.name, hop.compared(key=["id"]).differences)
+    assert outcome.verdict.source[ROWS] == count
 
 
 def journey(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import get_args
 
 import pyarrow as pa
 
+from tableferry.checks.comparing.pairing import Choice, pair
+from tableferry.checks.comparing.tables import Outcome, compare_tables
 from tableferry.checks.in_flight import StreamDigest
 from tableferry.checks.reconcile import reconcile_all
 from tableferry.checks.verdict import LEVELS, Level, Verdict
@@ -23,11 +25,11 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fingerprint import KnownFigures
 from tableferry.resources.contract.formats import formats_between
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.source import source_of
+from tableferry.resources.contract.source import columns_of_rows, source_of
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import RangeLoad, Target, TargetOptions
 from tableferry.resources.digest.fields import observed
-from tableferry.resources.errors import TableMissing, TypeRefused
+from tableferry.resources.errors import InputError, TableMissing, TypeRefused
 from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.files.target import FilesTarget
 from tableferry.resources.files.types import FILE
@@ -122,6 +124,24 @@ class Hop:
     def levels(self) -> tuple[Level, ...]:
         """What nobody reads on its way is not seen in flight."""
         return get_args(Level) if self.source_figures else LEVELS
+
+    def compared(self, key: Sequence[str] = ()) -> Outcome:
+        """Compare both tables as if nothing was known of the move; a query in the place of the
+        source where its server describes queries."""
+        source = self.plan.source
+        found = self.source.endpoint.columns(source)
+        exclude = {*self.plan.excluded} - {FILE, ROW}
+        with suppress(InputError):
+            query = replace(source, query=f"SELECT * FROM {qualified(source)}")
+            found, source = columns_of_rows(self.source.endpoint, query), query
+        pairing = pair(
+            source,
+            found,
+            self.plan.target,
+            self.target.endpoint.columns(self.plan.target),
+            Choice(key=key, exclude=exclude),
+        )
+        return compare_tables(pairing, self.source.endpoint, self.target.endpoint)
 
     def move(self, key_range: KeyRange) -> None:
         """By record batches, or what only the two servers read if some types need that."""
