@@ -74,11 +74,15 @@ def columns_of(ask: Ask, tables: Sequence[TableRef]) -> dict[TableRef, list[Colu
     for table, name, _ in _about(ask, PRIMARY_KEYS, tables):
         keys.setdefault(table, []).append(name)
     columns: dict[str, list[Column]] = {}
-    for table, name, kind, length, precision, scale, fraction, nullable, collation in _about(
-        ask, COLUMNS, tables
-    ):
+    rows = _about(ask, COLUMNS, tables)
+    spelled = {(table, name) for table, name, *_ in rows}
+    for table, name, kind, length, precision, scale, fraction, nullable, collation in rows:
         identity, computed = flags.get((table, name), (False, False))
-        key = keys.get(table, [])
+        # Babelfish names the columns of keys in lower case
+        key = [
+            name if (table, each) not in spelled and each == name.lower() else each
+            for each in keys.get(table, [])
+        ]
         columns.setdefault(table, []).append(
             Column(
                 name=name,
@@ -94,6 +98,24 @@ def columns_of(ask: Ask, tables: Sequence[TableRef]) -> dict[TableRef, list[Colu
     for table in unnamed:
         by_table |= columns_of(ask, [table])
     return by_table
+
+
+def described(ask: Ask, query: str) -> list[Column]:
+    """Return the columns of a query's result.
+
+    https://learn.microsoft.com/sql/relational-databases/system-stored-procedures/sp-describe-first-result-set-transact-sql
+    """
+    columns = []
+    for hidden, _, name, nullable, _, type_, length, precision, scale, *_ in ask(
+        f"EXEC sp_describe_first_result_set {literal(query)}"
+    ):
+        # SQL Server names a type with its arguments, Babelfish without them
+        kind = str(type_).partition("(")[0].lower()
+        units = length // 2 if kind in ("nchar", "nvarchar") and length > 0 else length
+        declared = _declared(kind, units, precision, scale, scale)
+        if not hidden:
+            columns.append(Column(str(name or ""), declared, nullable=bool(nullable)))
+    return columns
 
 
 def catalogued(ask: Ask, tables: Sequence[TableRef]) -> dict[TableRef, Catalogued]:

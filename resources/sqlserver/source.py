@@ -12,7 +12,7 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Source
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.sqlserver.bcp import read_tab_separated
-from tableferry.resources.sqlserver.catalog import catalogued, columns_of
+from tableferry.resources.sqlserver.catalog import catalogued, columns_of, described
 from tableferry.resources.sqlserver.ddl import INDEX_BYTES, indexable
 from tableferry.resources.sqlserver.dialect import (
     KEY_ORDER,
@@ -103,6 +103,10 @@ class SqlServerSource(Source):
         for here in by_schema(tables):
             columns |= columns_of(endpoint.query, here)
         return columns
+
+    def query_columns(self, endpoint: Endpoint, table: TableRef) -> list[Column]:
+        """See `Source.query_columns`."""
+        return described(endpoint.query, table.query)
 
     def catalogued(
         self, endpoint: Endpoint, tables: Sequence[TableRef]

@@ -243,9 +243,15 @@ def test_queries_are_compared_as_tables_are(tables: Tables, copy: str) -> None:
         "clickhouse:SELECT day, count() AS n, sum(price) AS total "
         f"FROM warehouse.{tables.name} WHERE id > 1 GROUP BY day;"
     )
-    found = tables.compare(first, second, "--key", "day")
-    assert found["ok"], found
-    assert found["columns"] == ["day", "n", "total"]
+    third = (
+        "sqlserver:SELECT Day, COUNT(*) AS n, CAST(SUM(Price) AS decimal(20,4)) AS total "
+        f"FROM dbo.{tables.name} WHERE ID > 1 GROUP BY Day"
+    )
+    for one, other in ((first, second), (second, third), (third, first)):
+        found = tables.compare(one, other, "--key", "Day" if one is third else "day")
+        assert found["ok"], found
+        assert [name.lower() for name in found["columns"]] == ["day", "n", "total"]
+        assert found["rules"] == {}
     missing = "postgres:SELECT 1 AS a, 2 AS a"
     result = run("compare", missing, second)
     assert result.exit_code == 2

@@ -8,11 +8,11 @@ from tableferry_local.sqlserver.catalog.tables import object_name, pg_name, quot
 from tableferry_local.sqlserver.errors import ErrorContext, SqlError, unsupported
 from tableferry_local.sqlserver.tsql.execution.applocks import getapplock, releaseapplock
 from tableferry_local.sqlserver.tsql.execution.arguments import Argument, bound
-from tableferry_local.sqlserver.tsql.execution.run import Run
+from tableferry_local.sqlserver.tsql.execution.run import Run, run_text
 from tableferry_local.sqlserver.tsql.syntax.clauses import name_at
 from tableferry_local.sqlserver.tsql.syntax.parsing import tokenize
-from tableferry_local.sqlserver.types.sqltype import ResultColumn, SqlType
-from tableferry_local.sqlserver.types.typerules import INT, SYSNAME
+from tableferry_local.sqlserver.types.sqltype import SYSTEM_TYPES, ResultColumn, SqlType
+from tableferry_local.sqlserver.types.typerules import INT, SMALLINT, SYSNAME
 from tableferry_local.sqlserver.types.value import literal
 
 Procedure = Callable[[Run, list[Argument]], int]
@@ -84,7 +84,80 @@ _COLLATIONS = r"""
 """
 
 
+class _Described:
+    """A sink that keeps the columns of the first result."""
+
+    def __init__(self) -> None:
+        self.found: list[ResultColumn] | None = None
+
+    def columns(self, cols: list[ResultColumn]) -> None:
+        self.found = self.found if self.found is not None else cols
+
+    def rows(self, chunk: object) -> None:
+        """FMTONLY sends none."""
+
+    def done(self, rowcount: int | None, command: str) -> None:
+        """Nothing is reported."""
+
+    def info(self, number: int, message: str, severity: int = 0) -> None:
+        """Nothing is reported."""
+
+    def error(self, error: SqlError) -> None:
+        raise error
+
+    def database(self, new: str, old: str) -> None:
+        """Nothing is reported."""
+
+
+def _describe(run: Run, arguments: list[Argument]) -> int:
+    text = bound(arguments, "@tsql")["@tsql"] or ""
+    sink, described = run.sink, _Described()
+    fmtonly = run.state.fmtonly
+    run.sink, run.state.fmtonly = described, True
+    try:
+        run_text(run, text, {})
+    finally:
+        run.sink, run.state.fmtonly = sink, fmtonly
+    run.sink.columns(
+        [
+            ResultColumn("is_hidden", SqlType("bit")),
+            ResultColumn("column_ordinal", INT),
+            ResultColumn("name", SYSNAME),
+            ResultColumn("is_nullable", SqlType("bit")),
+            ResultColumn("system_type_id", INT),
+            ResultColumn("system_type_name", SqlType("nvarchar", 256)),
+            ResultColumn("max_length", SMALLINT),
+            ResultColumn("precision", SqlType("tinyint")),
+            ResultColumn("scale", SqlType("tinyint")),
+        ]
+    )
+    listed = described.found or []
+    if listed:
+        rows = ", ".join(_description(at, column) for at, column in enumerate(listed, start=1))
+        for chunk in run.state.link.stream(
+            "SELECT 0::smallint, d.at::int, d.name::text, d.nulls::smallint, d.id::int, "
+            "d.type::text, d.length::smallint, d.digits::smallint, d.scale::smallint "
+            f"FROM (VALUES {rows}) AS d(at, name, nulls, id, type, length, digits, scale)",
+            [],
+        ):
+            run.sink.rows(chunk)
+    run.sink.done(len(listed), "SELECT")
+    return 0
+
+
+def _description(ordinal: int, column: ResultColumn) -> str:
+    """The values of a column's description, in parentheses."""
+    kind = column.type
+    number, length, digits, scale = SYSTEM_TYPES[kind.name]
+    if kind.length is not None:
+        length = kind.length * (2 if kind.is_unicode and kind.length > 0 else 1)
+    digits, scale = kind.precision or digits, scale if kind.scale is None else kind.scale
+    texts = f"{literal(column.name)}, {int(column.nullable)}, {number}, {literal(str(kind))}"
+    return f"({ordinal}, {texts}, {length}, {digits}, {scale})"
+
+
 SYSTEM_PROCEDURES: dict[str, Procedure] = {
+    "sp_describe_first_result_set": _describe,
     "sp_rename": _rename,
     "sp_getapplock": getapplock,
     "sp_releaseapplock": releaseapplock,
