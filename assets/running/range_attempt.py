@@ -96,7 +96,7 @@ class RangeAttempt:
 
     @property
     def _markers_in_files(self) -> bool:
-        return self.hop.plan.target.system.by_path
+        return self.hop.plan.target.system.by_path is not None
 
     @property
     def _marked(self) -> bool:
