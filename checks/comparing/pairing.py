@@ -77,7 +77,7 @@ def pair(
         _own(table, columns)
         for table, columns in ((first, first_columns), (second, second_columns))
     )
-    names = _matched(first, mine, second, theirs, choice)
+    names = matched(first, mine, second, theirs, choice)
     ignored = {name for name, each in choice.tolerances.items() if each.ignore}
     left_out = [name for name in mine if name in {*choice.exclude, *ignored}]
     if choice.columns:
@@ -135,14 +135,18 @@ def _own(table: TableRef, columns: Sequence[Column]) -> dict[str, Column]:
     return {column.name: column for column in columns if column.name not in added}
 
 
-def _matched(
+def matched(
     first: TableRef,
-    mine: Mapping[str, Column],
+    mine: Collection[str],
     second: TableRef,
-    theirs: Mapping[str, Column],
+    theirs: Collection[str],
     choice: Choice,
 ) -> dict[str, str]:
-    """The second table's columns by the first's, in the first's order."""
+    """Return the second table's columns by those of the first, in the first's order.
+
+    Raises:
+        InputError: the choice names a column that there is not.
+    """
     named = [*choice.mapped, *choice.columns, *choice.exclude, *choice.key, *choice.tolerances]
     _require(first, mine, [name for name in named if name not in choice.exclude])
     _require(second, theirs, [*choice.mapped.values()])

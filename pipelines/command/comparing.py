@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import click
 
@@ -55,6 +55,7 @@ _QUERY = re.compile(r"(?P<connection>\w+):(?!//)\s*(?P<query>\S.*)", re.DOTALL)
 )
 @click.option("--recheck", metavar="TIMESxPAUSE", help="Look again at rows that differ: 3x10s.")
 @click.option("--limit", default=20, show_default=True, help="Maximum rows to show.")
+@click.option("--schema", is_flag=True, help="Compare what the catalogs declare, and no rows.")
 @click.option("--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write a report.")
 @as_json
 @user_errors
@@ -74,6 +75,7 @@ def compare(
     ranges: int | None,
     recheck: str | None,
     limit: int,
+    schema: bool,
     html: str | None,
     as_json: bool,
 ) -> None:
@@ -82,7 +84,14 @@ def compare(
     A and B are tables, views or files (postgres://sales.orders, files://dump/*.parquet), or queries
     behind the name of a connection ('postgres:SELECT id, amount FROM sales.orders'). Exit code 0 if
     they are equal, 1 if they differ, 2 if they cannot be compared.
+
+    With --schema, A may be a pattern, and B name its tables by {table}: 'postgres://sales.*'
+    'sqlserver://dbo.{table}'.
     """
+    if schema:
+        if key or tolerances or where or where_a or where_b or sample or ranges or recheck:
+            raise InputError("--schema reads no rows; it takes --map, --columns and --exclude only")
+        _compare_schemas(first, second, mapped, columns, exclude, html, as_json=as_json)
     from tableferry.checks.comparing.pairing import Choice, pair
     from tableferry.checks.comparing.tables import compare_tables
     from tableferry.checks.recheck import Recheck
@@ -129,6 +138,38 @@ def compare(
     else:
         compare_views.show(console(), outcome, limit)
     end([f"{tables[0]} and {tables[1]} differ"] * (not outcome.equal))
+
+
+def _compare_schemas(
+    first: str,
+    second: str,
+    mapped: Sequence[str],
+    columns: Sequence[str],
+    exclude: Sequence[str],
+    html: str | None,
+    *,
+    as_json: bool,
+) -> NoReturn:
+    from tableferry.checks.comparing.pairing import Choice
+    from tableferry.pipelines.command import schema_views
+    from tableferry.pipelines.command.render import console
+    from tableferry.pipelines.command.session import configured_servers
+
+    choice = Choice(
+        mapped=dict(_parts(text, "=", "--map") for text in _listed(mapped)),
+        columns=_listed(columns),
+        exclude=_listed(exclude),
+    )
+    servers, _ = configured_servers()
+    pairs = schema_views.compared(servers, first, second, choice)
+    if html:
+        Path(html).write_text(schema_views.page(pairs), encoding="utf-8")
+    if as_json:
+        print_json(schema_views.document(pairs))
+    else:
+        schema_views.show(console(), pairs)
+    differ = sum(not pair.equal for pair in pairs)
+    end([f"{differ} of {len(pairs)} pairs of tables are declared otherwise"] * bool(differ))
 
 
 def require_rows_shown(endpoint: Endpoint, table: TableRef) -> None:

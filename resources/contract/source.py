@@ -15,6 +15,7 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.refusals import Where
 from tableferry.resources.contract.snapshots import HeldSnapshot, SetSnapshot, SharedSnapshot
+from tableferry.resources.contract.structure import Structure
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import (
     ConnectionFailed,
@@ -116,6 +117,15 @@ class Source:
             with suppress(TableMissing):
                 columns[table] = endpoint.columns(table)
         return columns
+
+    def structures(
+        self, endpoint: Endpoint, tables: Sequence[TableRef]
+    ) -> dict[TableRef, Structure] | None:
+        """Return the keys, indexes and defaults of tables of one schema.
+
+        None if the system's tables have no unique keys.
+        """
+        return None
 
     def query_columns(self, endpoint: Endpoint, table: TableRef) -> list[Column]:
         """Return the columns of a reference's query, as the server describes them, in their order.

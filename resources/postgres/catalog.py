@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from tableferry.resources.contract.catalog import Listed, TableSize
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.looking_ahead import answer
+from tableferry.resources.contract.structure import Structure, structure_of
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import rows_hidden
@@ -83,6 +84,22 @@ LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
 ORDER BY d.at
 """
 """The names of a result's types, by their OIDs and modifiers."""
+
+INDEXES_SQL = """
+SELECT t.relname::text, x.relname::text, i.indisunique AND i.indpred IS NULL, i.indisprimary,
+    array(SELECT pg_get_indexdef(i.indexrelid, n, true) FROM generate_series(1, i.indnkeyatts) n)
+FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+JOIN pg_index i ON i.indrelid = t.oid JOIN pg_class x ON x.oid = i.indexrelid
+WHERE n.nspname = {schema} AND t.relname IN ({names}) AND i.indisvalid
+"""
+
+DEFAULTS_SQL = """
+SELECT t.relname::text, a.attname::text, pg_get_expr(d.adbin, d.adrelid)
+FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+JOIN pg_attribute a ON a.attrelid = t.oid AND a.attgenerated = '' AND NOT a.attisdropped
+JOIN pg_attrdef d ON d.adrelid = t.oid AND d.adnum = a.attnum
+WHERE n.nspname = {schema} AND t.relname IN ({names})
+"""
 
 TABLES_SQL = """
 SELECT n.nspname, c.relname, c.relkind IN ('v', 'm'),
@@ -176,6 +193,18 @@ def columns(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, li
     for *column, name in endpoint.query(about_all(COLUMNS_SQL, tables)):
         by_name[name].append(Column(*column))
     return {table: by_name[table.name] for table in tables if table.name in by_name}
+
+
+def structures(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, Structure]:
+    """Return the keys, indexes and defaults of tables of one schema."""
+    indexes: dict[str, dict[str, tuple[tuple[str, ...], bool, bool]]] = defaultdict(dict)
+    for table, name, unique, primary, columns in endpoint.query(about_all(INDEXES_SQL, tables)):
+        plain = tuple(column.strip('"').replace('""', '"') for column in columns)
+        indexes[table][name] = (plain, unique, primary)
+    defaults: dict[str, dict[str, str]] = defaultdict(dict)
+    for table, name, default in endpoint.query(about_all(DEFAULTS_SQL, tables)):
+        defaults[table][name] = default
+    return {table: structure_of(indexes[table.name], defaults[table.name]) for table in tables}
 
 
 def size(endpoint: Endpoint, table: TableRef) -> TableSize | None:

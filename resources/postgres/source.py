@@ -12,6 +12,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan, Format
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.snapshots import HeldSnapshot, SetSnapshot, SharedSnapshot
 from tableferry.resources.contract.source import Source
+from tableferry.resources.contract.structure import Structure
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
@@ -85,6 +86,12 @@ class PostgresSource(Source):
         for here in by_schema(tables):
             columns |= catalog.columns(endpoint, here)
         return columns
+
+    def structures(
+        self, endpoint: Endpoint, tables: Sequence[TableRef]
+    ) -> dict[TableRef, Structure]:
+        """See `Source.structures`."""
+        return catalog.structures(endpoint, tables)
 
     def query_columns(self, endpoint: PostgresServer, table: TableRef) -> list[Column]:  # type: ignore[override]
         """See `Source.query_columns`."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tableferry.resources.contract.catalog import Catalogued, TableSize
+from tableferry.resources.contract.structure import Structure, structure_of
 from tableferry.resources.sqlserver.dialect import literal
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -65,6 +66,46 @@ INNER JOIN sys.objects AS o ON o.object_id = i.object_id
 INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
 WHERE s.name = {schema} AND o.name IN ({names}) AND k.key_ordinal = 1
 """
+
+
+INDEXES = """
+SELECT CAST(o.name AS nvarchar(128)), CAST(i.name AS nvarchar(128)), CAST(c.name AS nvarchar(128)),
+       i.is_unique, i.is_primary_key, k.key_ordinal
+FROM sys.indexes AS i
+INNER JOIN sys.index_columns AS k ON k.object_id = i.object_id AND k.index_id = i.index_id
+INNER JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.column_id
+INNER JOIN sys.objects AS o ON o.object_id = i.object_id
+INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
+WHERE s.name = {schema} AND o.name IN ({names}) AND k.key_ordinal > 0
+"""
+
+DEFAULTS = """
+SELECT c.TABLE_NAME, c.COLUMN_NAME, c.COLUMN_DEFAULT FROM INFORMATION_SCHEMA.COLUMNS AS c
+WHERE c.TABLE_SCHEMA = {schema} AND c.TABLE_NAME IN ({names}) AND c.COLUMN_DEFAULT IS NOT NULL
+"""
+
+
+def structures(ask: Ask, tables: Sequence[TableRef]) -> dict[TableRef, Structure]:
+    """Return the keys, indexes and defaults of tables of one schema."""
+    found: dict[str, dict[str, list[tuple[int, str, bool, bool]]]] = {}
+    for table, index, column, unique, primary, position in _about(ask, INDEXES, tables):
+        columns = found.setdefault(table, {}).setdefault(index, [])
+        columns.append((position, column, bool(unique), bool(primary)))
+    defaults: dict[str, dict[str, str]] = {}
+    for table, name, default in _about(ask, DEFAULTS, tables):
+        defaults.setdefault(table, {})[name] = default
+    entries = {}
+    for table in {**found, **defaults}:
+        indexes = {}
+        for index, columns in found.get(table, {}).items():
+            _, _, unique, primary = columns[0]
+            names = tuple(name for _, name, _, _ in sorted(columns))
+            indexes[index] = (names, unique, primary)
+        entries[table] = structure_of(indexes, defaults.get(table, {}))
+    by_table, unnamed = _by_table(entries, tables)
+    for table in unnamed:
+        by_table |= structures(ask, [table])
+    return {table: by_table.get(table, Structure()) for table in tables}
 
 
 def columns_of(ask: Ask, tables: Sequence[TableRef]) -> dict[TableRef, list[Column]]:

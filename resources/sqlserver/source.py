@@ -10,9 +10,15 @@ from tableferry.resources.contract.catalog import Catalogued, TableSize, by_sche
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Source
+from tableferry.resources.contract.structure import Structure
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.sqlserver.bcp import read_tab_separated
-from tableferry.resources.sqlserver.catalog import catalogued, columns_of, described
+from tableferry.resources.sqlserver.catalog import (
+    catalogued,
+    columns_of,
+    described,
+    structures,
+)
 from tableferry.resources.sqlserver.ddl import INDEX_BYTES, indexable
 from tableferry.resources.sqlserver.dialect import (
     KEY_ORDER,
@@ -103,6 +109,12 @@ class SqlServerSource(Source):
         for here in by_schema(tables):
             columns |= columns_of(endpoint.query, here)
         return columns
+
+    def structures(
+        self, endpoint: Endpoint, tables: Sequence[TableRef]
+    ) -> dict[TableRef, Structure]:
+        """See `Source.structures`."""
+        return structures(endpoint.query, tables)
 
     def query_columns(self, endpoint: Endpoint, table: TableRef) -> list[Column]:
         """See `Source.query_columns`."""
