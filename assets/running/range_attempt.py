@@ -92,8 +92,11 @@ class RangeAttempt:
     @property
     def marked_by_moving(self) -> bool:
         """Whether only a move can write the marker of the range's data version."""
-        known = self.work.published(self.hop, self.name)
-        return known is not None and known.with_rows and not self._marked
+        return self._markers_in_files and not self._marked
+
+    @property
+    def _markers_in_files(self) -> bool:
+        return self.hop.plan.target.system.by_path is not None
 
     @property
     def _marked(self) -> bool:
@@ -111,7 +114,7 @@ class RangeAttempt:
         of the rows.
         """
         known = self.work.published(self.hop, self.name)
-        if known is None or (self._marked and (known.with_rows or not always)):
+        if known is None or (self._marked and (self._markers_in_files or not always)):
             return nullcontext()
         return self.loader.marking(self.publication, self.hop.options, self.work.alive)
 

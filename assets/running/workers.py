@@ -18,6 +18,7 @@ from tableferry.assets.running.audit import (
     audit_in_place,
     blocking_failures,
     reconcile_range,
+    settle,
     verdicts_of,
 )
 from tableferry.assets.running.delta import rows_that_differ
@@ -176,8 +177,13 @@ def _as_decided(attempt: RangeAttempt, reason: Reason) -> Outcome:
 
 
 def _move_changed(attempt: RangeAttempt, reason: Reason) -> Outcome:
-    """Move the rows of a range that differ, if that can be done; otherwise the whole range."""
+    """Move the rows of a range that differ, if that can be done; otherwise the whole range.
+
+    A range without rows on either side is only recorded.
+    """
     work, rows = attempt.work, attempt.reading.fingerprint.rows
+    if not rows and (outcome := _commit_empty(attempt, reason)) is not None:
+        return outcome
     if not compares_first(work.plan.transfer, attempt.hop, work.servers, reason, rows):
         return move(attempt, reason)
     try:
@@ -187,6 +193,28 @@ def _move_changed(attempt: RangeAttempt, reason: Reason) -> Outcome:
             raise
         why = [attempt.whole_because, describe(error)]
     return move(replace(attempt, whole_because="; ".join(filter(None, why))), reason)
+
+
+def _commit_empty(attempt: RangeAttempt, reason: Reason) -> Outcome | None:
+    """Record a range as committed, if neither side has rows of it; return None if one has.
+
+    Of small tables, these are the open ranges at both ends: to stage nothing takes as many
+    statements as to stage rows.
+    """
+    hop = attempt.hop
+    if hop.options.mode.whole_table or attempt.marked_by_moving or not_compared(hop.plan):
+        return None
+    attempt.tell("reconcile")
+    verdicts = verdicts_of(attempt, hop.plan.target)
+    if not all(verdict.passed for verdict in verdicts) or verdicts[0].target[ROWS]:
+        return None
+    if attempt.reading.may_move:
+        attempt.require_unmoved()
+    attempt.require_standing()
+    with attempt.marking():
+        proven = proven_whole(attempt, extra=False)
+        record = attempt.record_of_move(State.FINALISED, rows=0, proven=proven)
+        return settle(attempt, record, reason, verdicts)
 
 
 def _skip_if_equal(attempt: RangeAttempt, reason: Reason) -> Outcome | None:

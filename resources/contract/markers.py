@@ -63,8 +63,6 @@ class Published:
     """The greatest number of a publication by identity of the table."""
     cuts_matter: bool = False
     """Whether rows of ranges with other bounds would stay beside the new ones until found."""
-    with_rows: bool = False
-    """Whether markers can be written only with rows, so that `Target.marking` changes none."""
     transfer_ranges: frozenset[str] = frozenset()
     """The ranges of the transfer."""
 

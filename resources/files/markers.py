@@ -29,7 +29,7 @@ def read(folder: ExportFolder, plan: CopyPlan) -> Published:
     """Read the markers of all files."""
     read = {key_range.name: marker(folder.path / n) for n, key_range in folder.ranges(plan).items()}
     markers = {name: marker for name, marker in read.items() if marker is not None}
-    return Published(FOLDER, {FOLDER: markers}, with_rows=True)
+    return Published(FOLDER, {FOLDER: markers})
 
 
 def require_unpublished(path: Path, publication: Publication) -> None:

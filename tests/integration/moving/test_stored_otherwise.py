@@ -168,7 +168,7 @@ def test_rows_in_the_target_s_own_transaction_are_rolled_back(
 
     def reached(name: str) -> None:
         audited.extend([name] if name == "after_audit" else [])
-        if name == "after_audit" and len(audited) == 2:  # of the range that has rows
+        if name == "after_audit" and len(audited) == 1:  # of the range that has rows
             one.source(CHANGES["truncated"][1])
 
     for module in (moving, audit):
@@ -178,8 +178,8 @@ def test_rows_in_the_target_s_own_transaction_are_rolled_back(
         PostgresLoad, "finalise", lambda load: seen.append(load.unstaged) or finalise(load)
     )
     view = one.run(profile="safe")
-    assert view.good and len(audited) == 4, view.errors
-    assert seen == [True] * len(view.ranges), "what was read of the old table is not published"
+    assert view.good and len(audited) == 2, view.errors
+    assert seen == [True], "what was read of the old table is not published"
     assert one.rows(f"SELECT id, note FROM {copies}.{{t}} ORDER BY id") == [(7, "new"), (77, "new")]
 
 
