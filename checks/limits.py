@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.target import quarantine_of
 from tableferry.resources.digest.fields import fields, not_compared, relaxed_fields
 
 NAMED = 6
@@ -33,6 +34,20 @@ def with_limits(
         remarks.append(f"{FILTERED}{plan.where}")
         metadata["where"] = plan.where
     return replace(verdict, remarks=tuple(remarks), metadata={**verdict.metadata, **metadata})
+
+
+def with_rejected(verdict: Verdict, plan: CopyPlan, rows: int) -> Verdict:
+    """Add to a verdict that the target does without some rows of the source.
+
+    Args:
+        verdict: the verdict on a key range.
+        plan: the hop.
+        rows: the number of rejected rows.
+    """
+    kept = quarantine_of(plan.target)
+    remark = f"without {rows} {'row' if rows == 1 else 'rows'} that {kept} has: rejected"
+    metadata = {**verdict.metadata, "rejected": rows, "rejected_in": str(kept)}
+    return replace(verdict, remarks=(*verdict.remarks, remark), metadata=metadata)
 
 
 def limits(plan: CopyPlan, changed: Mapping[str, int] | None = None) -> Iterator[str]:

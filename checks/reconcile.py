@@ -108,7 +108,7 @@ def reconcile_all(
         chunk = ranges[start : start + MOST_RANGES]
         began = time.monotonic()
         groups: dict[Side, Grouped] = {
-            "source": Grouped.by_range(chunk, plan.key.source, plan.source.system, plan.where),
+            "source": Grouped.by_range(chunk, plan.key.source, plan.source.system, plan.condition),
             "target": Grouped.by_range(
                 chunk, plan.key.target, plan.target.system, plan.target_where
             ),

@@ -158,10 +158,10 @@ def _examined(
         name = column.target.name
         if not counts.get(name):
             continue
-        examples = tuple(_examples(plan, source, digests, column, known[name]))
-        reasons = {example.reason for example in examples}
+        shown_values = tuple(examples(plan, source, digests, column, known[name]))
+        reasons = {example.reason for example in shown_values}
         broken = [guard for guard in known[name] if guard.reason in reasons] or [*known[name]]
-        found[name] = RefusedColumn(column, counts[name], examples, _remedies(broken))
+        found[name] = RefusedColumn(column, counts[name], shown_values, _remedies(broken))
     unseen: list[tuple[str, str]] = []
     by_client = {
         name: of_column
@@ -197,30 +197,46 @@ def _counts(
     return counts, rows
 
 
-def _examples(
+def examples(
     plan: CopyPlan,
     source: Endpoint,
     digests: DigestSql,
     column: ColumnPlan,
     written: Sequence[Guard],
+    *,
+    rows_of: str | None = None,
+    most: int = EXAMPLES,
+    snapshot: str | None = None,
 ) -> Iterator[Example]:
-    """Read rows whose values break one of a column's guards, the first ones by their keys."""
+    """Read rows whose values break one of a column's guards, the first ones by their keys.
+
+    Args:
+        plan: the hop.
+        source: the server of its source.
+        digests: how that shows values.
+        column: the column.
+        written: its guards, whose conditions are known.
+        rows_of: the condition on rows; by default those of the transfer's row filter.
+        most: maximum number of rows.
+        snapshot: the exported PostgreSQL snapshot to read under.
+    """
     system, keys = plan.source.system, identity_fields(plan)
     field = _own_field(plan, column)
     selected = [digests.shown(each, "source") for each in (*keys, field)]
-    head, tail = system.dialect.limited(EXAMPLES)
+    head, tail = system.dialect.limited(most)
     seen: set[tuple[str | None, ...]] = set()
     for guard in written:
-        where = filtered(str(guard.condition), plan.where)
+        where = filtered(str(guard.condition), rows_of or plan.where)
         prefix = alias_prefix(where, *selected)
         listed = ", ".join(f"{sql} AS {prefix}{number}" for number, sql in enumerate(selected))
         rows = source.query(
             f"SELECT {head}{listed} FROM {read_from(plan.source)} WHERE {where} "
-            f"ORDER BY {system.quote(plan.key.source.name)}{tail}"
+            f"ORDER BY {system.quote(plan.key.source.name)}{tail}",
+            snapshot=snapshot,
         )
         for *values, form in rows:
             forms = tuple(shown(key, value) for key, value in zip(keys, values, strict=True))
-            if forms not in seen and len(seen) < EXAMPLES:
+            if forms not in seen and len(seen) < most:
                 seen.add(forms)
                 names = [key.source.name for key in keys]
                 key = dict(zip(names, forms, strict=True))
@@ -259,7 +275,7 @@ def _by_client(
     listed = ", ".join(f"{sql} AS {prefix}{number}" for number, sql in enumerate(fields))
     sql = f"SELECT {listed} FROM {read_from(plan.source)} WHERE {where}"
     counts: dict[str, int] = {}
-    examples: dict[str, list[Example]] = {}
+    found: dict[str, list[Example]] = {}
     try:
         with source.read_arrow(sql, batch_rows=BATCH_ROWS) as batches:
             for batch in batches:
@@ -267,7 +283,7 @@ def _by_client(
                     name = column.target.name
                     for reason, rows in refused_rows(column, plan, batch.column(position)):
                         counts[name] = counts.get(name, 0) + len(rows)
-                        shown_rows = examples.setdefault(name, [])
+                        shown_rows = found.setdefault(name, [])
                         for row in rows[: EXAMPLES - len(shown_rows)]:
                             key = _key(batch, keys, row, plan)
                             value = shown_value(batch.column(position)[row], plan.source.system)
@@ -278,7 +294,7 @@ def _by_client(
         column.target.name: RefusedColumn(
             column,
             counts[column.target.name],
-            tuple(examples[column.target.name]),
+            tuple(found[column.target.name]),
             _remedies(written[column.target.name]),
         )
         for column in columns

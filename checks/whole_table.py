@@ -9,7 +9,7 @@ from typing import Any
 
 from tableferry.checks.checksum import both_sides
 from tableferry.checks.counts import count_by_range
-from tableferry.checks.limits import with_limits
+from tableferry.checks.limits import with_limits, with_rejected
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.columns.planner import incompatibility
@@ -17,7 +17,9 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.inspection import inspection_of
+from tableferry.resources.contract.quarantine import RANGE, ROW_KEY
 from tableferry.resources.contract.table_sql import filtered, qualified
+from tableferry.resources.contract.target import quarantine_of
 from tableferry.resources.digest.measure import ROWS, Grouped, measure
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.ranges.sql import MOST_RANGES, range_number
@@ -65,14 +67,16 @@ def whole_table(
     known_rows = rows if ranges_partition(ranges, nullable=plan.key.source.nullable) else None
     source_rows, target_rows, strays = _count(plan, source, target, ranges, snapshot, known_rows)
     seconds = time.monotonic() - began
+    rejected = _rejected(plan, target)
     total = Verdict.of_figure(
         TOTAL_ROWS,
         ROWS,
         source_rows,
-        target_rows,
+        target_rows + rejected,
         seconds=seconds,
         metadata={} if known_rows is None else {COUNTED: BY_RANGE},
     )
+    total = with_limits(total, plan, "count", {})
     no_strays = Verdict.of_figure(
         NO_STRAYS,
         "stray_rows",
@@ -82,7 +86,7 @@ def whole_table(
         metadata={"ranges": len(ranges), "rows_target": target_rows},
     )
     return [
-        with_limits(total, plan, "count", {}),
+        with_rejected(total, plan, rejected) if rejected else total,
         _timed(lambda: _unique_key(plan, target)),
         no_strays,
         _timed(lambda: _schema(plan, columns or target.columns(plan.target))),
@@ -143,6 +147,16 @@ def _count(
         return source_rows, target_rows, target_figures.get(-1, {ROWS: 0})[ROWS]
     in_ranges = sum(count_by_range(plan, target, "target", ranges).values())
     return source_rows, target_rows, target_rows - in_ranges
+
+
+def _rejected(plan: CopyPlan, target: Endpoint) -> int:
+    """Count the rows that are kept beside the target instead of in it."""
+    if not plan.fitting:
+        return 0
+    names = ", ".join(map(plan.target.system.quote, (RANGE, ROW_KEY)))
+    table = qualified(quarantine_of(plan.target))
+    sql = f"SELECT COUNT(*) FROM (SELECT DISTINCT {names} FROM {table}) AS ferry__rows"
+    return int(target.query(sql)[0][0])
 
 
 def _unique_key(plan: CopyPlan, target: Endpoint) -> Verdict:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     ValidationInfo,
     WithJsonSchema,
@@ -31,6 +32,8 @@ from tableferry.assets.declaring.rules import (
     delta_problems,
     hop_problems,
     incremental_problems,
+    most_rejected,
+    quarantine_problems,
 )
 from tableferry.assets.declaring.sections import (
     CheckSpec,
@@ -64,6 +67,7 @@ MissingPolicy = Literal["keep", "delete"]
 DeltaPolicy = Literal["auto", "never", "always"]
 RowSecurity = Literal["refuse", "apply"]
 ONLY_SHOWN = "only rows that row-level security shows to the login are moved, counted and proven"
+RejectPolicy = Literal["fail", "quarantine"]
 DriftPolicy = Literal["fail", "add_columns", "ignore_new"]
 
 CHECKS = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS, EXPECTATIONS}
@@ -139,6 +143,14 @@ class Transfer(Section):
     """A suite of Great Expectations, and SQL of your own, on each range."""
     fingerprint: Annotated[Fingerprint, Field(validate_default=True)] = "auto"
     """How a changed range is noticed."""
+    on_reject: Annotated[RejectPolicy, Field(validate_default=True)] = "fail"
+    """What becomes of a row with a value that a target cannot hold: fail its range, or move the
+    range without it and keep its key and the value beside the target, in `<target>__rejected`."""
+    max_rejected: Annotated[
+        str, BeforeValidator(most_rejected, json_schema_input_type=int | str)
+    ] = "100"
+    """`on_reject: quarantine`: the rows of a range that may be rejected, or their share as 0.1%;
+    its attempt fails if there are more. At most 10,000 rows."""
     figures: list[str] = []
     """Columns of which a checksum also shows sum, least and greatest value."""
     columns: Annotated[dict[str, ColumnSpec], Field(validate_default=True)] = {}
@@ -312,6 +324,13 @@ class Transfer(Section):
                 "costs no more; with in_flight declare row_version, {watermark: column}, "
                 "count_minmax or none"
             )
+        return value
+
+    @field_validator("on_reject")
+    @classmethod
+    def check_on_reject(cls, value: str, info: ValidationInfo) -> str:
+        if value == "quarantine":
+            InvalidParts.raise_any(((), why) for why in quarantine_problems(info.data))
         return value
 
     @field_validator("figures")

@@ -104,6 +104,34 @@ def incremental_problems(fields: Mapping[str, Any]) -> Iterator[str]:
         yield f"needs the watermark column {column!r} as it is, without on_overflow"
 
 
+def quarantine_problems(fields: Mapping[str, Any]) -> Iterator[str]:
+    """Say what keeps a transfer from moving ranges without the rows that do not fit.
+
+    Args:
+        fields: the transfer's valid fields, by name.
+    """
+    mode = fields.get("write")
+    if mode is not None and not (mode.replaces_in_place and mode.moves):
+        yield f"quarantine needs 'write: replace': with {mode} a rejected row may be in the target"
+    for hop in fields.get("hops", ()):
+        if hop.to.system.loader and not loader_of(hop.to.system).quarantines:
+            yield f"quarantine needs a table beside the target, which {hop.to} cannot have"
+
+
+def most_rejected(value: object) -> object:
+    """Return a number of rows, or a share of them with a percent sign, as text.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    text = str(value).strip()
+    number = text.removesuffix("%")
+    plain = number.replace(".", "", 1) if text.endswith("%") else number
+    if isinstance(value, bool) or not plain.isdecimal() or not plain.isascii():
+        raise ValueError("should be a number of rows, such as 100, or a share of them, as 0.1%")
+    return text
+
+
 def delta_problems(fields: Mapping[str, Any]) -> Iterator[str]:
     """What keeps a transfer from moving only the rows of a range that differ.
 

@@ -53,6 +53,7 @@ _METADATA_NAMES = {
     "error": "error",
     "shadow": "shadow",
     "rejected": "rejected_rows_in",
+    "quarantined": "rows_rejected",
     "since": "rows_with",
     "rows_moved": "rows_moved",
     "inserted": "rows_inserted",
@@ -279,6 +280,8 @@ class RangeRecord:
     """The columns that were written."""
     lineage: dg.TableColumnLineage | None = None
     """The source columns of those columns."""
+    quarantined: int | None = None
+    """Number of rows that the target does without, if rejected rows are kept beside it."""
     shadow: str | None = None
     """Identity of the shadow table in which a swap gathered the range."""
     rejected: str | None = None

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tableferry.assets.log.ledger import Committed, committed, committed_schema, records
+from tableferry.assets.log.ledger import (
+    Committed,
+    committed,
+    committed_records,
+    committed_schema,
+    records,
+)
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, Proven, Reason, State
 from tableferry.assets.planning.deltas import compares_first
@@ -97,11 +103,17 @@ def _each_alone(
             endpoint = servers.endpoint(hop.plan.target)
             before = [range_ for name, range_ in plan.ranges.items() if name in previous]
             rows = {} if lost else count_by_range(hop.plan, endpoint, "target", before)
+    expected: Mapping[str, int] | None = None if transfer.write.keeps_rows else plan.rows()
+    if expected is not None and transfer.on_reject == "quarantine":
+        # a target does without the rows that were rejected on the way
+        moved = committed_records(log, hop.spec.to, previous)
+        recorded = {name: each.rows for name, each in moved.items() if each.rows is not None}
+        expected = {**expected, **recorded}
     decided = decide(
         plan.versions(hop),
         previous,
         target_rows=rows,
-        expected_rows=None if transfer.write.keeps_rows else plan.rows(),
+        expected_rows=expected,
         lost_columns=lost,
         published=plan.published.get(hop.number),
         force=force,

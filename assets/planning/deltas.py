@@ -39,6 +39,8 @@ def compares_first(
     """Whether a range of so many rows is compared, to move only the rows that differ."""
     if transfer.delta == "never" or reason not in REASONS or not _single_rows(transfer, hop):
         return False
+    if hop.plan.fitting:
+        return False  # the rows that it keeps back are found as the range moves
     if transfer.delta == "always":
         return True
     if transfer.reconcile in ("count", "in_flight"):

@@ -27,6 +27,7 @@ from tableferry.assets.planning.increments import watermark_column
 from tableferry.assets.planning.wires import chosen_wire
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.reconcile import DIGESTED
+from tableferry.checks.rejected import fitting, rejecting
 from tableferry.checks.verdict import CHECK_NAMES, Level
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.connecting.names import url_variable
@@ -310,6 +311,9 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         )
         with concerning(f"{transfer.transfer}: {spec.to}"):
             servers.target(spec.to).require(plan, options)
+        if transfer.on_reject == "quarantine":
+            source_server = servers.endpoint(source)
+            plan = replace(plan, fitting=fitting(rejecting(plan, spec.wire, source_server)))
         if transfer.incremental:
             watermark_column(plan, transfer)
         schema = digest([(column.source, column.target) for column in plan.columns])
@@ -318,6 +322,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             (spec.engine, spec.order_by, spec.partition_by),
             [column.on_overflow for column in plan.columns],
             *([plan.where] if plan.where else []),
+            *(["quarantine"] if plan.fitting else []),
             *(copied_expressions(transfer, plan) if number == 1 else []),
         )
         hops.append(Hop(number, spec, plan, options, schema, settings, existing))

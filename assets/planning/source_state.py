@@ -152,6 +152,7 @@ class SourceState:
         latest = self.latest(key_range.name)
         if not hop.first:
             figures = self._committed.get((hop.plan.source, key_range.name))
+            figures = None if hop.plan.fitting else figures
             return Reading(latest.fingerprint, of_source=False, source_figures=figures)
         if latest.fingerprint.refused:
             raise SourceUnreadable(latest.fingerprint.refused)
@@ -254,7 +255,10 @@ class SourceState:
             return
         source = self._plan.transfer.source
         now = {one.name: one for one in self._servers.endpoint(source).columns(source)}
-        planned = [one.source for one in self._plan.hops[0].plan.columns]
+        declared = self._plan.transfer.columns
+        computed = {name for name, one in declared.items() if one.expression is not None}
+        columns = [one.source for one in self._plan.hops[0].plan.columns]
+        planned = [column for column in columns if column.name not in computed]
         changed = [
             column.name
             for column in planned

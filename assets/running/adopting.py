@@ -312,6 +312,8 @@ def _record(work: Work, candidate: Candidate) -> str:
     """Record an equal range, unless somebody else has published it meanwhile."""
     hop, verdicts = candidate.hop.in_place, candidate.verdicts
     reading = work.source.latest(candidate.range)
+    if hop.plan.fitting:
+        return "only a move finds the rows that it rejects"
     if not hop.first:
         reading = replace(reading, snapshot=None, of_source=False)
     attempt = RangeAttempt(work, hop, work.plan.ranges[candidate.range], reading)

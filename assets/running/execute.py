@@ -222,7 +222,8 @@ def _earlier(instance: dg.DagsterInstance, hop: Hop, names: Sequence[str]) -> Ea
     """Return what earlier runs recorded of values that are not the source's."""
     planned = {column.name for column in hop.plan.target_columns}
     unplanned = [name for name in hop.existing or () if name not in planned]
-    if not unplanned and all(column.on_overflow == "refuse" for column in hop.plan.columns):
+    relaxed = any(column.on_overflow != "refuse" for column in hop.plan.columns)
+    if not (unplanned or relaxed or hop.plan.fitting):
         return Earlier()
     by_range = records(instance, hop.asset, names)
     dropped = {*dropped_columns(hop.plan, hop.existing, committed_schema(instance, hop.asset))}

@@ -24,12 +24,15 @@ from tableferry.assets.running.prefetch import Prefetch
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.work import Outcome
 from tableferry.assets.verifying.extra_rows import with_extra_rows
+from tableferry.checks.limits import with_rejected
+from tableferry.checks.rejected import rejected_in
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.delimited import Framing, framed_rows
 from tableferry.resources.contract.formats import format_of
+from tableferry.resources.contract.quarantine import Quarantine
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.table_sql import filtered
 from tableferry.resources.contract.target import (
@@ -80,6 +83,8 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
     framing = Framing.fresh() if hop.plan.framed(hop.wire) else None
     format = format_of(hop.wire, hop.plan.source, hop.plan.target)
     options = replace(hop.options, batch_rows=work.batch_rows, framing=framing, format=format)
+    if hop.plan.fitting:
+        options = replace(options, quarantine=_rejected(attempt))
     with ExitStack() as held:
         export_slot = held.enter_context(_Slot(work.exports))
         reached("before_export")
@@ -110,7 +115,8 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
                 reading = replace(attempt.reading, source_figures=figures)
                 attempt = replace(attempt, reading=reading)
             reached("after_load")
-            staged = _staged(attempt, load)
+            kept = options.quarantine
+            staged = _staged(attempt, load, kept.rows if kept is not None else 0)
             record = attempt.record_of_move(
                 State.LOADED,
                 rows=staged,
@@ -119,11 +125,14 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
                 seconds=seconds,
                 counts=counts,
                 artifacts=(*artifacts, *receipt.artifacts),
+                quarantined=kept.rows if kept is not None else None,
             )
             if staged >= MIN_ROWS_FOR_PROGRESS or record.artifacts:
                 attempt.writer.progress(record)
             started = time.perf_counter()
             verdicts = audit(attempt, load)
+            if kept is not None and kept.rows:
+                verdicts = tuple(with_rejected(one, hop.plan, kept.rows) for one in verdicts)
             audited = time.perf_counter()
             attempt.require_standing()
             attempt.tell("finalise")
@@ -177,9 +186,32 @@ def _require_visible(
         )
 
 
-def _staged(attempt: RangeAttempt, load: RangeLoad) -> int:
-    """Return the number of staged rows, which must match a fingerprint that is still valid."""
+def _rejected(attempt: RangeAttempt) -> Quarantine:
+    """Read the rows of the range that the target does without.
+
+    Raises:
+        TooManyRejected: there are more than the transfer allows.
+    """
+    hop, work = attempt.hop, attempt.work
+    return rejected_in(
+        hop.plan,
+        hop.spec.wire,
+        attempt.source,
+        attempt.key_range,
+        most=work.plan.transfer.max_rejected,
+        run_id=work.run_id,
+        snapshot=attempt.reading.snapshot,
+    )
+
+
+def _staged(attempt: RangeAttempt, load: RangeLoad, rejected: int) -> int:
+    """Return the number of staged rows, which must match a fingerprint that is still valid.
+
+    `rejected` is the number of rows that the target does without.
+    """
     staged, expected, which = load.staged_rows(), attempt.reading.rows, "in this range"
+    if expected is not None and rejected:
+        expected, which = expected - rejected, "in this range that fit"
     may_move = attempt.reading.may_move
     if attempt.proof is not None:
         expected, which = attempt.proof.delta.moved, "of this range that differ"

@@ -160,7 +160,8 @@ class RangeAttempt:
         before = self._earlier.records.get(self.name)
         return self.record(
             State.SKIPPED_UNCHANGED,
-            rows=self.reading.fingerprint.rows,
+            rows=before.rows if before and self._rejects else self.reading.fingerprint.rows,
+            quarantined=before.quarantined if before else None,
             fingerprint=self.reading.value if self.reading.row_versions else None,
             row_versions=self.reading.row_versions,
             unchanged_by=self.reading.found_by,
@@ -170,6 +171,11 @@ class RangeAttempt:
             not_filled=before.not_filled if before else (),
             **(self._columns if self.name in self.work.last_ranges else {}),
         )
+
+    @property
+    def _rejects(self) -> bool:
+        """Whether a target may be without some rows of the source."""
+        return self.work.plan.transfer.on_reject == "quarantine"
 
     @property
     def _proves_state(self) -> bool:

@@ -155,7 +155,9 @@ def _as_decided(attempt: RangeAttempt, reason: Reason) -> Outcome:
             return _record_promoted(in_place)
         if reason is Reason.SHADOWED:
             return _check_gathered(attempt)
-        if reason.compared and not hop.options.mode.whole_table:
+        # only a move knows the rejected rows
+        compared = reason.compared and hop.plan.fitting is None
+        if compared and not hop.options.mode.whole_table:
             if (outcome := _skip_if_equal(attempt, reason)) is not None:
                 return outcome
             reason = Reason.SOURCE_CHANGED if reason in COMPARED_FIRST else reason

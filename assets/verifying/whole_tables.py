@@ -125,9 +125,10 @@ def _explained(
         return verdict
     rows = [one.rows for one in records(instance, hop.asset, [one.name for one in ranges]).values()]
     there = int(verdict.target["rows"])
+    there -= verdict.metadata.get("rejected", 0)
     if None in rows or sum(filter(None, rows)) != there:
         return verdict
-    since = int(verdict.source["rows"]) - there
+    since = int(verdict.source["rows"]) - int(verdict.target["rows"])
     return replace(verdict, metadata={**verdict.metadata, ROWS_SINCE: since})
 
 

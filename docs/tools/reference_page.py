@@ -47,6 +47,8 @@ MORE = {
     "incremental": "incremental.md",
     "delta": "delta.md",
     "checks": "checks.md#checks",
+    "on_reject": "transfers.md#rejected-rows",
+    "max_rejected": "transfers.md#rejected-rows",
     "expectations": "checks.md#checks",
     "columns": "types.md",
     "on_overflow": "types.md",

@@ -34,6 +34,7 @@ from tableferry.pipelines.command.shell import (
 @click.option("--hop", type=int, help="Only this hop, counted from 1.")
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
 @click.option("--failed", is_flag=True, help="Only ranges whose latest attempt or check failed.")
+@click.option("--rejected", is_flag=True, help="Only ranges with rejected rows, tried again.")
 @click.option("--force", is_flag=True, help="Also move unchanged ranges.")
 @click.option("--profile", type=click.Choice([*PROFILES]), help="The profile of settings to use.")
 @click.option(
@@ -59,6 +60,7 @@ def run(
     jobs: int | None,
     quiet: bool,
     dry_run: bool,
+    rejected: bool,
     wide: bool,
     log_level: str | None,
     as_json: bool,
@@ -83,6 +85,13 @@ def run(
         raise InputError("--range and --hop are for one transfer at a time")
     if consistent and any(selection[name] for name in ("ranges", "hop", "failed")):
         raise InputError("--consistent is for whole tables: without --range, --hop and --failed")
+    if rejected:
+        if len(names) > 1 or selection["ranges"]:
+            raise InputError("--rejected is for one transfer at a time, without --range")
+        selection |= {"ranges": running.rejected_ranges(session, *names), "force": True}
+        if not selection["ranges"]:
+            click.echo(f"{names[0]}: no row is rejected", err=True)
+            end([])
     if dry_run:
         from tableferry.pipelines.command import dry_run as dry_runs
 

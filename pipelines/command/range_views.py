@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tableferry.assets.log.records import RangeRecord, State
+from tableferry.resources.contract.quarantine import SUFFIX
 from tableferry.resources.words import counted
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ JSON_FIELDS = (
     *("hop", "target", "range", "rows", "bytes", "seconds", "moving_seconds", "rows_per_second"),
     *("attempts", "run_id", "timestamp", "checks", "error", "since", "rows_moved"),
     *("inserted", "updated", "deleted", "whole_because"),
-    *("changed", "not_filled", "unchanged_by", "source_snapshot"),
+    *("quarantined", "changed", "not_filled", "unchanged_by", "source_snapshot"),
 )
 """The fields of a range in the `--json` form; the event log has others."""
 
@@ -112,6 +113,8 @@ def range_notes(views: Sequence[RangeView]) -> list[str]:
         if deltas:
             done = ", ".join(f"{sum(d[kind] for d in deltas):,} {kind}" for kind in deltas[0])
             notes.append(f"{target}: rows that differed in {counted(len(deltas), 'range')}: {done}")
+        if rejected := sum(view.quarantined or 0 for view in settled):
+            notes.append(f"{target}: {counted(rejected, 'row')} rejected, see {target}{SUFFIX}")
         changed: Counter[str] = Counter()
         for view in settled:
             changed.update(view.changed)

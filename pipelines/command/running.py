@@ -9,8 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import ONLY_SHOWN, Transfer
-from tableferry.assets.log.ledger import newest_attempts
+from tableferry.assets.log.ledger import newest_attempts, partitions, records
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import State
 from tableferry.assets.planning.hazards import require_harmless
@@ -107,6 +108,26 @@ def run(
                 session, work, caller, snapshot, force=force, profile=profile, log_level=log_level
             )
     return _view(session, transfer, work, outcome, [one for one in (note, found) if one])
+
+
+def rejected_ranges(session: Session, name: str) -> list[str]:
+    """Return the ranges of a transfer with rows that were rejected in a hop, by partition key.
+
+    Raises:
+        InputError: there is no such transfer.
+    """
+    transfer = session.moving_transfer(name)
+
+    def find(log: Log) -> list[str]:
+        names = partitions(log, transfer.partitions_name)
+        found = [records(log, asset_key(hop.to), names) for hop in transfer.hops]
+        return [
+            key
+            for key in names
+            if any((one := by_range.get(key)) is not None and one.quarantined for by_range in found)
+        ]
+
+    return session.read(find)
 
 
 def view_if_unchanged(

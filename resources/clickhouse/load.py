@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from tableferry.resources.clickhouse.ddl import (
 from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.clickhouse.locks import HeldRange, Owner
 from tableferry.resources.clickhouse.publish_audit import PublishAudit
+from tableferry.resources.clickhouse.quarantine import add_to_quarantine, replace_quarantine
 from tableferry.resources.clickhouse.server import RANGE_COLUMN
 from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.table_sql import drop_table, qualified
@@ -135,8 +136,24 @@ class ClickHouseLoad(HeldRange):
                 f"{self.table} range {self.key_range.name}: somebody else wrote to it after the "
                 "audit"
             )
+        if self.options.quarantine is not None:
+            # without a transaction a row may be in the target and beside it for a moment, or until
+            # the next attempt after a crash, but at no time in neither
+            add_to_quarantine(
+                self.resource, self.plan.target, self.key_range.name, self.options.quarantine
+            )
         crash_points.reached("inside_finalise")
-        return self._replace_partition() if self.atomic else self._rewrite()
+        rows = self._replace_partition() if self.atomic else self._rewrite()
+        if self.options.quarantine is not None:
+            replace_quarantine(
+                self.resource,
+                self.plan.target,
+                self.key_range.name,
+                self.options.quarantine,
+                replace(self.staging_table, name=f"{self.staging}v"),
+                self.owner,
+            )
+        return rows
 
     def _publish_audit(self) -> PublishAudit | None:
         return PublishAudit(self, self._in_range) if self.options.audits_shown else None

@@ -28,6 +28,7 @@ from tableferry.resources.clickhouse.markers import (
     table_identity,
 )
 from tableferry.resources.clickhouse.publish_audit import BEFORE
+from tableferry.resources.clickhouse.quarantine import create_quarantine, forget_quarantine
 from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
 from tableferry.resources.clickhouse.staging import (
     Image,
@@ -124,6 +125,8 @@ class ClickHouseTarget(Target):
                 f"{plan.target} should have an engine of the MergeTree family, "
                 f"which can delete and replace rows; it has {layout.engine}"
             )
+        if plan.fitting:
+            create_quarantine(self.resource, plan.target)
         self._layouts = {plan.target: layout}
         if options.mode.whole_table:
             ensure_shadow(self.resource, plan, layout)
@@ -290,6 +293,8 @@ class ClickHouseTarget(Target):
         """
         table = written_to(plan, options)
         layout = self._require(table)
+        if plan.fitting:
+            forget_quarantine(self.resource, plan.target, [gone.name for gone in ranges])
         if layout_of(self.resource, markers_of(table)):
             markers = MarkerTable(self.resource, plan.target)
             markers.take_back(table_identity(table, layout.uuid), [gone.name for gone in ranges])

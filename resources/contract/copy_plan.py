@@ -70,6 +70,9 @@ class CopyPlan:
     """The row filter, in the source's SQL; None: all rows."""
     target_where: str | None = None
     """The same in the target's SQL, of which only comparisons make use."""
+    fitting: str | None = None
+    """The condition, in the source's SQL, that the target can hold all values of a row, if other
+    rows are kept beside the target; None if they are an error."""
     observed: bool = False
     """Whether the target's columns come from its catalog, see `digest.fields.observed`."""
     excluded: tuple[str, ...] = ()
@@ -78,6 +81,11 @@ class CopyPlan:
     """Those of them that the drift policy has left out because they are new."""
     only_in_target: tuple[str, ...] = ()
     """Columns of the observed target that get no values from the source."""
+
+    @property
+    def condition(self) -> str | None:
+        """The condition on the rows that the target gets; None: all rows."""
+        return filtered(self.fitting, self.where) if self.fitting else self.where
 
     @property
     def target_columns(self) -> tuple[Column, ...]:
@@ -100,7 +108,7 @@ class CopyPlan:
         """
         fields = [str(column.sql(wire)) for column in self.columns]
         key = predicate(self.key.source, key_range, self.source.system)
-        where = key if rows_of else filtered(key, self.where)
+        where = key if rows_of else filtered(key, self.condition)
         if self.framed(wire):
             selected = self.source.system.dialect.framed_row(fields)
         else:
@@ -118,7 +126,7 @@ class CopyPlan:
 
     def source_range(self, key_range: KeyRange) -> str:
         """The condition that selects the rows of a key range in the source."""
-        return filtered(predicate(self.key.source, key_range, self.source.system), self.where)
+        return filtered(predicate(self.key.source, key_range, self.source.system), self.condition)
 
     def target_range(self, key_range: KeyRange) -> str:
         """The condition that selects the rows of a key range in the target."""

@@ -18,6 +18,7 @@ from tableferry.resources.contract.delta import Delta, Proof
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard, PublishAudit, having
 from tableferry.resources.contract.markers import Publication, Published
+from tableferry.resources.contract.quarantine import SUFFIX, Quarantine
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError, ReceiptMismatch, TableferryError
 from tableferry.resources.keys.range import KeyRange
@@ -82,6 +83,8 @@ class TargetOptions:
     delta: Delta | None = None
     """The rows by which this attempt's range differs; None: it is written as a whole. The rows to
     insert or update are staged, and all others of the range stay as they are."""
+    quarantine: Quarantine | None = None
+    """What `finalise` keeps beside the target instead of in it; None if nothing ever is."""
     proof: Proof | None = None
     """What `finalise` calls before it makes a delta visible."""
 
@@ -298,13 +301,22 @@ class Target(Protocol):
 
 def shadow_of(table: TableRef) -> TableRef:
     """The table that collects all ranges of a `swap` until it replaces the target."""
+    return _beside(table, SHADOW)
+
+
+def quarantine_of(table: TableRef) -> TableRef:
+    """The table that keeps the values which a target cannot hold."""
+    return _beside(table, SUFFIX)
+
+
+def _beside(table: TableRef, suffix: str) -> TableRef:
     dialect = table.system.dialect
-    longest = dialect.longest_name - len(SHADOW) - DIGEST
+    longest = dialect.longest_name - len(suffix) - DIGEST
     name = "".join(char for char in table.name if char not in dialect.not_in_shadows)
     kept = next(name[:end] for end in range(len(name), -1, -1) if _length(name[:end]) <= longest)
     if kept != table.name:
         kept += hashlib.blake2b(table.name.encode(), digest_size=DIGEST // 2).hexdigest()
-    return replace(table, name=kept + SHADOW)
+    return replace(table, name=kept + suffix)
 
 
 def rejected_of(target: TableRef, range_name: str) -> TableRef:

@@ -34,7 +34,7 @@ def unchanged(plan: CopyPlan, columns: Mapping[str, str]) -> list[str] | None:
         if not same_type or exported.refuse or column.arrow_sql != expected:
             return None
         names.append(in_file)
-    return None if plan.where else names
+    return None if plan.condition else names
 
 
 def rows(

@@ -215,7 +215,7 @@ class FilesServer(Server):
                 return
         names_read = {column.source.name.casefold() for column in plan.columns}
         # all columns for a row filter or an expression, which may name any
-        needed = None if plan.where or plan.source.read_as else names_read
+        needed = None if plan.condition or plan.source.read_as else names_read
         with self._streamed(sql, batch_rows, (key_range, needed)) as reader:
             yield reader
 

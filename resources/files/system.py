@@ -33,6 +33,10 @@ SYSTEM = System(
     is_transient=is_transient,
     source=FilesSource(),
     loader=Loader(
-        FilesTarget, accepts=("arrow",), modes=(WriteMode.REPLACE,), table_problem=folder_problem
+        FilesTarget,
+        accepts=("arrow",),
+        modes=(WriteMode.REPLACE,),
+        quarantines=False,
+        table_problem=folder_problem,
     ),
 )

@@ -29,6 +29,7 @@ from tableferry.resources.tables import TableRef, staging_prefix
 from tableferry.resources.transactional.delta import write_delta
 from tableferry.resources.transactional.markers import MarkerTable
 from tableferry.resources.transactional.publish_audit import PublishAudit, require_deletable
+from tableferry.resources.transactional.quarantine import replace_quarantine
 from tableferry.resources.transactional.reader import SessionReader
 from tableferry.resources.transactional.statements import Session, Statements
 from tableferry.resources.types.column import Column
@@ -222,6 +223,10 @@ class TransactionalLoad(Generic[AnySession]):
 
     def _commit_marked(self) -> None:
         crash_points.reached("inside_finalise")
+        if self.options.quarantine is not None:
+            replace_quarantine(
+                self.session, self.plan.target, self.key_range.name, self.options.quarantine
+            )
         markers = MarkerTable(self.sql, self.plan.target, self.table)
         markers.put(self.session, self.identity, self.publication)
         self._mark = self.sql.mark(self.session, self.staging)

@@ -40,6 +40,7 @@ from tableferry.resources.transactional.load import AnySession, TransactionalLoa
 from tableferry.resources.transactional.markers import MarkerTable, PublishedIn
 from tableferry.resources.transactional.preparing import create_table, verify_table
 from tableferry.resources.transactional.publish_audit import require_deletable
+from tableferry.resources.transactional.quarantine import create_quarantine, forget_quarantine
 from tableferry.resources.transactional.statements import Statements
 from tableferry.resources.types.column import Column
 
@@ -96,6 +97,8 @@ class TransactionalTarget(Target, Generic[AnySession]):
                     self._require_swap(session, plan)
                 notes = verify_table(self.sql, session, plan, options, columns)
                 self._columns[target] = columns
+            if plan.fitting:
+                create_quarantine(self.sql, session, target)
             self._identities = {target: markers.begin(session)}
             if options.mode.whole_table:
                 self._ensure_shadow(session, plan, shadow)
@@ -257,6 +260,9 @@ class TransactionalTarget(Target, Generic[AnySession]):
                         )
                         session.execute(self.sql.delete_range(table, plan.target_range(key_range)))
                     markers.remove(session, [key_range.name])
+            if plan.fitting:
+                gone = [key_range.name for key_range in ranges]
+                forget_quarantine(self.sql, session, plan.target, gone)
 
     def clean(
         self, target: TableRef, alive: Alive = no_live_owner, *, rejected: bool = True

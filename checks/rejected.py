@@ -1,0 +1,120 @@
+"""Which rows of a range have values that a hop's target cannot hold, in the source's SQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tableferry.checks.refused_values import examples
+from tableferry.resources.contract.copy_plan import CopyPlan, WireChoice
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.quarantine import Quarantine, RejectedValue
+from tableferry.resources.digest.guards import Guard, guards
+from tableferry.resources.digest.measure import CHANGED, ROWS, Grouped, measure
+from tableferry.resources.digest.probe import dialect
+from tableferry.resources.errors import TableferryError
+from tableferry.resources.keys.range import KeyRange
+
+MOST_REJECTED = 10_000
+"""Maximum rejected rows of a range, whatever is declared: their values pass through memory."""
+
+
+class TooManyRejected(TableferryError):
+    """More rows of a range were rejected than the transfer allows."""
+
+
+def rejecting(plan: CopyPlan, wire: WireChoice, source: Endpoint) -> dict[str, tuple[Guard, ...]]:
+    """Return the guards of a hop's columns that the source's SQL can decide, by name in the target.
+
+    Columns that one server passes on to another unread have none. Which wire format is chosen does
+    not matter, so that a row is rejected or not by its values alone.
+
+    Args:
+        plan: the hop.
+        wire: the wire format that is declared.
+        source: the server of the hop's source.
+    """
+    unread = {column.target.name for column in plan.columns if column.binary_sql is not None}
+    found: dict[str, dict[str, Guard]] = {}
+    for each in ("arrow", "text") if wire in ("auto", "pgcopy") else (wire,):
+        for name, written in guards(plan, each, dialect(source).variant).items():
+            if name in unread and wire != "arrow":
+                continue
+            known = [guard for guard in written if guard.condition is not None]
+            found.setdefault(name, {}).update({str(guard.condition): guard for guard in known})
+    return {name: tuple(by_sql.values()) for name, by_sql in found.items() if by_sql}
+
+
+def fitting(by_column: Mapping[str, tuple[Guard, ...]]) -> str | None:
+    """Write the condition that no value of a row is rejected; None if none can be."""
+    condition = _any(by_column)
+    # of NULL a guard may say NULL
+    return f"CASE WHEN {condition} THEN 0 ELSE 1 END = 1" if condition else None
+
+
+def rejected_in(
+    plan: CopyPlan,
+    wire: WireChoice,
+    source: Endpoint,
+    key_range: KeyRange,
+    *,
+    most: str,
+    run_id: str,
+    snapshot: str | None,
+) -> Quarantine:
+    """Read the rejected values of a range, and their rows' keys.
+
+    Args:
+        plan: the hop.
+        wire: the wire format that is declared.
+        source: the server of the hop's source.
+        key_range: the range.
+        most: the number of rows that may be rejected, or their share of the range as `0.1%`.
+        run_id: the run that rejects them.
+        snapshot: the exported PostgreSQL snapshot to read under.
+
+    Raises:
+        TooManyRejected: there are more.
+    """
+    by_column = rejecting(plan, wire, source)
+    in_range = replace(plan, fitting=None).source_range(key_range)
+    group = Grouped("0", in_range)
+    changed = {"": _any(by_column)}
+    figures = measure(source, plan.source, "source", group, changed=changed, snapshot=snapshot)
+    counted = figures.get(0, {ROWS: 0, CHANGED: {"": 0}})
+    rows, rejected = int(counted[ROWS]), int(counted[CHANGED][""])
+    allowed = min(MOST_REJECTED, allowed_of(most, rows))
+    if rejected > allowed:
+        raise TooManyRejected(
+            f"{plan.target} cannot hold values of {rejected} of {rows} rows, and max_rejected "
+            f"({most}) allows {allowed}: `ferry plan --values` shows them"
+        )
+    values: list[RejectedValue] = []
+    for column in plan.columns if rejected else ():
+        name = column.target.name
+        for found in examples(
+            plan,
+            source,
+            dialect(source),
+            column,
+            by_column.get(name, ()),
+            rows_of=in_range,
+            most=MOST_REJECTED,
+            snapshot=snapshot,
+        ):
+            key = json.dumps(dict(found.key), ensure_ascii=False)
+            values.append(RejectedValue(key, name, found.value, found.reason))
+    return Quarantine(rejected, tuple(values), run_id)
+
+
+def allowed_of(most: str, rows: int) -> int:
+    """The number of rows of a range that may be rejected."""
+    if most.endswith("%"):
+        return int(rows * float(most[:-1]) / 100)
+    return int(most)
+
+
+def _any(by_column: Mapping[str, tuple[Guard, ...]]) -> str:
+    conditions = [f"({guard.condition})" for written in by_column.values() for guard in written]
+    return " OR ".join(conditions)

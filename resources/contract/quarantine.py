@@ -1,0 +1,43 @@
+"""Rows with values that a target cannot hold, kept beside its table instead of in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+SUFFIX = "__rejected"
+"""The suffix of the table that keeps the values."""
+
+RANGE, ROW_KEY = "range_name", "row_key"
+COLUMNS = (ROW_KEY, "column_name", "value", "reason", "run_id")
+"""The columns of that table, which are texts: first the range that a value is of."""
+
+
+@dataclass(frozen=True)
+class RejectedValue:
+    """A value that the target cannot hold."""
+
+    key: str
+    """The primary key of its row, or its key, as a JSON object of texts."""
+    column: str
+    """The column's name in the target."""
+    value: str | None
+    """The value as text."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Quarantine:
+    """The rows of a range that its target does without."""
+
+    rows: int
+    values: tuple[RejectedValue, ...]
+    """All values for which they are rejected; a row may have several."""
+    run_id: str
+
+    def stored(self, range_name: str) -> Iterator[tuple[str | None, ...]]:
+        """Yield the rows of the table that keeps them, with `RANGE` and `COLUMNS`."""
+        for each in self.values:
+            # not every system's texts can have it
+            value = None if each.value is None else each.value.replace("\0", "\\0")
+            yield range_name, each.key, each.column, value, each.reason, self.run_id
