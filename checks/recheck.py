@@ -151,7 +151,8 @@ def _look(comparison: Comparison) -> tuple[_Rows, Differences]:
             digest = blake2b(pair, digest_size=16).digest()
             rows[_row(difference)][difference.kind, difference.column, digest] += 1
 
-    return dict(rows), comparison.search(collect)
+    differences = comparison.search(collect)  # fills `rows`
+    return dict(rows), differences
 
 
 def _concerning(verdict: Verdict, rows: _Rows, keeps_rows: bool) -> dict[_Row, _Values]:

@@ -38,11 +38,12 @@ class ToDecimal:
     def convert(self, array: pa.Array) -> pa.Array | Violation:
         longest = pc.max(pc.binary_length(array)).as_py() or 0
         try:
-            # with more digits, Arrow's integer wraps around silently
+            # with more digits, those of the scale included, Arrow's integer wraps around silently
             # (cpp/src/arrow/util/decimal.cc)
-            if longest <= DECIMAL128_DIGITS:
+            digits = longest + self.scale
+            if digits <= DECIMAL128_DIGITS:
                 return array.cast(self._type)
-            if longest <= DECIMAL256_DIGITS:
+            if digits <= DECIMAL256_DIGITS:
                 wide = pa.decimal256(DECIMAL256_DIGITS, self.scale)
                 return array.cast(wide).cast(self._type)
         except pa.ArrowInvalid:
