@@ -143,7 +143,8 @@ error that names table, column, key and value.
 - **Another target type**: `columns: {x: {type: ...}}` takes any type that can hold values of the
   source type exactly; those that do not fit are refused by name. A text type takes every column.
 - **All of them at once**: `ferry plan T --values` lists
-  [every value](commands.md#values-that-do-not-fit) that would be refused.
+  [every value](commands.md#values-that-do-not-fit) that would be refused;
+  [a chapter](values-that-do-not-fit.md) goes through what can be done about them.
 - **Less strict**: `columns: {x: {on_overflow: null}}` writes NULL for a value that does not fit,
   `clamp` the nearest value that fits, `text` makes the whole column text. What `null` and `clamp`
   changed is counted in the range's metadata and in each verdict, and [proven to be what they should
