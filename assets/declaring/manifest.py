@@ -68,7 +68,8 @@ DeltaPolicy = Literal["auto", "never", "always"]
 RowSecurity = Literal["refuse", "apply"]
 ONLY_SHOWN = "only rows that row-level security shows to the login are moved, counted and proven"
 RejectPolicy = Literal["fail", "quarantine"]
-DriftPolicy = Literal["fail", "add_columns", "ignore_new"]
+
+DriftPolicy = Literal["fail", "add_columns", "evolve", "ignore_new"]
 
 CHECKS = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS, EXPECTATIONS}
 """The names of all checks."""

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.records import Reason
+from tableferry.assets.planning.drift import new_columns
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.resources.contract.hazards import having
 from tableferry.resources.contract.loader import loader_of
@@ -29,6 +30,7 @@ REASONS = (
     Reason.LAST_CHECK_FAILED,
     Reason.TARGET_MOVED,
     Reason.FULL_CHECK,
+    Reason.SCHEMA_CHANGED,
 )
 """Why a range that the target has may differ in few rows."""
 
@@ -79,6 +81,8 @@ def _single_rows(transfer: Transfer, hop: Hop) -> bool:
     plan, mode = hop.plan, hop.options.mode
     return (
         hop.existing is not None
+        # a column that is added to the target differs in every row
+        and not new_columns(plan, hop.existing)
         and loader_of(plan.target.system).delta_share > 0
         and not mode.whole_table
         and not mode.keeps_known

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     import dagster as dg
 
 
+ADDING = ("add_columns", "evolve")
+"""The policies under which new columns of the source are added to targets."""
+
+
 def target_columns(endpoint: Endpoint, table: TableRef) -> dict[str, Column] | None:
     """Read the columns of a target, by name; None if it does not exist yet."""
     try:
@@ -109,7 +113,7 @@ def require_no_dropped(
             f"{gone}: rows that move have no value for {', '.join(map(repr, required))}, which "
             "cannot be NULL there; drop the column there, or make it nullable"
         )
-    if policy == "add_columns" and (renamed := _perhaps_renamed(plan, dropped, committed)):
+    if policy in ADDING and (renamed := _perhaps_renamed(plan, dropped, committed)):
         old, new = renamed
         raise SchemaDrift(
             f"{gone}, and now has {new!r} with the type of {old!r}: if that is {old!r} renamed, "
@@ -186,7 +190,7 @@ def foreseen(
     notes: list[str] = []
     try:
         notes = require_no_dropped(plan, actual, committed, policy)
-        if policy != "add_columns":
+        if policy not in ADDING:
             require_no_new(plan, actual, committed, policy)
     except SchemaDrift as error:
         return str(error), notes

@@ -21,12 +21,15 @@ from tableferry.assets.log.run_tags import (
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.decisions import Decision
 from tableferry.assets.planning.drift import (
+    ADDING,
     add_columns,
     dropped_columns,
     new_columns,
     require_no_dropped,
     require_no_new,
+    target_columns,
 )
+from tableferry.assets.planning.evolving import evolve, unmended
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.resolve import Hop, Servers, levels_of, with_wires
 from tableferry.assets.planning.source_state import (
@@ -48,7 +51,7 @@ from tableferry.assets.running.work import Earlier, Outcome, Work
 from tableferry.assets.running.workers import run_ranges
 from tableferry.assets.verifying.whole_tables import check_whole_tables
 from tableferry.resources.contract.target import Target
-from tableferry.resources.errors import SourceMoved, StatementFailed, TableferryError
+from tableferry.resources.errors import SchemaDrift, SourceMoved, StatementFailed, TableferryError
 from tableferry.resources.words import counted
 
 logger = logging.getLogger(__name__)
@@ -83,6 +86,7 @@ def execute(
             for hop in hops
         }
         ready, selected = _loadable(ready, servers, selected, decided)
+        ready, selected = _evolved(context, ready, servers, selected, decided, caller)
         work = work_of(context, ready, servers, selected, decided, caller)
         if transfer.write.whole_table:
             outcomes = _swap(work, selected, instance.get_dynamic_partitions(partitions))
@@ -148,6 +152,37 @@ def _loadable(
     plan = replace(plan, hops=tuple(tried.get(hop.number, hop) for hop in plan.hops))
     numbers = {hop.number for hop in selected}
     return replace(ready, plan=plan), tuple(hop for hop in plan.hops if hop.number in numbers)
+
+
+def _evolved(
+    context: dg.AssetExecutionContext,
+    ready: Prepared,
+    servers: Servers,
+    selected: Sequence[Hop],
+    decided: Mapping[int, Mapping[str, Decision]],
+    caller: Caller,
+) -> tuple[Prepared, tuple[Hop, ...]]:
+    """Widen the columns of the selected hops with ranges to move, where the transfer asks for it.
+
+    Raises:
+        SchemaDrift: a server refuses to.
+    """
+    plan = ready.plan
+    if plan.transfer.on_schema_drift != "evolve":
+        return ready, tuple(selected)
+    evolved: dict[int, Hop] = {}
+    for hop in selected:
+        endpoint = servers.endpoint(hop.plan.target)
+        notes = evolve(endpoint, hop.plan, hop.existing) if _moves(decided[hop.number]) else []
+        if notes:
+            existing = target_columns(endpoint, hop.plan.target)
+            evolved[hop.number] = replace(hop, existing=existing)
+            caller.notes += notes
+            for note in notes:
+                context.log.warning(note)
+    hops = tuple(evolved.get(hop.number, hop) for hop in plan.hops)
+    ready = replace(ready, plan=replace(plan, hops=hops))
+    return ready, tuple(evolved.get(hop.number, hop) for hop in selected)
 
 
 def _moves(decided: Mapping[str, Decision]) -> bool:
@@ -266,11 +301,13 @@ def _prepare(
     actual, policy = hop.existing, transfer.on_schema_drift
     before = committed_schema(instance, hop.asset)
     notes = require_no_dropped(hop.plan, actual, before, policy)
-    added = new_columns(hop.plan, actual) if policy == "add_columns" else []
-    if policy == "add_columns":
+    added = new_columns(hop.plan, actual) if policy in ADDING else []
+    if policy in ADDING:
         notes += add_columns(endpoint, hop.plan.target, added)
     else:
         require_no_new(hop.plan, actual, before, policy)
+    if problems := unmended(hop.plan, actual, policy):
+        raise SchemaDrift("; ".join(problems))
     columns = [*actual.values()] if actual and not added else None
     return notes + target.prepare(hop.plan, hop.options, columns)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from tableferry.assets.log.records import Reason
 from tableferry.assets.planning.decisions import decisions
-from tableferry.assets.planning.drift import new_columns
+from tableferry.assets.planning.drift import ADDING, new_columns
+from tableferry.assets.planning.evolving import alterations
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.increments import from_watermark
 from tableferry.assets.planning.resolve import Hop
@@ -134,8 +135,11 @@ def _hop(
             )
         )
     creation = target.creation(hop.plan, hop.options, creates=creates) if runs else []
-    if runs and plan.transfer.on_schema_drift == "add_columns" and not creates:
+    if runs and plan.transfer.on_schema_drift in ADDING and not creates:
         creation = [*_column_additions(hop), *creation]
+    if runs and plan.transfer.on_schema_drift == "evolve":
+        altered = alterations(hop.plan, hop.existing)
+        creation = [*(each.statements[0] for each in altered), *creation]
     return HopStatements(
         hop.number,
         str(hop.plan.source),

@@ -12,7 +12,8 @@ from tableferry.assets.log.ledger import committed_schema
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.assets.planning.decisions import decisions
-from tableferry.assets.planning.drift import foreseen, misfits
+from tableferry.assets.planning.drift import foreseen
+from tableferry.assets.planning.evolving import alterations, unmended
 from tableferry.assets.planning.hazards import hazard_notes
 from tableferry.assets.planning.key_order import order_notes
 from tableferry.assets.planning.resolve import Servers, require_servers, resolve_hops
@@ -78,11 +79,11 @@ def _drift_notes(plan: TransferPlan, log: Log) -> Iterator[str]:
         refusal, notes = foreseen(hop.plan, hop.existing, before, policy)
         if refusal:
             yield f"a run will be refused: {refusal}"
-        for reason in misfits(hop.plan, hop.existing):
-            yield (
-                f"a run will be refused: {reason}; change it there, or drop the table, which the "
-                "next run creates again"
-            )
+        for reason in unmended(hop.plan, hop.existing, policy):
+            yield f"a run will be refused: {reason}"
+        if policy == "evolve":
+            for alteration in alterations(hop.plan, hop.existing):
+                yield f"a run will alter {hop.plan.target}: {alteration.statements[0]}"
         yield from notes
 
 

@@ -11,7 +11,8 @@ from tableferry.assets.declaring.many_tables import Declaration
 from tableferry.assets.declaring.transfer_files import declarations_in
 from tableferry.assets.declaring.yaml_lines import Location
 from tableferry.assets.log.ledger import committed_schema
-from tableferry.assets.planning.drift import foreseen, misfits, new_columns
+from tableferry.assets.planning.drift import ADDING, foreseen, new_columns
+from tableferry.assets.planning.evolving import unmended
 from tableferry.assets.planning.resolve import Hop, resolve_hops, with_wires
 from tableferry.assets.planning.transfer_plan import require_cuts
 from tableferry.assets.running.adopting import unfit
@@ -192,10 +193,10 @@ def _target_problems(hop: Hop, transfer: Transfer, session: Session) -> Iterator
     drifted, _ = foreseen(hop.plan, hop.existing, before, policy)
     if drifted:
         yield drifted
-    if not drifted and policy != "add_columns":
+    if not drifted and policy not in ADDING:
         missing = new_columns(hop.plan, hop.existing)
         yield from (f"{target} lacks the column {column.name}" for column in missing)
-    yield from misfits(hop.plan, hop.existing)
+    yield from unmended(hop.plan, hop.existing, policy)
 
 
 def _column_location(transfer: Transfer, name: str, hop: int | None) -> Location:

@@ -22,7 +22,7 @@ OPTIONS = """\
 # reconcile: checksum         # count, in_flight, sample_hash or full_hash
 # fingerprint: auto           # content, row_version, none or {{watermark: {watermark}}}
 # incremental: false          # true: only newer rows of a range; with upsert and a watermark
-# on_schema_drift: fail       # add_columns or ignore_new
+# on_schema_drift: fail       # add_columns, evolve or ignore_new
 # profile: balanced           # safe or throughput
 # exclude: []                 # columns to leave out
 # tags: {{team: sales}}

@@ -88,6 +88,11 @@ class ClickHouseDialect(Dialect):
         type_ = declared_type(replace(column, nullable=True))
         return f"ALTER TABLE {table} ADD COLUMN {name} {type_}"
 
+    def alter_column(self, table: str, name: str, before: Column, after: Column) -> tuple[str, ...]:
+        """Rows are rewritten before the statement ends."""
+        type_ = declared_type(after)
+        return (f"ALTER TABLE {table} MODIFY COLUMN {name} {type_} SETTINGS alter_sync = 2",)
+
     def drop_table(self, table: str) -> str:
         """SYNC: the table's parts are gone, too, when the answer comes."""
         return f"{super().drop_table(table)} SYNC"

@@ -144,6 +144,20 @@ class Dialect:
         """Write ALTER TABLE for a new, nullable column; an empty text if none is needed."""
         return f"ALTER TABLE {table} ADD {name} {column.type} NULL"
 
+    def alter_column(self, table: str, name: str, before: Column, after: Column) -> tuple[str, ...]:
+        """Write ALTER TABLE for a column that is widened, or may be NULL from now on.
+
+        Args:
+            table: the table, as written in a statement.
+            name: the column, as written in a statement.
+            before: the column as it is.
+            after: the column as it should be; it holds all values that `before` holds.
+
+        Returns:
+            Statements of which a server takes the first that it knows; none if the system has none.
+        """
+        return ()
+
     def drop_table(self, table: str) -> str:
         """Write DROP TABLE IF EXISTS; when it returns, the name can be used again."""
         return f"DROP TABLE IF EXISTS {table}"

@@ -64,6 +64,17 @@ class PostgresDialect(Dialect):
         """See `Dialect.exact_sum`. The sum of bigints is a numeric."""
         return f"sum({number})::text"
 
+    def alter_column(self, table: str, name: str, before: Column, after: Column) -> tuple[str, ...]:
+        """One statement; a longer varchar or numeric takes no rewrite of the rows."""
+        actions = []
+        if after.type != before.type:
+            own = before.collation not in (None, "default")
+            collation = f' COLLATE "{before.collation}"' if own else ""
+            actions.append(f"ALTER COLUMN {name} TYPE {after.own_type or after.type}{collation}")
+        if after.nullable and not before.nullable:
+            actions.append(f"ALTER COLUMN {name} DROP NOT NULL")
+        return (f"ALTER TABLE {table} {', '.join(actions)}",)
+
     def framed_row(self, fields: Sequence[str]) -> str:
         """See `Dialect.framed_row`. Calls of concat() are nested, for functions take at most 100
         arguments."""

@@ -166,6 +166,15 @@ class SqlServerDialect(Dialect):
         """The usual collations ignore the case of names."""
         return name.casefold()
 
+    def alter_column(self, table: str, name: str, before: Column, after: Column) -> tuple[str, ...]:
+        """What is not restated, SQL Server takes from the database's defaults, so that a column
+        would lose its collation or NOT NULL. Babelfish keeps both and lets neither be stated."""
+        statement = f"ALTER TABLE {table} ALTER COLUMN {name} {after.own_type or after.type}"
+        text = isinstance(read(after.type).kind, Text) and before.collation
+        collation = f" COLLATE {before.collation}" if text else ""
+        null = "NULL" if after.nullable else "NOT NULL"
+        return (f"{statement}{collation} {null}", statement)
+
     def exported(self, query: str) -> str:
         """freebcp has the query described under SET FMTONLY ON, which Babelfish respects only for
         SELECT *; freebcp never ends if it gets rows instead of a description."""

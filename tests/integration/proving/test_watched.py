@@ -61,7 +61,7 @@ def test_a_table_that_another_tool_moved_is_compared_and_never_written(
         if n != 7:
             copy(insert, n=n)
     first = runner.check(session, name)
-    assert not first.good
+    assert not first.good, [check.summary() for check in first.checks]
     failed = {check.range for check in first.checks if check.failed and check.range}
     states = {range_.range: range_.state for range_ in runner.status(session, name).ranges}
     assert len(failed) == 1 and len(states) > 2

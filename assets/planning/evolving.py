@@ -1,0 +1,122 @@
+"""What `on_schema_drift: evolve` does to a target whose columns have become too narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tableferry.assets.declaring.manifest import DriftPolicy
+from tableferry.assets.planning.drift import misfits, target_columns
+from tableferry.resources.columns.planner import incompatibility
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.system import System
+from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.crash_points import reached
+from tableferry.resources.errors import SchemaDrift, StatementFailed
+from tableferry.resources.types.column import Column
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """A column of a target that can be widened in place, without changing a value."""
+
+    before: Column
+    after: Column
+    statements: tuple[str, ...]
+    """Statements that widen it, of which servers take the first that they know."""
+
+    def __str__(self) -> str:
+        return f"{self.before.name!r} from {_declared(self.before)} to {_declared(self.after)}"
+
+
+def alterations(plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[Alteration]:
+    """Return the alterations by which a target comes to hold what is planned for it.
+
+    Columns that cannot be widened in place are left out: `drift.misfits` still names them.
+    """
+    system, found = plan.target.system, []
+    for planned in plan.target_columns:
+        before = actual.get(planned.name) if actual else None
+        after = _widened(system, planned, before) if before is not None else None
+        if before is None or after is None:
+            continue
+        name = system.quote(before.name)
+        statements = system.dialect.alter_column(qualified(plan.target), name, before, after)
+        if statements:
+            found.append(Alteration(before, after, statements))
+    return found
+
+
+def unmended(plan: CopyPlan, actual: Mapping[str, Column] | None, policy: DriftPolicy) -> list[str]:
+    """Say which columns of a target cannot hold what is planned, and what would help.
+
+    Args:
+        plan: the hop.
+        actual: the target's columns, by name; None if it does not exist.
+        policy: the transfer's; `evolve` mends what can be altered in place.
+    """
+    alterable = {alteration.before.name for alteration in alterations(plan, actual)}
+    problems = []
+    for planned in plan.target_columns:
+        before = actual.get(planned.name) if actual else None
+        why = incompatibility(plan.target.system, planned, before) if before else None
+        if not why or (policy == "evolve" and planned.name in alterable):
+            continue
+        remedy = (
+            f"set on_schema_drift to evolve (it is {policy}), which alters the column in place"
+            if planned.name in alterable
+            else "`ferry run --recreate` makes the table anew, and replaces it when it is proven"
+        )
+        problems.append(f"{plan.target}: column {planned.name!r}: {why}; {remedy}")
+    return problems
+
+
+def evolve(endpoint: Endpoint, plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[str]:
+    """Widen the columns of a target that are too narrow, each by one statement of its own.
+
+    A process that dies in between leaves columns that are still too narrow to the next one.
+
+    Returns:
+        Notes for the user.
+
+    Raises:
+        SchemaDrift: the server refuses to alter a column; names it, and the server's reason.
+    """
+    notes = []
+    for alteration in alterations(plan, actual):
+        for statement in alteration.statements:
+            try:
+                endpoint.execute(statement)
+            except StatementFailed as error:
+                if statement == alteration.statements[-1]:
+                    raise SchemaDrift(
+                        f"{plan.target}: column {alteration} cannot be altered in place: {error}"
+                    ) from None
+            else:
+                reached("during_evolution")
+                notes.append(f"{plan.target}: altered column {alteration}")
+                break
+    if notes and (still := misfits(plan, target_columns(endpoint, plan.target))):
+        raise SchemaDrift("; ".join(still))
+    return notes
+
+
+def _widened(system: System, planned: Column, before: Column) -> Column | None:
+    """Return a column that holds all values of both; None if it is as it was, or cannot be."""
+    if before.generated or incompatibility(system, planned, before) is None:
+        return None
+    if incompatibility(system, replace(planned, nullable=False), before) is None:
+        return replace(before, nullable=True)
+    if incompatibility(system, replace(before, nullable=False), planned) is not None:
+        return None
+    return replace(
+        before,
+        type=planned.type,
+        own_type=planned.own_type,
+        nullable=planned.nullable or before.nullable,
+    )
+
+
+def _declared(column: Column) -> str:
+    return f"{column.own_type or column.type}{'' if column.nullable else ' NOT NULL'}"

@@ -1,0 +1,128 @@
+"""`on_schema_drift: evolve` widens the columns of targets in place, hop after hop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tableferry.pipelines.cli import main
+from tableferry.resources.registry import system as system_of
+from tableferry.resources.types.column import Column
+from tests.integration.conftest import Ferry
+from tests.integration.support.crashing import Command, crash, reopen
+
+pytestmark = pytest.mark.integration
+
+SCHEMAS = {"sqlserver": "dbo", "clickhouse": "warehouse", "postgres": "copies"}
+CHAIN = "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']"
+TABLE = (
+    "CREATE TABLE {t} (id int PRIMARY KEY, small smallint NOT NULL, code varchar(20),"
+    " price numeric(10,2), needed int NOT NULL)",
+    "INSERT INTO {t} SELECT i, i, 'c' || i, i * 1.25, i FROM generate_series(1, 30) i",
+)
+WIDER = (
+    "ALTER TABLE {t} ALTER small TYPE integer, ALTER code TYPE varchar(50),"
+    " ALTER price TYPE numeric(14,2)",
+    "UPDATE {t} SET small = 70000, code = repeat('x', 45), price = 123456789012.25 WHERE id = 3",
+)
+NOW = {(3, 70000, "x" * 45, "123456789012.25")}
+
+
+def command(*arguments: str) -> str:
+    result = CliRunner().invoke(main, [*arguments], catch_exceptions=False)
+    return result.stdout + result.stderr
+
+
+def row(one: Ferry, system: str, schema: str) -> set[tuple[object, ...]]:
+    """The row that was changed, as a target shows it."""
+    server = one.session.servers.endpoints[system]
+    sql = f"SELECT id, small, code, price FROM {schema}.{one.table} WHERE id = 3"
+    return {(id_, small, code, str(price)) for id_, small, code, price in server.query(sql)}
+
+
+@pytest.mark.parametrize("system", SCHEMAS)
+def test_wider_types_are_taken_over_in_place(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    schema = copies if system == "postgres" else SCHEMAS[system]
+    hop = f"['{system}://{schema}.{{t}}']"
+    one = ferry(hop, *TABLE)
+    assert one.run().good
+    target = one.session.servers.target(one.session.transfer(one.table).hops[0].to)
+    before = target.identity(one.session.transfer(one.table).hops[0].to)
+    one.source(*WIDER)
+    refused = one.run()
+    assert "set on_schema_drift to evolve" in "".join(refused.errors)
+    assert any("set on_schema_drift to evolve" in note for note in one.plan().notes)
+    one.declare(hop, on_schema_drift="evolve")
+    shown = command("run", one.table, "--dry-run")
+    assert shown.count("ALTER TABLE") >= 3, shown
+    planned = [note for note in one.plan().notes if "will alter" in note]
+    # a String of ClickHouse has no length
+    assert len(planned) == (2 if system == "clickhouse" else 3), planned
+    evolved = one.run()
+    assert evolved.good, evolved.errors
+    assert sum("altered column" in note for note in evolved.notes) == len(planned)
+    assert row(one, system, schema) == NOW
+    assert target.identity(one.session.transfer(one.table).hops[0].to) == before
+    assert {range_.state for range_ in one.plan().ranges} == {"skip"}
+
+
+def test_a_chain_evolves_hop_after_hop(ferry: Callable[..., Ferry]) -> None:
+    one = ferry(CHAIN, *TABLE, on_schema_drift="evolve")
+    assert one.run().good
+    one.source(*WIDER)
+    evolved = one.run()
+    assert evolved.good, evolved.errors
+    assert row(one, "sqlserver", "dbo") == row(one, "clickhouse", "warehouse") == NOW
+
+
+def test_a_killed_evolution_is_finished_by_the_next_run(
+    ferry: Callable[..., Ferry], tmp_path: Path
+) -> None:
+    one = ferry(CHAIN, *TABLE, on_schema_drift="evolve")
+    assert one.run().good
+    one.source(*WIDER)
+    for nth in (1, 2):
+        crash(Command(tmp_path), one.table, f"during_evolution:{nth}")
+        reopen(one)
+    evolved = one.run()
+    assert evolved.good, evolved.errors
+    assert row(one, "sqlserver", "dbo") == row(one, "clickhouse", "warehouse") == NOW
+    assert {range_.state for range_ in one.plan().ranges} == {"skip"}
+
+
+@pytest.mark.parametrize("system", ["clickhouse", "postgres"])
+def test_a_column_that_may_be_null_now(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    """SQL Server's statement for it is none of Babelfish's, where the run is refused."""
+    schema = copies if system == "postgres" else SCHEMAS[system]
+    one = ferry(f"['{system}://{schema}.{{t}}']", *TABLE, on_schema_drift="evolve")
+    assert one.run().good
+    one.source("ALTER TABLE {t} ALTER needed DROP NOT NULL", "UPDATE {t} SET needed = NULL")
+    evolved = one.run()
+    assert evolved.good, evolved.errors
+
+
+def test_sqlserver_restates_what_a_column_would_lose() -> None:
+    dialect = system_of("sqlserver").dialect
+    before = Column("c", "nvarchar(20)", nullable=False, collation="Latin1_General_100_BIN2")
+    after = Column("c", "nvarchar(50)", nullable=False)
+    statement, without = dialect.alter_column("t", "c", before, after)
+    assert statement.endswith("nvarchar(50) COLLATE Latin1_General_100_BIN2 NOT NULL")
+    assert without == "ALTER TABLE t ALTER COLUMN c nvarchar(50)"
+
+
+def test_nothing_is_narrowed(ferry: Callable[..., Ferry]) -> None:
+    one = ferry("['sqlserver://dbo.{t}']", *TABLE, on_schema_drift="evolve")
+    assert one.run().good
+    one.source("ALTER TABLE {t} ALTER code TYPE int USING id, ALTER price TYPE numeric(6,4)")
+    refused = "".join(one.run().errors)
+    assert "cannot hold every" in refused and "--recreate" in refused
+    one.declare("['sqlserver://dbo.{t}']", on_schema_drift="evolve", exclude="[code, price]")
+    one.source("ALTER TABLE {t} ALTER small TYPE int", "ALTER TABLE {t} ALTER small TYPE smallint")
+    assert one.plan().ranges
