@@ -80,11 +80,9 @@ def text(field: Field, column: Column, x: str) -> str:
     match field.kind:
         case "decimal":
             as_is = type_.kind == "decimal" and type_.scale == field.scale
-            x = (
-                x
-                if as_is and "money" not in type_.name
-                else f"CAST({x} AS decimal(38,{field.scale}))"
-            )
+            if not as_is or "money" in type_.name:
+                # Babelfish would print no more digits than the column declares
+                x = f"ROUND(CAST({x} AS decimal(38,{field.scale})), {field.scale})"
             return f"CAST({x} AS varchar(42))"
         case "float":
             double = x if type_.name == "float" else f"CAST({x} AS float)"

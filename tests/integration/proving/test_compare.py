@@ -275,3 +275,90 @@ def test_what_cannot_be_compared_is_said(tables: Tables, options: list[str], say
     assert result.exit_code == 2, result.output
     assert says in result.stderr
     assert "Traceback" not in result.output
+
+
+OTHER_TYPES = {
+    "postgres": (
+        "id int PRIMARY KEY, price numeric(12,4), whole int, bare numeric, day date, ident text, "
+        "fixed char(6), at timestamptz, shown timestamp(3), yes boolean, single real, name text",
+        "({i}, {price}, {i}, {bare}, '2024-02-29', '{upper}', 'ab', '2024-03-10 01:59:59.123+00', "
+        "'2024-03-01 10:00:00.{ms}', true, 0.1, 'Zoë')",
+    ),
+    "sqlserver": (
+        "id bigint NOT NULL PRIMARY KEY, price float, whole decimal(12,3), bare decimal(10,2), "
+        "day datetime2(0), ident uniqueidentifier, fixed nchar(6), at datetimeoffset(3), "
+        "shown datetime, yes bit, single real, name nvarchar(9) COLLATE Latin1_General_CI_AI",
+        "({i}, {price}, {i}, {bare}, '2024-02-29', '{upper}', N'ab', "
+        "'2024-03-10 03:59:59.123+02:00', '2024-03-01T10:00:00.{ms}', 1, 0.1, N'Zoë')",
+    ),
+    "clickhouse": (
+        "id UInt64, price Float64, whole Float64, bare Nullable(Decimal(20,6)), "
+        "day DateTime64(3, 'UTC'), ident UUID, fixed String, at DateTime64(3, 'America/New_York'), "
+        "shown DateTime64(6, 'UTC'), yes UInt8, single Float32, name LowCardinality(String)",
+        "({i}, {price}, {i}, {bare}, '2024-02-29 00:00:00', '{lower}', 'ab', "
+        "toDateTime64('2024-03-10 01:59:59.123', 3, 'UTC'), '2024-03-01 10:00:00.{ms}', 1, 0.1, "
+        "'Zoë')",
+    ),
+}
+"""The same values in types that other tools choose, as columns and as a row."""
+
+
+def meant(i: int) -> dict[str, str]:
+    """Values that drivers, floats and formats are known to trip over."""
+    ident = f"aabbccdd-{i:04x}-4444-8555-66667777888f"
+    prices = ["9.01", "91.0000", "2.675", "-0.0100", "99999999.9999", "0.0001", "1.005", "33.3333"]
+    milliseconds = ["000", "003", "010", "013", "990"]
+    return {
+        "price": prices[i % len(prices)],
+        "bare": "NULL" if i == 7 else f"{i}.50",
+        "upper": ident.upper(),
+        "lower": ident,
+        "ms": milliseconds[i % len(milliseconds)],
+    }
+
+
+@pytest.fixture(scope="module")
+def others(tables: Tables) -> Iterator[dict[str, str]]:
+    name = table_name()
+    found = {}
+    for system, (columns, values) in OTHER_TYPES.items():
+        found[system] = f"{tables.found[system].schema}.{name}"
+        engine = " ENGINE MergeTree ORDER BY id" if system == "clickhouse" else ""
+        rows = ", ".join(values.format(i=i, **meant(i)) for i in range(1, 41))
+        tables.execute(
+            system,
+            f"CREATE TABLE {found[system]} ({columns}){engine}",
+            f"INSERT INTO {found[system]} VALUES {rows}",
+        )
+    yield {system: f"{system}://{table}" for system, table in found.items()}
+    for system, table in found.items():
+        tables.execute(system, f"DROP TABLE {table}")
+
+
+@pytest.mark.parametrize(("first", "second"), [*PAIRS, *(pair[::-1] for pair in PAIRS)])
+def test_values_in_other_types_are_no_phantoms(
+    tables: Tables, others: dict[str, str], first: str, second: str
+) -> None:
+    found = tables.compare(others[first], others[second])
+    assert found["ok"], (found["causes"], found["rules"])
+    assert len(found["columns"]) == 12
+    rules = found["rules"]
+    if {first, second} == {"postgres", "clickhouse"}:
+        assert rules["price"] == "numeric(12,4) is compared as the nearest double"
+        assert rules["ident"] == "as text in lower case"
+        assert rules["day"] == "a date is compared as its midnight"
+        assert rules["fixed"] == "trailing blanks do not count, as one side pads"
+    assert not {"yes", "single", "name", "at", "bare"} & rules.keys()
+    strict = tables.compare(others[first], others[second], "--level", "full_hash")
+    assert strict["ok"], strict["causes"]
+
+
+def test_a_double_that_is_none_of_the_decimal_differs(
+    tables: Tables, others: dict[str, str]
+) -> None:
+    query = (
+        f"clickhouse:SELECT id, if(id = 3, 90.1, price) AS price FROM {others['clickhouse'][13:]}"
+    )
+    found = tables.compare(others["postgres"], query)
+    assert found["differences"]["by_column"] == {"price": 1}
+    assert found["not_compared"]["only_in_a"][0] == "whole"
