@@ -17,6 +17,8 @@ from tableferry.resources.contract.fields import Field
 EXAMPLES = 3
 """Maximum number of rows that are named for a cause."""
 
+UNHELD = "NULL, or more digits than a double has"
+"""What is shown of such a number."""
 UNKNOWN = "another value"
 _MOST_ZONE_SECONDS = 14 * 3600
 _EXACT = decimal.Context(prec=400)
@@ -110,6 +112,8 @@ def cause_of(field: Field, first: str | None, second: str | None) -> str:
         first: the first table's value; None is NULL.
         second: the second table's.
     """
+    if UNHELD in (first, second):
+        return "a number that no double holds, or NULL"
     if first is None or second is None:
         return _with_null(first, second)
     if "" in (first, second):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
 from tableferry.resources.digest.comparable import NotComparableError, comparable
@@ -52,6 +53,8 @@ class Pairing:
     tolerances: Mapping[str, Tolerance]
     names: Mapping[str, str]
     """The first table's names of columns by the second's."""
+    unheld: Mapping[str, Side] = field(default_factory=dict)
+    """The side on which NULL may be a number that no double holds, by the second table's column."""
     only_in_first: tuple[str, ...] = ()
     only_in_second: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -87,6 +90,7 @@ def pair(
         raise InputError(f"{first} and {second} have no column in common that is compared")
     plans: dict[str, ColumnPlan] = {}
     rules: dict[str, str] = {}
+    unheld: dict[str, Side] = {}
     problems: dict[str, str] = {}
     for name, other in compared.items():
         a, b = mine[name], theirs[other]
@@ -101,6 +105,8 @@ def pair(
         plans[name] = ColumnPlan(a, b, None, pa.null(), compared=what)
         if found.rule:
             rules[name] = found.rule
+        if found.unheld:
+            unheld[b.name] = found.unheld
     if problems:
         raise ColumnsRefused(f"{first} and {second} cannot be compared", problems)
     key, side = _key(first, mine, second, theirs, plans, choice)
@@ -123,6 +129,7 @@ def pair(
         rules=rules,
         tolerances={n: t for n, t in choice.tolerances.items() if n in plans},
         names={other: name for name, other in compared.items()},
+        unheld=unheld,
         only_in_first=tuple(n for n in mine if n not in names and n not in left_out),
         only_in_second=tuple(n for n in theirs if n not in names.values()),
         left_out=tuple(left_out),

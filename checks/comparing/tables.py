@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tableferry.checks.comparing.causes import Cause, likely_causes
+from tableferry.checks.comparing.causes import UNHELD, Cause, likely_causes
 from tableferry.checks.comparing.pairing import Pairing
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.recheck import Looks, Recheck
 from tableferry.checks.reconcile import reconcile_all
-from tableferry.checks.verdict import CHECK_NAMES, Differences, Level, Verdict
+from tableferry.checks.verdict import CHECK_NAMES, Difference, Differences, Level, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Side
@@ -133,9 +133,23 @@ def compare_tables(
     )
     if differences is None:
         return outcome
+    if pairing.unheld:
+        examples = tuple(_with_unheld(each, pairing.unheld) for each in differences.examples)
+        differences = replace(differences, examples=examples)
+        outcome = replace(outcome, differences=differences)
     by_name = {each.name: each for each in fields(plan)}
     causes = likely_causes(differences.examples, by_name)
     return replace(outcome, causes={pairing.names[name]: found for name, found in causes.items()})
+
+
+def _with_unheld(difference: Difference, unheld: Mapping[str, Side]) -> Difference:
+    """Say what NULL may mean where a number that no double holds is NULL."""
+    side = unheld.get(difference.column or "")
+    if side == "source" and difference.source is None:
+        return replace(difference, source=UNHELD)
+    if side == "target" and difference.target is None:
+        return replace(difference, target=UNHELD)
+    return difference
 
 
 def _cut(

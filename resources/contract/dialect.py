@@ -96,6 +96,10 @@ class Dialect:
         """Write a value as one of a column's type."""
         return f"CAST({value} AS {column.type})"
 
+    def exact_decimal(self, double: str, column: Column) -> str:
+        """Write a double as a decimal of a column's type, with all digits that tell it apart."""
+        return self.cast(self.text(double), column)
+
     def rounded(self, number: str, digits: int) -> str:
         """Round a number to digits after the point, halves away from zero."""
         return f"ROUND({number}, {digits})"

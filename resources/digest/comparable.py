@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tableferry.resources.columns.conversions import NoConversion, conversion_between
 from tableferry.resources.contract.copy_plan import ColumnPlan
-from tableferry.resources.contract.fields import Field, Kind
+from tableferry.resources.contract.fields import Field, Kind, Side
 from tableferry.resources.contract.system import System
 from tableferry.resources.digest.fields import (
     DigestedType,
@@ -24,6 +24,7 @@ from tableferry.resources.types.column import Column
 _MICROSECONDS_PER_DAY = kinds.MICROSECONDS_PER_DAY
 _LONGEST = 38
 """Digits of a decimal that every system has."""
+_DOUBLE_DIGITS = 15
 
 
 class NotComparableError(Exception):
@@ -37,11 +38,16 @@ class Comparable:
     field: Field
     rule: str = ""
     """By which rule, if the types do not hold the same values."""
+    unheld: Side | None = None
+    """Where numbers that no double holds are NULL, so that they differ from any double."""
 
     @property
     def swapped(self) -> Comparable:
         """The same from the other side."""
-        return Comparable(_swapped(self.field), self.rule)
+        unheld: Side | None = None
+        if self.unheld:
+            unheld = "target" if self.unheld == "source" else "source"
+        return Comparable(_swapped(self.field), self.rule, unheld)
 
 
 def comparable(source: System, first: Column, target: System, second: Column) -> Comparable:
@@ -83,9 +89,16 @@ def _of_two_kinds(
         case (("integer" | "decimal"), "float"):
             typed = _of_type(str(source.types.default(kinds.Float(64))), first)
             text = source.dialect.text(source.quote(first.name))
-            field = _field(typed, second, "float")
-            field = replace(field, rendered=source.dialect.cast(text, typed))
-            return Comparable(field, f"{first.type} is compared as the nearest double")
+            double = source.dialect.cast(text, typed)
+            field = replace(_field(typed, second, "float"), rendered=double)
+            rule = f"{first.type} is compared as the nearest double"
+            if _fits_a_double(source, first):
+                return Comparable(field, rule)
+            exact = _of_type(source.types.decimal(_LONGEST, one.scale), first)
+            back = source.dialect.exact_decimal(double, exact)
+            same = source.dialect.cast(source.quote(first.name), exact)
+            field = replace(field, rendered=f"CASE WHEN {back} = {same} THEN {double} END")
+            return Comparable(field, f"{rule}; what no double holds differs", "source")
         case "date", "timestamp":
             return _midnights(source, first, second, other)
         case (("date" | "time" | "timestamp"), "integer"):
@@ -93,6 +106,16 @@ def _of_two_kinds(
             field = _field(first, second, one.kind, scale=one.scale)
             return Comparable(field, f"whole numbers are compared as {unit} since 1970")
     return None
+
+
+def _fits_a_double(system: System, column: Column) -> bool:
+    """Whether doubles tell all numbers of a type apart: they have 15 digits."""
+    match system.types.read(column.type).kind:
+        case kinds.Integer(low, high):
+            return max(-low, high) < 10**_DOUBLE_DIGITS
+        case kinds.Decimal(int() as precision, int()):
+            return precision <= _DOUBLE_DIGITS
+    return False
 
 
 def _alike(source: System, first: Column, target: System, second: Column) -> Comparable:

@@ -142,6 +142,10 @@ class SqlServerDialect(Dialect):
         """A value as the server prints it."""
         return f"CAST({value} AS nvarchar(max))"
 
+    def exact_decimal(self, double: str, column: Column) -> str:
+        """The text of a float has six digits."""
+        return self.cast(double, column)
+
     def trimmed(self, text: str) -> str:
         """TRIM takes no BOTH before SQL Server 2022."""
         return f"LTRIM(RTRIM({text}))"

@@ -362,3 +362,39 @@ def test_a_double_that_is_none_of_the_decimal_differs(
     found = tables.compare(others["postgres"], query)
     assert found["differences"]["by_column"] == {"price": 1}
     assert found["not_compared"]["only_in_a"][0] == "whole"
+
+
+def test_numbers_that_no_double_holds_differ(tables: Tables) -> None:
+    """A copy that went through doubles has lost them, though its doubles are the nearest."""
+    bigs = [1, 2**53, 2**53 + 1, -(2**63) + 1, 10**17]
+    decimals = ["0.1000000000", "2.6750000000", "12345678901234567.1234567891", "-1", "90.01"]
+    rows = ", ".join(f"({i}, {big}, {decimals[i]})" for i, big in enumerate(bigs))
+    tables.execute(
+        "postgres",
+        "CREATE TABLE public.{t}_n (id int PRIMARY KEY, big bigint, total numeric(38,10))",
+        f"INSERT INTO public.{{t}}_n VALUES {rows}",
+    )
+    doubles = ", ".join(
+        f"({i}, {float(big)!r}, {float(decimals[i])!r})" for i, big in enumerate(bigs)
+    )
+    tables.execute(
+        "clickhouse",
+        "CREATE TABLE warehouse.{t}_n (id Int32, big Float64, total Nullable(Float64)) "
+        "ENGINE MergeTree ORDER BY id",
+        f"INSERT INTO warehouse.{{t}}_n VALUES {doubles}",
+    )
+    try:
+        refs = [f"{tables.ref(system)}_n" for system in ("postgres", "clickhouse")]
+        for first, second in (refs, refs[::-1]):
+            found = tables.compare(first, second)
+            assert found["differences"]["by_column"] == {"big": 2, "total": 1}
+            for causes in found["causes"].values():
+                assert [one["cause"] for one in causes] == [
+                    "a number that no double holds, or NULL"
+                ]
+            assert found["rules"]["big"] == (
+                "bigint is compared as the nearest double; what no double holds differs"
+            )
+    finally:
+        tables.execute("postgres", "DROP TABLE public.{t}_n")
+        tables.execute("clickhouse", "DROP TABLE warehouse.{t}_n")
