@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tableferry.assets.declaring.manifest import DriftPolicy
-from tableferry.assets.planning.drift import misfits, target_columns
+from tableferry.assets.log.ledger import committed_records, records
+from tableferry.assets.log.queries import Log
+from tableferry.assets.planning.drift import misfits, new_columns, target_columns
+from tableferry.assets.planning.resolve import Hop
+from tableferry.checks.whole_table import row_count
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
@@ -70,6 +74,29 @@ def unmended(plan: CopyPlan, actual: Mapping[str, Column] | None, policy: DriftP
         )
         problems.append(f"{plan.target}: column {planned.name!r}: {why}; {remedy}")
     return problems
+
+
+def is_made_anew(hop: Hop, endpoint: Endpoint, log: Log, ranges: Iterable[str]) -> bool:
+    """Whether a target is dropped and created again: it does not fit, and nothing would be lost.
+
+    It is empty, no range with rows was ever committed to it, and this event log has attempts on it:
+    a table of somebody else's that does not fit would have been refused.
+
+    Args:
+        hop: the hop into the target.
+        endpoint: the target's server.
+        log: the event log.
+        ranges: the names of the transfer's ranges.
+    """
+    ranges = [*ranges]
+    fits = not (misfits(hop.plan, hop.existing) or new_columns(hop.plan, hop.existing))
+    if fits or not hop.existing or hop.plan.target.system.by_path:
+        return False
+    attempts = records(log, hop.spec.to, ranges)
+    done = committed_records(log, hop.spec.to, ranges)
+    if not attempts or any(record.rows for record in done.values()):
+        return False
+    return row_count(hop.plan, endpoint) == 0
 
 
 def evolve(endpoint: Endpoint, plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[str]:

@@ -21,15 +21,8 @@ from tableferry.assets.log.run_tags import (
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.decisions import Decision
 from tableferry.assets.planning.drift import (
-    ADDING,
-    add_columns,
     dropped_columns,
-    new_columns,
-    require_no_dropped,
-    require_no_new,
-    target_columns,
 )
-from tableferry.assets.planning.evolving import evolve, unmended
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.resolve import Hop, Servers, levels_of, with_wires
 from tableferry.assets.planning.source_state import (
@@ -38,6 +31,7 @@ from tableferry.assets.planning.source_state import (
 )
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.assets.running.caller import Caller, Prepared, moved_along, prepared
+from tableferry.assets.running.fitting import prepare, with_fitting_targets
 from tableferry.assets.running.launches import ends_last, share_pool
 from tableferry.assets.running.processes import (
     PROCESS,
@@ -51,7 +45,7 @@ from tableferry.assets.running.work import Earlier, Outcome, Work
 from tableferry.assets.running.workers import run_ranges
 from tableferry.assets.verifying.whole_tables import check_whole_tables
 from tableferry.resources.contract.target import Target
-from tableferry.resources.errors import SchemaDrift, SourceMoved, StatementFailed, TableferryError
+from tableferry.resources.errors import SourceMoved, StatementFailed, TableferryError
 from tableferry.resources.words import counted
 
 logger = logging.getLogger(__name__)
@@ -86,7 +80,8 @@ def execute(
             for hop in hops
         }
         ready, selected = _loadable(ready, servers, selected, decided)
-        ready, selected = _evolved(context, ready, servers, selected, decided, caller)
+        moving = [hop for hop in selected if _moves(decided[hop.number])]
+        ready, selected = with_fitting_targets(context, ready, servers, selected, moving, caller)
         work = work_of(context, ready, servers, selected, decided, caller)
         if transfer.write.whole_table:
             outcomes = _swap(work, selected, instance.get_dynamic_partitions(partitions))
@@ -154,37 +149,6 @@ def _loadable(
     return replace(ready, plan=plan), tuple(hop for hop in plan.hops if hop.number in numbers)
 
 
-def _evolved(
-    context: dg.AssetExecutionContext,
-    ready: Prepared,
-    servers: Servers,
-    selected: Sequence[Hop],
-    decided: Mapping[int, Mapping[str, Decision]],
-    caller: Caller,
-) -> tuple[Prepared, tuple[Hop, ...]]:
-    """Widen the columns of the selected hops with ranges to move, where the transfer asks for it.
-
-    Raises:
-        SchemaDrift: a server refuses to.
-    """
-    plan = ready.plan
-    if plan.transfer.on_schema_drift != "evolve":
-        return ready, tuple(selected)
-    evolved: dict[int, Hop] = {}
-    for hop in selected:
-        endpoint = servers.endpoint(hop.plan.target)
-        notes = evolve(endpoint, hop.plan, hop.existing) if _moves(decided[hop.number]) else []
-        if notes:
-            existing = target_columns(endpoint, hop.plan.target)
-            evolved[hop.number] = replace(hop, existing=existing)
-            caller.notes += notes
-            for note in notes:
-                context.log.warning(note)
-    hops = tuple(evolved.get(hop.number, hop) for hop in plan.hops)
-    ready = replace(ready, plan=replace(plan, hops=hops))
-    return ready, tuple(evolved.get(hop.number, hop) for hop in selected)
-
-
 def _moves(decided: Mapping[str, Decision]) -> bool:
     return any(not decision.reason.needs_no_move for decision in decided.values())
 
@@ -210,7 +174,7 @@ def work_of(
         if target is None:
             target = servers.target(table)
             try:
-                notes = _prepare(transfer, written, servers, target, instance)
+                notes = prepare(transfer, written, servers, target, instance)
             except StatementFailed as error:
                 raise TableferryError(f"{table}: {error}") from error
             for note in notes:
@@ -287,29 +251,6 @@ def check_tables(
     for checked in results:
         if not checked.verdict.passed:
             context.log.error(f"{checked.hop.plan.target}: {checked.verdict.summary()}")
-
-
-def _prepare(
-    transfer: Transfer, hop: Hop, servers: Servers, target: Target, instance: dg.DagsterInstance
-) -> list[str]:
-    """Create or verify a hop's target by the transfer's drift policy; return notes for the user.
-
-    Raises:
-        SchemaDrift: the columns of source and target differ, and the policy does not allow it.
-    """
-    endpoint = servers.endpoint(hop.plan.target)
-    actual, policy = hop.existing, transfer.on_schema_drift
-    before = committed_schema(instance, hop.asset)
-    notes = require_no_dropped(hop.plan, actual, before, policy)
-    added = new_columns(hop.plan, actual) if policy in ADDING else []
-    if policy in ADDING:
-        notes += add_columns(endpoint, hop.plan.target, added)
-    else:
-        require_no_new(hop.plan, actual, before, policy)
-    if problems := unmended(hop.plan, actual, policy):
-        raise SchemaDrift("; ".join(problems))
-    columns = [*actual.values()] if actual and not added else None
-    return notes + target.prepare(hop.plan, hop.options, columns)
 
 
 def _swap(work: Work, hops: Sequence[Hop], all_names: Sequence[str]) -> list[Outcome]:

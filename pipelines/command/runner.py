@@ -13,7 +13,7 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.assets.planning.decisions import decisions
 from tableferry.assets.planning.drift import foreseen
-from tableferry.assets.planning.evolving import alterations, unmended
+from tableferry.assets.planning.evolving import alterations, is_made_anew, unmended
 from tableferry.assets.planning.hazards import hazard_notes
 from tableferry.assets.planning.key_order import order_notes
 from tableferry.assets.planning.resolve import Servers, require_servers, resolve_hops
@@ -60,7 +60,7 @@ def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
             *_location_notes(transfer, servers),
             *source_of(source.system).remarks(servers.endpoint(source), source),
             *order_notes(plan.hops, servers),
-            *_drift_notes(plan, log),
+            *_drift_notes(plan, servers, log),
             *hazard_notes(plan.hops),
         ]
         hazards = [
@@ -71,7 +71,7 @@ def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
     return session.read(read)
 
 
-def _drift_notes(plan: TransferPlan, log: Log) -> Iterator[str]:
+def _drift_notes(plan: TransferPlan, servers: Servers, log: Log) -> Iterator[str]:
     """Explain why a run would be refused, or which columns it would not fill."""
     policy = plan.transfer.on_schema_drift
     for hop in plan.hops:
@@ -79,6 +79,10 @@ def _drift_notes(plan: TransferPlan, log: Log) -> Iterator[str]:
         refusal, notes = foreseen(hop.plan, hop.existing, before, policy)
         if refusal:
             yield f"a run will be refused: {refusal}"
+        endpoint = servers.endpoint(hop.plan.target)
+        if is_made_anew(hop, endpoint, log, plan.ranges):
+            yield f"{hop.plan.target} is empty and does not fit: a run will make it anew"
+            continue
         for reason in unmended(hop.plan, hop.existing, policy):
             yield f"a run will be refused: {reason}"
         if policy == "evolve":

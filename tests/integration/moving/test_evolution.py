@@ -126,3 +126,27 @@ def test_nothing_is_narrowed(ferry: Callable[..., Ferry]) -> None:
     one.declare("['sqlserver://dbo.{t}']", on_schema_drift="evolve", exclude="[code, price]")
     one.source("ALTER TABLE {t} ALTER small TYPE int", "ALTER TABLE {t} ALTER small TYPE smallint")
     assert one.plan().ranges
+
+
+@pytest.mark.parametrize("system", SCHEMAS)
+def test_an_empty_table_that_a_failed_run_made_is_made_anew(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    schema = copies if system == "postgres" else SCHEMAS[system]
+    narrow = {"sqlserver": "smallint", "clickhouse": "Int16", "postgres": "smallint"}[system]
+    wide = {"sqlserver": "nvarchar(20)", "clickhouse": "String", "postgres": "text"}[system]
+    hop = f"['{system}://{schema}.{{t}}']"
+    one = ferry(
+        hop,
+        "CREATE TABLE {t} (id int PRIMARY KEY, big int)",
+        "INSERT INTO {t} VALUES (1, 70000)",
+        columns=f"{{big: {{type: {narrow}}}}}",
+        ranges="{count: 1}",
+    )
+    assert not one.run().good
+    one.declare(hop, columns=f"{{big: {{type: {wide}}}}}", ranges="{count: 1}")
+    if (wide, system) == ("nvarchar(20)", "sqlserver"):
+        assert any("a run will make it anew" in note for note in one.plan().notes)
+    moved = one.run()
+    assert moved.good, moved.errors
+    assert any("is made anew" in note for note in moved.notes)

@@ -1,0 +1,92 @@
+"""Makes the targets of a run fit what is about to be moved, as `on_schema_drift` allows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import dagster as dg
+
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.ledger import committed_schema
+from tableferry.assets.planning.drift import (
+    ADDING,
+    add_columns,
+    new_columns,
+    require_no_dropped,
+    require_no_new,
+    target_columns,
+)
+from tableferry.assets.planning.evolving import evolve, is_made_anew, unmended
+from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.running.caller import Caller, Prepared
+from tableferry.resources.contract.table_sql import drop_table
+from tableferry.resources.contract.target import Target
+from tableferry.resources.errors import SchemaDrift
+
+
+def with_fitting_targets(
+    context: dg.AssetExecutionContext,
+    ready: Prepared,
+    servers: Servers,
+    selected: Sequence[Hop],
+    moving: Collection[Hop],
+    caller: Caller,
+) -> tuple[Prepared, tuple[Hop, ...]]:
+    """Widen the columns of targets where the transfer asks for it, and drop empty ones of ours.
+
+    Args:
+        context: the context of the run.
+        ready: the plan.
+        servers: the servers of its tables.
+        selected: the hops of the run.
+        moving: those of them into which rows are about to move.
+        caller: gets the notes for the user.
+
+    Returns:
+        The plan and the selected hops, with the columns that their targets have now.
+
+    Raises:
+        SchemaDrift: a server refuses to alter a column.
+    """
+    plan = ready.plan
+    changed: dict[int, Hop] = {}
+    for hop in moving:
+        endpoint, notes = servers.endpoint(hop.plan.target), []
+        if is_made_anew(hop, endpoint, context.instance, plan.ranges):
+            endpoint.execute(drop_table(hop.plan.target))
+            notes = [f"{hop.plan.target}: was empty and did not fit, and is made anew"]
+        elif plan.transfer.on_schema_drift == "evolve":
+            notes = evolve(endpoint, hop.plan, hop.existing)
+        if notes:
+            existing = target_columns(endpoint, hop.plan.target)
+            changed[hop.number] = replace(hop, existing=existing)
+            caller.notes += notes
+            for note in notes:
+                context.log.warning(note)
+    hops = tuple(changed.get(hop.number, hop) for hop in plan.hops)
+    ready = replace(ready, plan=replace(plan, hops=hops))
+    return ready, tuple(changed.get(hop.number, hop) for hop in selected)
+
+
+def prepare(
+    transfer: Transfer, hop: Hop, servers: Servers, target: Target, instance: dg.DagsterInstance
+) -> list[str]:
+    """Create or verify a hop's target by the transfer's drift policy; return notes for the user.
+
+    Raises:
+        SchemaDrift: the columns of source and target differ, and the policy does not allow it.
+    """
+    endpoint = servers.endpoint(hop.plan.target)
+    actual, policy = hop.existing, transfer.on_schema_drift
+    before = committed_schema(instance, hop.asset)
+    notes = require_no_dropped(hop.plan, actual, before, policy)
+    added = new_columns(hop.plan, actual) if policy in ADDING else []
+    if policy in ADDING:
+        notes += add_columns(endpoint, hop.plan.target, added)
+    else:
+        require_no_new(hop.plan, actual, before, policy)
+    if problems := unmended(hop.plan, actual, policy):
+        raise SchemaDrift("; ".join(problems))
+    columns = [*actual.values()] if actual and not added else None
+    return notes + target.prepare(hop.plan, hop.options, columns)
