@@ -65,6 +65,8 @@ def limits(plan: CopyPlan, changed: Mapping[str, int] | None = None) -> Iterator
         parts = [f"{_values(n)} of {name} ({policies[name]})" for name, n in changed.items() if n]
     if parts:
         yield f"compared as on_overflow makes them: {_listed(parts)}"
+    if cast := [column.target.name for column in plan.columns if column.lossy]:
+        yield f"compared after the same cast: {_listed(cast)}"
     if names := not_compared(plan):
         shown = [f"{name} (on_overflow: {policies[name]})" for name in names]
         yield f"not compared: {_listed(shown)}"

@@ -61,6 +61,8 @@ def column_problems(
                 yield (name, "expression"), "the key needs the column's own values"
             elif isinstance(column.type, dict) and source and source.name not in column.type:
                 yield (name, "type"), f"needs the type of the expression in {source.name}, too"
+        if column.cast and name in keys:
+            yield (name, "cast"), "the key needs the column's own values"
         if not hops:
             continue
         if column.low_cardinality and not any(hop.types.low_cardinality for hop in hops):

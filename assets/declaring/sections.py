@@ -191,6 +191,19 @@ class ColumnSpec(Section):
             raise ValueError("needs type: that of its value, in the source's SQL")
         return value
 
+    cast: bool = False
+    """Whether the source's server casts values to `type` though that loses part of some: floats
+    for decimals, seconds for microseconds. How many is counted."""
+
+    @field_validator("cast")
+    @classmethod
+    def check_cast(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("type") is None:
+            raise ValueError("needs the type to cast to")
+        if value and info.data.get("expression") is not None:
+            raise ValueError("is for a column's own values; the expression can cast its own")
+        return value
+
 
 class HopColumnSpec(Section):
     """Settings of one column in one hop, which come before those of the transfer."""

@@ -280,6 +280,8 @@ class RangeRecord:
     """The columns that were written."""
     lineage: dg.TableColumnLineage | None = None
     """The source columns of those columns."""
+    cast: Mapping[str, int] = field(default_factory=dict)
+    """Number of values of which a declared cast lost part, by column."""
     quarantined: int | None = None
     """Number of rows that the target does without, if rejected rows are kept beside it."""
     shadow: str | None = None
@@ -336,6 +338,7 @@ class RangeRecord:
         if self.rows_per_second is not None:
             values["rows_per_second"] = round(self.rows_per_second, 1)
         values |= {f"overflow_{column}": number for column, number in self.counts.items()}
+        values |= {f"cast_{column}": number for column, number in self.cast.items()}
         if self.not_filled:
             values["columns_not_filled"] = json.dumps(self.not_filled, ensure_ascii=False)
         if self.state.in_target:
@@ -368,6 +371,7 @@ class RangeRecord:
             moving_seconds=values.get("moving_seconds"),
             attempts=int(values.get("attempts", 1)),
             counts={name: int(value) for name, value in _prefixed(values, "overflow_")},
+            cast={name: int(value) for name, value in _prefixed(values, "cast_")},
             not_filled=tuple(json.loads(values.get("columns_not_filled", "[]"))),
             proven=Proven.read(values),
             target_digest=values.get("target_digest"),

@@ -22,6 +22,7 @@ from tableferry.assets.planning.expressions import (
     copied_expressions,
     require_expressions,
     with_expressions,
+    with_losses,
 )
 from tableferry.assets.planning.increments import watermark_column
 from tableferry.assets.planning.wires import chosen_wire
@@ -311,6 +312,8 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         )
         with concerning(f"{transfer.transfer}: {spec.to}"):
             servers.target(spec.to).require(plan, options)
+        if number == 1:
+            plan = with_losses(transfer, raw, plan)
         if transfer.on_reject == "quarantine":
             source_server = servers.endpoint(source)
             plan = replace(plan, fitting=fitting(rejecting(plan, spec.wire, source_server)))

@@ -256,7 +256,7 @@ class SourceState:
         source = self._plan.transfer.source
         now = {one.name: one for one in self._servers.endpoint(source).columns(source)}
         declared = self._plan.transfer.columns
-        computed = {name for name, one in declared.items() if one.expression is not None}
+        computed = {name for name, one in declared.items() if one.expression or one.cast}
         columns = [one.source for one in self._plan.hops[0].plan.columns]
         planned = [column for column in columns if column.name not in computed]
         changed = [

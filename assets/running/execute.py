@@ -221,7 +221,7 @@ def _earlier(instance: dg.DagsterInstance, hop: Hop, names: Sequence[str]) -> Ea
     """Return what earlier runs recorded of values that are not the source's."""
     planned = {column.name for column in hop.plan.target_columns}
     unplanned = [name for name in hop.existing or () if name not in planned]
-    relaxed = any(column.on_overflow != "refuse" for column in hop.plan.columns)
+    relaxed = any(column.on_overflow != "refuse" or column.lossy for column in hop.plan.columns)
     if not (unplanned or relaxed or hop.plan.fitting):
         return Earlier()
     by_range = records(instance, hop.asset, names)

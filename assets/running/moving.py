@@ -42,6 +42,7 @@ from tableferry.resources.contract.target import (
     written_to,
 )
 from tableferry.resources.crash_points import reached
+from tableferry.resources.digest.measure import CHANGED, Grouped, measure
 from tableferry.resources.errors import ReceiptMismatch, SourceMoved, TableferryError, describe
 from tableferry.resources.wires.counted import CountedBytes
 
@@ -125,6 +126,7 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
                 seconds=seconds,
                 counts=counts,
                 artifacts=(*artifacts, *receipt.artifacts),
+                cast=_lost(attempt),
                 quarantined=kept.rows if kept is not None else None,
             )
             if staged >= MIN_ROWS_FOR_PROGRESS or record.artifacts:
@@ -184,6 +186,25 @@ def _require_visible(
             f"{rows} rows were audited and made visible, but the range has {shown} in "
             f"{written_to(plan, options)}: another writer, or a trigger, changed it"
         )
+
+
+def _lost(attempt: RangeAttempt) -> dict[str, int]:
+    """Count the values of which a declared cast loses part, by column."""
+    plan = attempt.hop.plan
+    lossy = {column.target.name: column.lossy for column in plan.columns if column.lossy}
+    if not lossy:
+        return {}
+    rows = Grouped("0", plan.source_range(attempt.key_range))
+    figures = measure(
+        attempt.source,
+        plan.source,
+        "source",
+        rows,
+        changed=lossy,
+        snapshot=attempt.reading.snapshot,
+    )
+    counted = figures.get(0, {}).get(CHANGED, {})
+    return {name: number for name, number in counted.items() if number}
 
 
 def _rejected(attempt: RangeAttempt) -> Quarantine:

@@ -168,6 +168,7 @@ class RangeAttempt:
             source_position=self.reading.position,
             proven=self.proven,
             counts=before.counts if before else {},
+            cast=before.cast if before else {},
             not_filled=before.not_filled if before else (),
             **(self._columns if self.name in self.work.last_ranges else {}),
         )

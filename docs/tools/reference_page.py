@@ -53,6 +53,7 @@ MORE = {
     "columns": "types.md",
     "on_overflow": "types.md",
     "expression": "transfers.md#expressions",
+    "cast": "transfers.md#casts",
     "parallel": "tuning.md#several-runs-of-one-table",
     "profile": "tuning.md#profiles",
     "on_schema_drift": "concepts.md#schema-drift",

@@ -19,7 +19,7 @@ JSON_FIELDS = (
     *("hop", "target", "range", "rows", "bytes", "seconds", "moving_seconds", "rows_per_second"),
     *("attempts", "run_id", "timestamp", "checks", "error", "since", "rows_moved"),
     *("inserted", "updated", "deleted", "whole_because"),
-    *("quarantined", "changed", "not_filled", "unchanged_by", "source_snapshot"),
+    *("quarantined", "changed", "cast", "not_filled", "unchanged_by", "source_snapshot"),
 )
 """The fields of a range in the `--json` form; the event log has others."""
 
@@ -121,6 +121,12 @@ def range_notes(views: Sequence[RangeView]) -> list[str]:
         if changed:
             counts = ", ".join(f"{count} of {column}" for column, count in changed.items())
             notes.append(f"{target}: values changed by on_overflow: {counts}")
+        lost: Counter[str] = Counter()
+        for view in settled:
+            lost.update(view.cast)
+        if lost:
+            counts = ", ".join(f"{count} of {column}" for column, count in lost.items())
+            notes.append(f"{target}: values that lost something by cast: {counts}")
         for column in dict.fromkeys(name for view in settled for name in view.not_filled):
             unfilled = [view.range for view in settled if column in view.not_filled]
             names = ", ".join([*unfilled[:3], *(["..."] if len(unfilled) > 3 else [])])

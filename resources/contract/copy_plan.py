@@ -40,6 +40,9 @@ class ColumnPlan:
     binary_sql: str | None = None
     """The same for `pgcopy`."""
     on_overflow: OverflowPolicy = "refuse"
+    lossy: str = ""
+    """The condition, in the source's SQL, that a declared cast has lost part of the value; empty
+    without a cast."""
     fitted: str = ""
     """The planned type, which `on_overflow` makes values fit even if a table has a wider one."""
     compared: Field | None = None
