@@ -168,8 +168,10 @@ class Layout:
         numbers, ordered = [digests.identity[side]], ["1"]
         if len(self.order) > 1:
             numbers.insert(0, f"COALESCE({key_number(plan, side)}, 0)")
-            # the bare column has the same order, and may have an index
-            ordered = [table.system.quote(key.name), "2"]
+            # the bare column has the same order, and may have an index; but not if NULL is among
+            # the keys, or if the number stands for what another tool has written as a text
+            bare = plan.key.compared is None
+            ordered = [table.system.quote(key.name) if bare else "1", "2"]
         values = digests.shown[side] if self.fields else ()
         expressions = [*numbers, str(digests.row[side]), *values]
         prefix = alias_prefix(where, *ordered, *expressions)

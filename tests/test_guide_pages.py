@@ -25,6 +25,7 @@ NOT_RUN = {
     "maintenance.md": 4,
     "operations.md": 1,
     "testing.md": 3,
+    "copies.md": 2,
 }
 """Console blocks that no test runs, by page; each says why."""
 BASE = {

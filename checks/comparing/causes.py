@@ -176,6 +176,8 @@ def _second(digits: int) -> str:
 
 
 def _moment(first: str, second: str) -> str | None:
+    if ":" in first and ":" in second and (" " in first) != (" " in second):
+        return "a date added" if " " in second else "the date lost"
     a, b = _ticks(first), _ticks(second)
     for digits in range(7):
         unit = 10 ** (7 - digits)

@@ -131,7 +131,9 @@ def pair(
         names={other: name for name, other in compared.items()},
         unheld=unheld,
         only_in_first=tuple(n for n in mine if n not in names and n not in left_out),
-        only_in_second=tuple(n for n in theirs if n not in names.values()),
+        only_in_second=tuple(
+            n for n in theirs if n not in names.values() and n not in choice.exclude
+        ),
         left_out=tuple(left_out),
     )
 
@@ -211,6 +213,9 @@ def _key(
 
 def _range_kind(first: TableRef, second: TableRef, key: ColumnPlan) -> KeyKind | None:
     """The kind of ranges that both sides cut alike, by values that need not be looked for."""
+    if any(source_of(table.system).own_key for table in (first, second)):
+        # a column of text files is compared as it is written
+        return None
     try:
         kinds = {_kind_of(first.system, key.source), _kind_of(second.system, key.target)}
     except InputError:

@@ -54,6 +54,7 @@ def field(kind: Any) -> Field:
         ("timestamp", f"{DAY} 10:00:00.001", f"{DAY} 10:00:00.003", "rounded to 1/300 of a second"),
         ("timestamp", "infinity", f"{DAY} 10:00:00", "another value"),
         ("time", "10:20:30.5", "10:20:30", "cut to seconds"),
+        ("time", "10:20:30", "1970-01-01 10:20:30", "a date added"),
         ("date", "2024-03-02", "2024-03-01", "shifted by -1 day (time zone)"),
         ("date", "2024-03-02", "2024-02-03", "day and month exchanged"),
         ("uuid", f"00112233-4455-6677{REST}", f"33221100-5544-7766{REST}",

@@ -398,3 +398,26 @@ def test_numbers_that_no_double_holds_differ(tables: Tables) -> None:
     finally:
         tables.execute("postgres", "DROP TABLE public.{t}_n")
         tables.execute("clickhouse", "DROP TABLE warehouse.{t}_n")
+
+
+def test_keys_that_are_null_or_written_as_texts_are_found(tables: Tables, tmp_path: Path) -> None:
+    """In the order of their values, which is another one for texts and for NULL."""
+    lines = [f"{i},note {i}" for i in (*range(1, 30), 100, -5)]
+    (tmp_path / "rows.csv").write_text("\n".join(["id,note", *lines, ",none"]) + "\n")
+    values = ", ".join(f"({i}, 'note {i}')" for i in (*range(2, 31), 100, -5))
+    tables.execute(
+        "postgres",
+        "CREATE TABLE public.{t}_k (id int, note text)",
+        f"INSERT INTO public.{{t}}_k VALUES {values}, (NULL, 'none'), (NULL, 'more')",
+        "UPDATE public.{t}_k SET note = 'other' WHERE id = 9",
+    )
+    try:
+        first = f"{tables.ref('postgres')}_k"
+        for level in ("checksum", "full_hash"):
+            options = ["--key", "id", "--ranges", "4", "--level", level]
+            found = tables.compare(first, f"files://{tmp_path}/*.csv", *options)["differences"]
+            counts = found["only_in_a"], found["only_in_b"], found["different"]
+            assert counts == (2, 1, 1), found
+            assert {each["row"]["id"] for each in found["examples"]} == {None, "1", "9", "30"}
+    finally:
+        tables.execute("postgres", "DROP TABLE public.{t}_k")
