@@ -30,6 +30,8 @@ def with_limits(
     """
     remarks = [] if level == "count" else [*limits(plan, changed)]
     metadata = {} if level == "count" else _metadata(plan, changed)
+    if plan.fitting:
+        remarks.append("of the rows whose values fit")
     if plan.where:
         remarks.append(f"{FILTERED}{plan.where}")
         metadata["where"] = plan.where

@@ -76,7 +76,7 @@ def whole_table(
         seconds=seconds,
         metadata={} if known_rows is None else {COUNTED: BY_RANGE},
     )
-    total = with_limits(total, plan, "count", {})
+    total = with_limits(total, replace(plan, fitting=None), "count", {})
     no_strays = Verdict.of_figure(
         NO_STRAYS,
         "stray_rows",

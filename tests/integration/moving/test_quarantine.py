@@ -16,6 +16,7 @@ from tableferry.assets.log import ledger
 from tableferry.assets.log.check_records import check_record
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.session import open_session
 from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import Command, crash, reopen, staging_tables
 
@@ -136,6 +137,24 @@ def test_rows_that_do_not_fit_are_kept_beside_the_target(
     assert present(one) == ALL - {35} and kept(one) == []
     result = command("run", one.table, "--rejected")
     assert result.exit_code == 0 and "no row is rejected" in result.output
+
+
+def test_a_table_without_a_key_names_rows_by_their_places(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    create = SOURCE[0].replace(" PRIMARY KEY", "")
+    columns = json.dumps(NARROW["postgres"])
+    settings = {"on_reject": "quarantine", "columns": columns, "ranges": "{by: ctid, count: 2}"}
+    one = ferry(into("postgres", copies), create, *SOURCE[1:])
+    text = (one.folder / "t.yaml").read_text().replace("key: id\n", "")
+    text += "".join(f"{key}: {value}\n" for key, value in settings.items())
+    (one.folder / "t.yaml").write_text(text)
+    one.session = open_session()
+    moved = one.run()
+    assert moved.good, moved.errors
+    assert present(one) == ALL - {3, 4, 35}
+    assert runner.check(one.session, one.table, level="full_hash").good
+    assert not one.moved(one.run())
 
 
 def test_each_hop_of_a_chain_keeps_its_own(ferry: Callable[..., Ferry], copies: str) -> None:
