@@ -21,6 +21,7 @@ from tableferry.resources.contract.quarantine import RANGE, ROW_KEY
 from tableferry.resources.contract.table_sql import filtered, qualified
 from tableferry.resources.contract.target import quarantine_of
 from tableferry.resources.digest.measure import ROWS, Grouped, measure
+from tableferry.resources.errors import TableMissing
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.ranges.sql import MOST_RANGES, range_number
 from tableferry.resources.types.column import Column
@@ -153,6 +154,10 @@ def _rejected(plan: CopyPlan, target: Endpoint) -> int:
     """Count the rows that are kept beside the target instead of in it."""
     if not plan.fitting:
         return 0
+    try:
+        target.columns(quarantine_of(plan.target))
+    except TableMissing:
+        return 0  # no run has moved the table like this yet
     names = ", ".join(map(plan.target.system.quote, (RANGE, ROW_KEY)))
     table = qualified(quarantine_of(plan.target))
     sql = f"SELECT COUNT(*) FROM (SELECT DISTINCT {names} FROM {table}) AS ferry__rows"

@@ -23,6 +23,7 @@ OPTIONS = """\
 # fingerprint: auto           # content, row_version, none or {{watermark: {watermark}}}
 # incremental: false          # true: only newer rows of a range; with upsert and a watermark
 # on_schema_drift: fail       # add_columns, evolve or ignore_new
+# on_reject: fail             # quarantine: keep rows that do not fit beside the target
 # profile: balanced           # safe or throughput
 # exclude: []                 # columns to leave out
 # tags: {{team: sales}}

@@ -170,6 +170,27 @@ def test_each_hop_of_a_chain_keeps_its_own(ferry: Callable[..., Ferry], copies: 
     assert not one.moved(one.run())
 
 
+@pytest.mark.parametrize("system", [*NARROW])
+def test_a_transfer_that_is_in_use_begins_and_ranges_are_cut_anew(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    columns = json.dumps(NARROW[system])
+    one = ferry(into(system, copies), *SOURCE[:2], columns=columns, ranges="{count: 2}")
+    assert one.run().good
+    one.declare(into(system, copies), columns=columns, **SETTINGS)
+    assert runner.check(one.session, one.table, level="count").good
+    one.source(*SOURCE[2:])
+    assert one.run().good
+    assert present(one) == ALL - {3, 4, 35} and len(kept(one)) == 4
+    # the last range is cut as the table grows: what was kept of it is not kept twice
+    one.source("INSERT INTO {t} SELECT i, i, 'n', 1 FROM generate_series(41, 200) i")
+    one.source("UPDATE {t} SET n = 99999 WHERE id = 150")
+    moved = one.run()
+    assert moved.good, moved.errors
+    assert present(one) == {*range(1, 201)} - {3, 4, 35, 150}
+    assert [row[0] for row in kept(one)] == ["150", "3", "35", "35", "4"]
+
+
 @pytest.mark.parametrize(
     ("system", "point"),
     [
