@@ -421,3 +421,38 @@ def test_keys_that_are_null_or_written_as_texts_are_found(tables: Tables, tmp_pa
             assert {each["row"]["id"] for each in found["examples"]} == {None, "1", "9", "30"}
     finally:
         tables.execute("postgres", "DROP TABLE public.{t}_k")
+
+
+def test_a_sample_reads_few_rows(tables: Tables) -> None:
+    found = tables.compare("postgres", "clickhouse", "--sample", "--key", "id")
+    assert found["ok"]
+    assert found["level"] == "sample_hash"
+
+
+def test_rows_that_are_being_written_are_no_differences(
+    tables: Tables, copy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what still differs after the pause does."""
+    first, second = f"postgres://public.{copy}", f"clickhouse://warehouse.{copy}"
+    options = ["--key", "id", "--where", "id BETWEEN 40 AND 60", "--recheck", "2x1s"]
+    change = (
+        f"ALTER TABLE warehouse.{copy} UPDATE note = '{{}}' WHERE id = 50 "
+        "SETTINGS mutations_sync = 2"
+    )
+    tables.execute("clickhouse", change.format("being written"))
+    monkeypatch.setattr(
+        "tableferry.checks.recheck.pause",
+        lambda _: tables.execute("clickhouse", change.format("Größe 50")),
+    )
+    found = tables.compare(first, second, *options)
+    assert found["ok"], found
+    assert "1 row differed while being written" in found["says"]
+    tables.execute("clickhouse", change.format("damaged"))
+    monkeypatch.setattr("tableferry.checks.recheck.pause", lambda _: None)
+    found = tables.compare(first, second, *options)
+    assert found["differences"]["different"] == 1
+    assert found["causes"]["note"][0]["examples"][0]["b"] == "damaged"
+    tables.execute("clickhouse", change.format("Größe 50"))
+    result = run("compare", first, second, "--recheck", "1x1s")
+    assert result.exit_code == 2
+    assert "--recheck looks at rows, which need a key" in result.stderr
