@@ -14,7 +14,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import move_op_name
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.declaring.yaml_lines import YamlFile
-from tableferry.assets.log.run_tags import ADOPT
+from tableferry.assets.log.run_tags import ADOPT, RECREATE
 from tableferry.assets.planning.resolve import (
     Hop,
     Servers,
@@ -247,6 +247,8 @@ def move_ranges(
     """
     outcomes: list[Outcome] = []
     try:
+        if context.run.tags.get(RECREATE) == "true":
+            transfer = transfer.recreated()
         if context.selected_asset_keys:
             outcomes = execute(context, transfer, servers, caller or Caller())
         else:

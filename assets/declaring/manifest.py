@@ -9,6 +9,7 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    PrivateAttr,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
@@ -58,6 +59,7 @@ from tableferry.resources.contract.hazards import PublishAudit
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import Place, Source, source_of
 from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.errors import InputError
 from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
 
@@ -395,6 +397,32 @@ class Transfer(Section):
         if value is not None and not write.moves:
             raise ValueError("is for runs that move rows: 'write: none' takes check_schedule")
         return value
+
+    _declared_write: WriteMode | None = PrivateAttr(default=None)
+
+    def recreated(self) -> Transfer:
+        """Return the transfer for a run that makes its targets anew, each replaced by a swap.
+
+        Raises:
+            InputError: a target cannot be replaced as a whole.
+        """
+        for hop in self.hops:
+            if not any(mode.whole_table for mode in loader_of(hop.to.system).modes):
+                raise InputError(f"{self.transfer}: {hop.to} cannot be made anew by a swap")
+        alone = self.parallel.model_copy(update={"runs": 1})
+        copy = self.model_copy(update={"write": WriteMode.SWAP, "parallel": alone})
+        copy._declared_write = self.declared_write
+        return copy
+
+    @property
+    def recreates(self) -> bool:
+        """Whether targets are made anew, in the shape that is declared now."""
+        return self._declared_write is not None
+
+    @property
+    def declared_write(self) -> WriteMode:
+        """The mode that the file declares, also while targets are made anew."""
+        return self._declared_write or self.write
 
     def check_spec(self, name: str) -> CheckSpec:
         """What the failure of a check means for this transfer."""

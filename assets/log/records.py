@@ -106,6 +106,8 @@ class Reason(StrEnum):
     FORCED = "forced"
     SWAP = "swap"
     """Unchanged, but other ranges changed, and a swap replaces the whole table."""
+    RECREATED = "recreated"
+    """The user asks for a target that is made anew."""
     SHADOWED = "shadowed"
     """Gathered in the shadow table by an earlier run."""
     PROMOTED = "promoted"

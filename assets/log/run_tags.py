@@ -6,6 +6,9 @@ from collections.abc import Mapping
 FORCE = "tableferry/force"
 """Run tag: move the ranges also where nothing changed."""
 
+RECREATE = "tableferry/recreate"
+"""Run tag: make the targets anew, and replace them when they are proven."""
+
 PROFILE = "tableferry/profile"
 """Run tag: name of the profile to use instead of the transfer's own."""
 

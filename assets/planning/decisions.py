@@ -67,6 +67,8 @@ def decisions(
     """
     with concerning(f"{plan.transfer.transfer}: {hop.plan.target}"):
         alone = _each_alone(plan, hop, servers, log, force=force)
+    if plan.transfer.recreates:
+        alone = dict.fromkeys(alone, Decision(Reason.RECREATED))
     if not plan.transfer.write.whole_table:
         return {name: _with_delta(plan, hop, servers, name, each) for name, each in alone.items()}
     reasons = {name: decision.reason for name, decision in alone.items()}

@@ -304,11 +304,12 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         options = TargetOptions(
             mode=transfer.write,
             engine=spec.engine,
-            order_by=", ".join(spec.order_by) if spec.order_by else None,
+            order_by=_one_expression(spec.order_by),
             partition_by=spec.partition_by,
             # every other audit takes more than one connection
             unstaged=transfer.reconcile in ("count", *DIGESTED) and not transfer.expectations,
             publish_audit=transfer.publish_audit,
+            recreate=transfer.recreates,
         )
         with concerning(f"{transfer.transfer}: {spec.to}"):
             servers.target(spec.to).require(plan, options)
@@ -321,7 +322,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             watermark_column(plan, transfer)
         schema = digest([(column.source, column.target) for column in plan.columns])
         settings = digest(
-            transfer.write,
+            transfer.declared_write,
             (spec.engine, spec.order_by, spec.partition_by),
             [column.on_overflow for column in plan.columns],
             *([plan.where] if plan.where else []),
@@ -334,6 +335,12 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         names = {first: renamed[name] for first, name in names.items() if name in renamed}
     _require_overflowing(transfer, hops)
     return tuple(hops)
+
+
+def _one_expression(order_by: Sequence[str] | None) -> str | None:
+    if not order_by:
+        return None
+    return order_by[0] if len(order_by) == 1 else f"({', '.join(order_by)})"
 
 
 def _require_overflowing(transfer: Transfer, hops: Sequence[Hop]) -> None:

@@ -50,6 +50,8 @@ def with_fitting_targets(
         SchemaDrift: a server refuses to alter a column.
     """
     plan = ready.plan
+    if plan.transfer.recreates:
+        return ready, tuple(selected)
     changed: dict[int, Hop] = {}
     for hop in moving:
         endpoint, notes = servers.endpoint(hop.plan.target), []
@@ -79,6 +81,8 @@ def prepare(
     """
     endpoint = servers.endpoint(hop.plan.target)
     actual, policy = hop.existing, transfer.on_schema_drift
+    if transfer.recreates:
+        return target.prepare(hop.plan, hop.options, [*actual.values()] if actual else None)
     before = committed_schema(instance, hop.asset)
     notes = require_no_dropped(hop.plan, actual, before, policy)
     added = new_columns(hop.plan, actual) if policy in ADDING else []
@@ -88,5 +92,7 @@ def prepare(
         require_no_new(hop.plan, actual, before, policy)
     if problems := unmended(hop.plan, actual, policy):
         raise SchemaDrift("; ".join(problems))
+    if actual is not None:
+        notes += target.unapplied(hop.plan, hop.options)
     columns = [*actual.values()] if actual and not added else None
     return notes + target.prepare(hop.plan, hop.options, columns)

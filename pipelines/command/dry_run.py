@@ -85,6 +85,7 @@ def dry_run(
     ranges: Sequence[str] = (),
     failed: bool = False,
     force: bool = False,
+    recreate: bool = False,
 ) -> DryRun:
     """Plan a run and write down its statements; nothing is changed or recorded.
 
@@ -95,6 +96,8 @@ def dry_run(
         InputError: the transfer, hop or a range does not exist, or a run would be refused.
     """
     transfer = session.moving_transfer(name)
+    if recreate:
+        transfer = transfer.recreated()
     servers = session.servers_of(transfer)
     plan = session.read(lambda log: plan_transfer(transfer, servers, log))
     names = match_ranges(name, ranges, plan.ranges) or list(plan.ranges)

@@ -36,6 +36,7 @@ class Selection:
     ranges: Sequence[str] = ()
     failed: bool = False
     force: bool = False
+    recreate: bool = False
     profile: str | None = None
     log_level: str | None = None
     held: Mapping[str, HeldSnapshot] = field(default_factory=dict)
@@ -106,11 +107,11 @@ def run_fleet(
         The outcome of each, in the order in which they end.
     """
     reading, past = quietly(session), _past_seconds(session, names)
-    seconds = _expected(session, names, past, anew=selection.force)
+    seconds = _expected(session, names, past, anew=selection.force or selection.recreate)
     watch.expect(seconds)
     queue, work = Queue(seconds), _Moving(selection)
     # a transfer that has never run has something to do, and a consistent set is recorded anew
-    looked_at = not (selection.force or selection.held)
+    looked_at = not (selection.force or selection.recreate or selection.held)
     known = [name for name in names if name in past and looked_at]
     for name in names:
         if name not in known:

@@ -36,6 +36,7 @@ from tableferry.pipelines.command.shell import (
 @click.option("--failed", is_flag=True, help="Only ranges whose latest attempt or check failed.")
 @click.option("--rejected", is_flag=True, help="Only ranges with rejected rows, tried again.")
 @click.option("--force", is_flag=True, help="Also move unchanged ranges.")
+@click.option("--recreate", is_flag=True, help="Make the targets anew, and replace them.")
 @click.option("--profile", type=click.Choice([*PROFILES]), help="The profile of settings to use.")
 @click.option(
     "--consistent",
@@ -64,7 +65,7 @@ def run(
     wide: bool,
     log_level: str | None,
     as_json: bool,
-    **selection: Any,  # --hop, --range, --failed, --force
+    **selection: Any,  # --hop, --range, --failed, --force, --recreate
 ) -> None:
     """Move what needs moving. Exit code 0 only if all ranges are committed and all checks green.
 
@@ -85,6 +86,8 @@ def run(
         raise InputError("--range and --hop are for one transfer at a time")
     if consistent and any(selection[name] for name in ("ranges", "hop", "failed")):
         raise InputError("--consistent is for whole tables: without --range, --hop and --failed")
+    if selection["recreate"] and any(selection[name] for name in ("ranges", "failed")):
+        raise InputError("--recreate is for whole tables: without --range and --failed")
     if rejected:
         if len(names) > 1 or selection["ranges"]:
             raise InputError("--rejected is for one transfer at a time, without --range")

@@ -85,6 +85,8 @@ def _drift_notes(plan: TransferPlan, servers: Servers, log: Log) -> Iterator[str
             continue
         for reason in unmended(hop.plan, hop.existing, policy):
             yield f"a run will be refused: {reason}"
+        if hop.existing is not None:
+            yield from servers.target(hop.plan.target).unapplied(hop.plan, hop.options)
         if policy == "evolve":
             for alteration in alterations(hop.plan, hop.existing):
                 yield f"a run will alter {hop.plan.target}: {alteration.statements[0]}"

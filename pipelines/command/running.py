@@ -54,6 +54,7 @@ def run(
     ranges: Sequence[str] = (),
     failed: bool = False,
     force: bool = False,
+    recreate: bool = False,
     profile: str | None = None,
     on_progress: OnProgress = unwatched,
     on_note: Callable[[str], None] = unheard,
@@ -71,6 +72,7 @@ def run(
         ranges: move only these ranges, by partition key.
         failed: move only ranges whose latest attempt or check failed.
         force: also move unchanged ranges.
+        recreate: make the targets anew, as they are declared, and replace them when proven.
         profile: the profile to use instead of the transfer's own.
         on_progress: called with the progress of ranges, from any thread.
         on_note: called with a note that the user should see before rows are moved.
@@ -82,6 +84,8 @@ def run(
         InputError: the transfer, hop or a range does not exist.
     """
     transfer = session.moving_transfer(name)
+    if recreate:
+        transfer = transfer.recreated()
     servers = session.servers_of(transfer)
     note = _take_turns(session, transfer)
     # a plan made now is outdated once the run that blocks this one has ended
@@ -211,11 +215,12 @@ def _move(
     if transfer.placed:
         # ranges of physical places have to be read under the snapshot of one run
         most_runs = 1
-    from tableferry.assets.log.run_tags import FORCE, PROFILE
+    from tableferry.assets.log.run_tags import FORCE, PROFILE, RECREATE
     from tableferry.pipelines.command.launching import Outcome, Share, execute, execute_parallel
 
     apply_growth(plan, servers, session.instance)
     tags = {FORCE: "true"} if force else {}
+    tags |= {RECREATE: "true"} if transfer.recreates else {}
     tags |= {PROFILE: profile} if profile else {}
     assets = tuple(hop.asset for hop in work.hops)
     shares = [

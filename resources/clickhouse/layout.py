@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tableferry.resources.clickhouse.ddl import create_table
 from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.clickhouse.locks import Owner, read_owner
 from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer, among
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target import shadow_of
+from tableferry.resources.contract.target import TargetOptions, shadow_of
 from tableferry.resources.contract.target_columns import verify_columns
 from tableferry.resources.tables import TableRef
 
@@ -71,6 +74,49 @@ def ensure_shadow(resource: ClickHouseServer, plan: CopyPlan, layout: Layout) ->
             f"ATTACH PARTITION ID {literal(identity)} FROM {qualified(target)}"
         )
     resource.execute(f"RENAME TABLE {qualified(shadow, filling)} TO {qualified(shadow)}")
+
+
+def ensure_new_shadow(
+    resource: ClickHouseServer, plan: CopyPlan, options: TargetOptions, layout: Layout
+) -> None:
+    """Create an empty shadow of the shape that is declared; one that a dead run has begun is kept
+    if it has that shape."""
+    shadow = shadow_of(plan.target)
+    statement = create_table(replace(plan, target=shadow), options)
+    made_by = hashlib.blake2b(statement.encode(), digest_size=8).hexdigest()
+    owner = Owner(token=made_by, replaces=layout.uuid)
+    if layout_of(resource, shadow):
+        if read_owner(resource, shadow, shadow.name) == owner:
+            return
+        resource.execute(drop_table(shadow, shadow.name))
+    resource.execute(f"{statement} COMMENT {owner.comment()}")
+
+
+def unapplied(resource: ClickHouseServer, plan: CopyPlan, options: TargetOptions) -> list[str]:
+    """Name the declared options that an existing table does not have; see `Target.unapplied`."""
+    rows = resource.query(
+        "SELECT engine_full, sorting_key, partition_key FROM system.tables "
+        f"WHERE database = {literal(plan.target.schema)} AND name = {literal(plan.target.name)}"
+    )
+    if not rows:
+        return []
+    engine, sorting_key, partition_key = map(_plain, rows[0])
+    declared = {
+        "engine": (options.engine, engine.startswith(_plain(options.engine or ""))),
+        "order_by": (options.order_by, sorting_key == _plain(options.order_by or "")),
+        "partition_by": (options.partition_by, partition_key == _plain(options.partition_by or "")),
+    }
+    return [
+        f"{plan.target} was made without {name} {wanted!r}: `ferry run --recreate` makes it anew"
+        for name, (wanted, applied) in declared.items()
+        if wanted and not applied
+    ]
+
+
+def _plain(sql: str) -> str:
+    """SQL without what the server writes otherwise: blanks, quotes of names, outer parentheses."""
+    text = re.sub(r"[\s`\"]", "", sql).removesuffix("()")
+    return text[1:-1] if text.startswith("(") and text.endswith(")") else text
 
 
 def is_current(resource: ClickHouseServer, shadow: TableRef, target: Layout) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tableferry.resources.clickhouse.ddl import (
     copy_columns,
@@ -39,7 +40,9 @@ def creation(
     yield markers.creation()
     if creates:
         yield create_table(plan, options)
-    if options.mode.whole_table:
+    if options.recreate:
+        yield create_table(replace(plan, target=shadow_of(plan.target)), options)
+    elif options.mode.whole_table:
         yield f"CREATE TABLE {qualified(shadow_of(plan.target))} AS {qualified(plan.target)}"
         yield "-- its partitions are attached to that table, without a copy"
 

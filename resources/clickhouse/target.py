@@ -13,10 +13,12 @@ from tableferry.resources.clickhouse.ddl import create_table, move_rows, partiti
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.clickhouse.layout import (
     Layout,
+    ensure_new_shadow,
     ensure_shadow,
     is_current,
     layout_of,
     layouts_of,
+    unapplied,
 )
 from tableferry.resources.clickhouse.load import UNDIVIDED, ClickHouseLoad
 from tableferry.resources.clickhouse.locks import Owner, release_lock, take_lock
@@ -91,8 +93,9 @@ class ClickHouseTarget(Target):
 
     def _required(self, plan: CopyPlan, options: TargetOptions) -> Layout | None:
         layout = answer(self.resource, layouts_of, plan.target)
-        _check_mode(plan, options, layout.atomic if layout else options.partition_by is None)
-        if layout is None:
+        kept = layout if not options.recreate else None
+        _check_mode(plan, options, kept.atomic if kept else options.partition_by is None)
+        if kept is None:
             self._require_database(plan.target)
             if any((options.engine, options.order_by, options.partition_by)):
                 self._require_syntax(plan, options)
@@ -114,7 +117,8 @@ class ClickHouseTarget(Target):
             markers.remove_others([table_identity(plan.target, layout.uuid)])
         else:
             columns = found or self.resource.columns(plan.target)
-            verify_columns(plan, columns, incompatibility)
+            if not options.recreate:
+                verify_columns(plan, columns, incompatibility)
             notes += [
                 f"{plan.target}: column {column.name!r} is not in the transfer; new rows get its "
                 "default"
@@ -128,7 +132,9 @@ class ClickHouseTarget(Target):
         if plan.fitting:
             create_quarantine(self.resource, plan.target)
         self._layouts = {plan.target: layout}
-        if options.mode.whole_table:
+        if options.recreate:
+            ensure_new_shadow(self.resource, plan, options, layout)
+        elif options.mode.whole_table:
             ensure_shadow(self.resource, plan, layout)
         elif not layout.atomic:
             notes.append(
@@ -136,6 +142,10 @@ class ClickHouseTarget(Target):
                 "is replaced by delete and insert: readers may see it half done"
             )
         return notes
+
+    def unapplied(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
+        """See `Target.unapplied`."""
+        return unapplied(self.resource, plan, options)
 
     def hazards(
         self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column]

@@ -85,6 +85,8 @@ class TargetOptions:
     insert or update are staged, and all others of the range stay as they are."""
     quarantine: Quarantine | None = None
     """What `finalise` keeps beside the target instead of in it; None if nothing ever is."""
+    recreate: bool = False
+    """Whether the shadow table of a swap has the plan's shape, and none of the target's rows."""
     proof: Proof | None = None
     """What `finalise` calls before it makes a delta visible."""
 
@@ -197,6 +199,10 @@ class Target(Protocol):
 
         Takes at most one query of the server's catalog.
         """
+
+    def unapplied(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
+        """Which options of a new table an existing one does not have, a sentence each."""
+        return []
 
     def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
         """The statements that `prepare` would send to create the table or not, for display."""

@@ -42,6 +42,22 @@ def verify_columns(
         raise SchemaDrift(f"{plan.target} does not fit the transfer: {'; '.join(problems)}")
 
 
+def unlike(plan: CopyPlan, actual: Sequence[Column]) -> bool:
+    """Whether a table has other columns, types or nullability than a plan's new table would."""
+    types = plan.target.system.types
+
+    def shape(columns: Sequence[Column]) -> dict[str, tuple[str, bool]]:
+        return {
+            column.name: (types.plain(column.own_type or column.type), column.nullable)
+            for column in columns
+        }
+
+    planned, found = shape(plan.target_columns), shape(actual)
+    # a primary key's columns are NOT NULL, whatever was planned
+    keyed = {column.name for column in actual if column.primary_key}
+    return {**planned, **{name: found[name] for name in keyed & planned.keys()}} != found
+
+
 def converted(plan: CopyPlan, actual: Sequence[Column]) -> list[Hazard]:
     """List the columns of an existing table into which staged values are converted inexactly.
 

@@ -31,8 +31,11 @@ def creation(
         yield f"-- and unless it is there: {MarkerTable(sql, plan.target).creation()}"
     if options.mode.whole_table:
         shadow = shadow_of(plan.target)
-        yield from sql.create_shadow(plan, shadow)
-        yield sql.insert_all(plan, shadow, plan.target)
+        if options.recreate:
+            yield from sql.create_table(plan, shadow)
+        else:
+            yield from sql.create_shadow(plan, shadow)
+            yield sql.insert_all(plan, shadow, plan.target)
 
 
 def publication(

@@ -30,7 +30,7 @@ from tableferry.resources.contract.target import (
     shadow_of,
     written_to,
 )
-from tableferry.resources.contract.target_columns import converted, verify_columns
+from tableferry.resources.contract.target_columns import converted, unlike, verify_columns
 from tableferry.resources.digest.same_rows import Ask
 from tableferry.resources.errors import RangeBusy, StatementFailed, TableferryError
 from tableferry.resources.keys.range import KeyRange
@@ -95,18 +95,21 @@ class TransactionalTarget(Target, Generic[AnySession]):
                 columns = columns or self.resource.columns(target)
                 if options.mode.whole_table:
                     self._require_swap(session, plan)
-                notes = verify_table(self.sql, session, plan, options, columns)
+                if not options.recreate:
+                    notes = verify_table(self.sql, session, plan, options, columns)
                 self._columns[target] = columns
             if plan.fitting:
                 create_quarantine(self.sql, session, target)
             self._identities = {target: markers.begin(session)}
             if options.mode.whole_table:
-                self._ensure_shadow(session, plan, shadow)
+                if options.recreate:
+                    self._ensure_new_shadow(session, plan, shadow)
+                else:
+                    self._ensure_shadow(session, plan, shadow)
                 self._identities[shadow] = MarkerTable(self.sql, target, shadow).begin(session)
                 # a shadow has no identity column
-                self._columns[shadow] = [
-                    replace(column, identity=False) for column in self._columns[target]
-                ]
+                columns = plan.target_columns if options.recreate else self._columns[target]
+                self._columns[shadow] = [replace(column, identity=False) for column in columns]
         return notes
 
     def hazards(
@@ -359,6 +362,16 @@ class TransactionalTarget(Target, Generic[AnySession]):
             for statement in self.sql.create_shadow(plan, shadow):
                 session.execute(statement)
             session.execute(self.sql.insert_all(plan, shadow, plan.target))
+
+    def _ensure_new_shadow(self, session: AnySession, plan: CopyPlan, shadow: TableRef) -> None:
+        """Create an empty shadow of the plan's columns; one that a dead run has begun is kept."""
+        if session.query(self.sql.table_exists(shadow)):
+            if not unlike(plan, self.resource.columns(shadow)):
+                return
+            session.execute(drop_table(shadow))
+        with self.sql.transaction(session):
+            for statement in self.sql.create_table(plan, shadow):
+                session.execute(statement)
 
     def _drop_all(
         self, session: AnySession, table: TableRef, prefix: str, *, rejected: bool = True
