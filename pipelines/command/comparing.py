@@ -13,6 +13,7 @@ from tableferry.pipelines.command.shell import as_json, end, print_json, user_er
 from tableferry.resources.errors import InputError
 
 if TYPE_CHECKING:
+    from tableferry.checks.comparing.pairing import Pairing
     from tableferry.checks.verdict import Level
     from tableferry.resources.contract.endpoint import Endpoint
     from tableferry.resources.digest.tolerance import Tolerance
@@ -55,6 +56,12 @@ _QUERY = re.compile(r"(?P<connection>\w+):(?!//)\s*(?P<query>\S.*)", re.DOTALL)
 )
 @click.option("--recheck", metavar="TIMESxPAUSE", help="Look again at rows that differ: 3x10s.")
 @click.option("--limit", default=20, show_default=True, help="Maximum rows to show.")
+@click.option(
+    "--save",
+    type=click.Path(dir_okay=False),
+    metavar="NAME.yaml",
+    help="Also write a transfer that only compares, by a schedule; see write: none.",
+)
 @click.option("--schema", is_flag=True, help="Compare what the catalogs declare, and no rows.")
 @click.option("--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write a report.")
 @as_json
@@ -75,6 +82,7 @@ def compare(
     ranges: int | None,
     recheck: str | None,
     limit: int,
+    save: str | None,
     schema: bool,
     html: str | None,
     as_json: bool,
@@ -89,7 +97,7 @@ def compare(
     'sqlserver://dbo.{table}'.
     """
     if schema:
-        if key or tolerances or where or where_a or where_b or sample or ranges or recheck:
+        if key or tolerances or where or where_a or where_b or sample or ranges or recheck or save:
             raise InputError("--schema reads no rows; it takes --map, --columns and --exclude only")
         _compare_schemas(first, second, mapped, columns, exclude, html, as_json=as_json)
     from tableferry.checks.comparing.pairing import Choice, pair
@@ -121,13 +129,16 @@ def compare(
         columns_of_rows(target, tables[1]),
         choice,
     )
+    level = "sample_hash" if sample else level
+    if save:
+        _save(pairing, level, Path(save))
     if looks and not pairing.keyed:
         raise InputError("--recheck looks at rows, which need a key: --key COLUMNS")
     outcome = compare_tables(
         pairing,
         source,
         target,
-        "sample_hash" if sample else cast("Level", level),
+        cast("Level", level),
         ranges=ranges,
         recheck=looks,
     )
@@ -170,6 +181,51 @@ def _compare_schemas(
         schema_views.show(console(), pairs)
     differ = sum(not pair.equal for pair in pairs)
     end([f"{differ} of {len(pairs)} pairs of tables are declared otherwise"] * bool(differ))
+
+
+def _save(pairing: Pairing, level: str, path: Path) -> None:
+    """Write a transfer that compares the tables, and moves nothing.
+
+    Raises:
+        InputError: a transfer cannot say what is compared.
+        FileExistsError: there is such a file.
+    """
+    import yaml
+
+    from tableferry.resources.types.export import Refusal
+
+    plan = pairing.plan
+    problems = {
+        "queries": plan.source.query or plan.target.query,
+        "tables without a key": not pairing.keyed,
+        "tolerances": pairing.tolerances,
+        "a filter of B's rows": plan.target_where,
+    }
+    if problem := next((name for name, found in problems.items() if found), None):
+        raise InputError(f"--save: a transfer does not compare {problem}")
+    types = plan.target.system.types
+    declared: dict[str, dict[str, str]] = {}
+    for column in plan.columns:
+        export = plan.source.system.types.export(column.source.type)
+        usual = None if isinstance(export, Refusal) else types.default(export.kind)
+        if column.source.name != column.target.name:
+            declared.setdefault(column.source.name, {})["rename"] = column.target.name
+        if usual != types.plain(column.target.type):
+            declared.setdefault(column.source.name, {})["type"] = column.target.type
+    without = [*pairing.left_out, *pairing.only_in_first]
+    document = {
+        "transfer": path.stem,
+        "source": str(plan.source),
+        "hops": [str(plan.target)],
+        "key": plan.key.source.name,
+        "write": "none",
+        "reconcile": level,
+        **({"where": plan.where} if plan.where else {}),
+        **({"columns": declared} if declared else {}),
+        **({"exclude": without} if without else {}),
+    }
+    with path.open("x", encoding="utf-8") as file:
+        yaml.safe_dump(document, file, sort_keys=False, allow_unicode=True)
 
 
 def require_rows_shown(endpoint: Endpoint, table: TableRef) -> None:

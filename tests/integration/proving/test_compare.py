@@ -456,3 +456,29 @@ def test_rows_that_are_being_written_are_no_differences(
     result = run("compare", first, second, "--recheck", "1x1s")
     assert result.exit_code == 2
     assert "--recheck looks at rows, which need a key" in result.stderr
+
+
+def test_a_comparison_is_saved_as_a_transfer_that_only_compares(
+    tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "transfers"
+    folder.mkdir()
+    path = folder / f"{tables.name}.yaml"
+    found = tables.compare("postgres", "sqlserver", "--exclude", "fixed", "--save", str(path))
+    assert found["ok"]
+    text = path.read_text(encoding="utf-8")
+    assert "write: none" in text
+    assert "rename: Price" in text
+    monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(folder))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    assert run("validate").exit_code == 0, run("validate").output
+    checked = run("check", tables.name)
+    assert checked.exit_code == 0, checked.output
+    again = run("compare", tables.ref("postgres"), tables.ref("sqlserver"), "--save", str(path))
+    assert again.exit_code == 2
+    assert "File exists" in again.stderr
+    refs = tables.ref("postgres"), tables.ref("clickhouse"), "--tolerance", "note:trim=true"
+    refused = run("compare", *refs, "--save", str(folder / "other.yaml"))
+    assert refused.exit_code == 2
+    assert "--save: a transfer does not compare tolerances" in refused.stderr
