@@ -71,6 +71,7 @@ RowSecurity = Literal["refuse", "apply"]
 ONLY_SHOWN = "only rows that row-level security shows to the login are moved, counted and proven"
 RejectPolicy = Literal["fail", "quarantine"]
 
+DroppedPolicy = Literal["keep", "null", "drop"]
 DriftPolicy = Literal["fail", "add_columns", "evolve", "ignore_new"]
 
 CHECKS = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS, EXPECTATIONS}
@@ -95,6 +96,11 @@ def _place(info: ValidationInfo) -> Place | None:
     """Where the source stores its rows, if the ranges are cut by that."""
     source, ranges = _source(info), info.data.get("ranges")
     return source.place if source is not None and ranges is not None and ranges.by else None
+
+
+def _null(value: object) -> object:
+    """Take YAML's null for the word."""
+    return "null" if value is None else value
 
 
 class Transfer(Section):
@@ -174,6 +180,9 @@ class Transfer(Section):
     """How much is in flight at once."""
     on_schema_drift: DriftPolicy = "fail"
     """What to do when source and target no longer have the same columns."""
+    dropped_columns: Annotated[DroppedPolicy | None, BeforeValidator(_null)] = None
+    """What becomes of a target's column that the source has no more: it keeps the values of rows
+    that do not move, gets null in all rows, or is dropped. By default on_schema_drift says it."""
     tags: dict[
         Annotated[str, AfterValidator(tag_key)], Annotated[str, AfterValidator(tag_value)]
     ] = {}

@@ -61,6 +61,10 @@ def column_problems(
                 yield (name, "expression"), "the key needs the column's own values"
             elif isinstance(column.type, dict) and source and source.name not in column.type:
                 yield (name, "type"), f"needs the type of the expression in {source.name}, too"
+        if column.was is not None and name in keys:
+            yield (name, "was"), "a key stays where it is: rename it back, or run --recreate"
+        if column.was is not None and column.was in (name, column.rename):
+            yield (name, "was"), "is the name that it has now"
         if column.cast and name in keys:
             yield (name, "cast"), "the key needs the column's own values"
         if not hops:

@@ -173,6 +173,8 @@ class ColumnSpec(Section):
 
     rename: Annotated[str, Field(min_length=1)] | None = None
     """Its name in the targets."""
+    was: Annotated[str, Field(min_length=1)] | None = None
+    """The name under which targets have it from before: they rename that column."""
     type: Annotated[str | dict[str, str], BeforeValidator(_type)] | None = None
     """Target type in the first hop, or one type per system."""
     on_overflow: Overflow = "refuse"

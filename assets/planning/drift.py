@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tableferry.assets.asset_keys import asset_key
-from tableferry.assets.declaring.manifest import DriftPolicy
+from tableferry.assets.declaring.manifest import DriftPolicy, DroppedPolicy
 from tableferry.assets.log.ledger import WrittenColumn
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
@@ -37,6 +37,19 @@ def new_columns(plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[Col
     if actual is None:
         return []
     return [column for column in plan.target_columns if column.name not in actual]
+
+
+def remove_dropped(
+    endpoint: Endpoint, table: TableRef, columns: Sequence[str], handled: DroppedPolicy | None
+) -> bool:
+    """Drop columns of a target, or make them NULL; return whether its columns are others now."""
+    dialect = table.system.dialect
+    write = {"drop": dialect.drop_column, "null": dialect.empty_column}.get(handled or "")
+    if write is None:
+        return False
+    for name in columns:
+        endpoint.execute(write(qualified(table), table.system.quote(name)))
+    return bool(columns) and handled == "drop"
 
 
 def add_columns(endpoint: Endpoint, table: TableRef, columns: list[Column]) -> list[str]:
@@ -89,10 +102,12 @@ def require_no_dropped(
     actual: Mapping[str, Column] | None,
     committed: Sequence[WrittenColumn] | None,
     policy: DriftPolicy,
+    handled: DroppedPolicy | None = None,
 ) -> list[str]:
     """Refuse to continue without columns that the target has from this transfer.
 
-    With another policy than `fail` they stay, and rows that move get NULL there.
+    With another policy than `fail` they stay, and rows that move get NULL there. `handled` is what
+    the transfer declares about them alone.
 
     Returns:
         Notes for the user.
@@ -106,21 +121,29 @@ def require_no_dropped(
         return []
     names = ", ".join(repr(name) for name in dropped)
     gone = f"{plan.source} no longer has {names}, which {plan.target} has from earlier runs"
-    if policy == "fail":
-        raise SchemaDrift(f"{gone}; drop the column there, or set on_schema_drift (it is {policy})")
-    if required := [name for name in dropped if not actual[name].nullable]:
+    if policy == "fail" and handled is None:
+        raise SchemaDrift(
+            f"{gone}; drop the column there, or set dropped_columns, or on_schema_drift (it is "
+            f"{policy})"
+        )
+    if handled != "drop" and (required := [name for name in dropped if not actual[name].nullable]):
         raise SchemaDrift(
             f"{gone}: rows that move have no value for {', '.join(map(repr, required))}, which "
             "cannot be NULL there; drop the column there, or make it nullable"
         )
-    if policy in ADDING and (renamed := _perhaps_renamed(plan, dropped, committed)):
+    told = policy in ADDING or handled in ("null", "drop")
+    if told and (renamed := _perhaps_renamed(plan, dropped, committed)):
         old, new = renamed
         raise SchemaDrift(
             f"{gone}, and now has {new!r} with the type of {old!r}: if that is {old!r} renamed, "
-            "the rows that move would lose their old values. To continue to fill the old column, "
-            f"declare columns: {{{new}: {{rename: {old}}}}}; if it is another column, drop {old!r} "
+            "the rows that move would lose their old values. To rename it in the target, declare "
+            f"columns: {{{new}: {{was: {old}}}}}; to continue to fill the old column, declare "
+            f"columns: {{{new}: {{rename: {old}}}}}; if it is another column, drop {old!r} "
             f"in {plan.target}; to leave it out, exclude: [{new}]"
         )
+    if handled in ("null", "drop"):
+        done = "dropped" if handled == "drop" else "NULL in all rows"
+        return [f"{plan.source} no longer has {names}: {done} in {plan.target}"]
     kept = f"rows that move get NULL in {names} of {plan.target}, the others keep their values"
     note = f"{plan.source} no longer has {names}: {kept}"
     if plan.ignored:
@@ -185,11 +208,12 @@ def foreseen(
     actual: Mapping[str, Column] | None,
     committed: Sequence[WrittenColumn] | None,
     policy: DriftPolicy,
+    handled: DroppedPolicy | None = None,
 ) -> tuple[str, list[str]]:
     """Why a run would be refused as things are, or an empty text; and its notes for the user."""
     notes: list[str] = []
     try:
-        notes = require_no_dropped(plan, actual, committed, policy)
+        notes = require_no_dropped(plan, actual, committed, policy, handled)
         if policy not in ADDING:
             require_no_new(plan, actual, committed, policy)
     except SchemaDrift as error:

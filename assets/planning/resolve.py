@@ -25,6 +25,7 @@ from tableferry.assets.planning.expressions import (
     with_losses,
 )
 from tableferry.assets.planning.increments import watermark_column
+from tableferry.assets.planning.renaming import Renames, renamed, renames_of
 from tableferry.assets.planning.wires import chosen_wire
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.reconcile import DIGESTED
@@ -184,6 +185,8 @@ class Hop:
     settings_hash: str
     existing: Mapping[str, Column] | None
     """The target's columns by name when it was resolved; None if it does not exist yet."""
+    renames: Renames = ()
+    """What the target's columns are still called, of those in `existing`."""
     wire: WireFormat = "arrow"
     """The wire format, chosen by `with_wires`."""
 
@@ -287,6 +290,8 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     for number, spec in enumerate(transfer.hops, start=1):
         with concerning(f"{transfer.transfer}: {spec.to}"):
             existing = target_columns(servers.endpoint(spec.to), spec.to)
+        renames = renames_of(transfer, number, existing)
+        existing = renamed(existing, renames) if existing else existing
         if number == 1 and existing:
             columns = kept_columns(transfer, columns, existing)
         without = {names.get(name, name) for name in spec.exclude}
@@ -329,10 +334,10 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             *(["quarantine"] if plan.fitting else []),
             *(copied_expressions(transfer, plan) if number == 1 else []),
         )
-        hops.append(Hop(number, spec, plan, options, schema, settings, existing))
+        hops.append(Hop(number, spec, plan, options, schema, settings, existing, renames=renames))
         source, key, columns = spec.to, plan.key.target.name, as_source(plan)
-        renamed = {column.source.name: column.target.name for column in plan.columns}
-        names = {first: renamed[name] for first, name in names.items() if name in renamed}
+        called = {column.source.name: column.target.name for column in plan.columns}
+        names = {first: called[name] for first, name in names.items() if name in called}
     _require_overflowing(transfer, hops)
     return tuple(hops)
 

@@ -16,6 +16,7 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import State
 from tableferry.assets.planning.decisions import Decision
 from tableferry.assets.planning.drift import misfits, new_columns
+from tableferry.assets.planning.renaming import not_yet
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.assets.planning.transfer_plan import apply_growth, fingerprints_of, plan_growth
 from tableferry.assets.running.caller import Caller, Prepared, prepared
@@ -164,6 +165,8 @@ def unfit(hop: Hop) -> str:
     """Why no rows of a hop's target can be adopted; empty if they can be."""
     if hop.existing is None:
         return f"{hop.plan.target} does not exist"
+    if why := not_yet(hop.plan.target, hop.renames):
+        return why
     if missing := [column.name for column in new_columns(hop.plan, hop.existing)]:
         return f"{hop.plan.target} has no column {', '.join(map(repr, missing))}"
     if reasons := misfits(hop.plan, hop.existing):

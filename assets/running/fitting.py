@@ -12,17 +12,21 @@ from tableferry.assets.log.ledger import committed_schema
 from tableferry.assets.planning.drift import (
     ADDING,
     add_columns,
+    dropped_columns,
     new_columns,
+    remove_dropped,
     require_no_dropped,
     require_no_new,
     target_columns,
 )
 from tableferry.assets.planning.evolving import evolve, is_made_anew, unmended
+from tableferry.assets.planning.renaming import statements
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.assets.running.caller import Caller, Prepared
 from tableferry.resources.contract.table_sql import drop_table
 from tableferry.resources.contract.target import Target
-from tableferry.resources.errors import SchemaDrift
+from tableferry.resources.crash_points import reached
+from tableferry.resources.errors import SchemaDrift, StatementFailed
 
 
 def with_fitting_targets(
@@ -55,14 +59,26 @@ def with_fitting_targets(
     changed: dict[int, Hop] = {}
     for hop in moving:
         endpoint, notes = servers.endpoint(hop.plan.target), []
+        for statement, (was, name) in zip(
+            statements(hop.plan.target, hop.renames), hop.renames, strict=True
+        ):
+            try:
+                endpoint.execute(statement)
+            except StatementFailed as error:
+                raise SchemaDrift(
+                    f"{hop.plan.target}: column {was!r} cannot be renamed {name!r}: {error}; "
+                    "`ferry run --recreate` makes the table anew"
+                ) from None
+            reached("during_evolution")
+            notes.append(f"{hop.plan.target}: renamed column {was!r} to {name!r}")
         if is_made_anew(hop, endpoint, context.instance, plan.ranges):
             endpoint.execute(drop_table(hop.plan.target))
-            notes = [f"{hop.plan.target}: was empty and did not fit, and is made anew"]
+            notes += [f"{hop.plan.target}: was empty and did not fit, and is made anew"]
         elif plan.transfer.on_schema_drift == "evolve":
-            notes = evolve(endpoint, hop.plan, hop.existing)
+            notes += evolve(endpoint, hop.plan, hop.existing)
         if notes:
             existing = target_columns(endpoint, hop.plan.target)
-            changed[hop.number] = replace(hop, existing=existing)
+            changed[hop.number] = replace(hop, existing=existing, renames=())
             caller.notes += notes
             for note in notes:
                 context.log.warning(note)
@@ -84,7 +100,10 @@ def prepare(
     if transfer.recreates:
         return target.prepare(hop.plan, hop.options, [*actual.values()] if actual else None)
     before = committed_schema(instance, hop.asset)
-    notes = require_no_dropped(hop.plan, actual, before, policy)
+    handled = transfer.dropped_columns
+    notes = require_no_dropped(hop.plan, actual, before, policy, handled)
+    dropped = dropped_columns(hop.plan, actual, before)
+    removed = remove_dropped(endpoint, hop.plan.target, dropped, handled)
     added = new_columns(hop.plan, actual) if policy in ADDING else []
     if policy in ADDING:
         notes += add_columns(endpoint, hop.plan.target, added)
@@ -94,5 +113,5 @@ def prepare(
         raise SchemaDrift("; ".join(problems))
     if actual is not None:
         notes += target.unapplied(hop.plan, hop.options)
-    columns = [*actual.values()] if actual and not added else None
+    columns = [*actual.values()] if actual and not (added or removed) else None
     return notes + target.prepare(hop.plan, hop.options, columns)

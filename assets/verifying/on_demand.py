@@ -20,6 +20,7 @@ from tableferry.assets.log.ledger import (
 )
 from tableferry.assets.log.records import DataVersion, RangeRecord, State, digest
 from tableferry.assets.log.writer import EventLogger, Writer
+from tableferry.assets.planning.renaming import not_yet
 from tableferry.assets.planning.resolve import Hop, Servers, levels_of
 from tableferry.assets.planning.transfer_plan import present_ranges
 from tableferry.assets.verifying.as_committed import (
@@ -39,6 +40,7 @@ from tableferry.checks.verdict import Level, Verdict
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.digest.measure import ROWS
+from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 
 MOST_COMPARISONS = 4
@@ -121,6 +123,8 @@ def verify(
     ranges = present_ranges(transfer, hops, servers, instance)
     found: list[Checked] = []
     for hop in hops:
+        if why := not_yet(hop.plan.target, hop.renames):
+            raise InputError(f"{transfer.transfer}: {why}; run it first")
         done = committed(instance, hop.asset, ())
         chosen = [
             key_range

@@ -12,6 +12,7 @@ from tableferry.assets.planning.drift import ADDING, new_columns
 from tableferry.assets.planning.evolving import alterations
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.increments import from_watermark
+from tableferry.assets.planning.renaming import statements
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.pipelines.command.finding import match_ranges, select_hops, unsettled
@@ -140,6 +141,8 @@ def _hop(
     creation = target.creation(hop.plan, hop.options, creates=creates) if runs else []
     if runs and plan.transfer.on_schema_drift in ADDING and not creates:
         creation = [*_column_additions(hop), *creation]
+    if runs:
+        creation = [*statements(hop.plan.target, hop.renames), *creation]
     if runs and plan.transfer.on_schema_drift == "evolve":
         altered = alterations(hop.plan, hop.existing)
         creation = [*(each.statements[0] for each in altered), *creation]

@@ -16,6 +16,7 @@ from tableferry.assets.planning.drift import foreseen
 from tableferry.assets.planning.evolving import alterations, is_made_anew, unmended
 from tableferry.assets.planning.hazards import hazard_notes
 from tableferry.assets.planning.key_order import order_notes
+from tableferry.assets.planning.renaming import statements
 from tableferry.assets.planning.resolve import Servers, require_servers, resolve_hops
 from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
 from tableferry.assets.running.caller import Caller
@@ -76,9 +77,13 @@ def _drift_notes(plan: TransferPlan, servers: Servers, log: Log) -> Iterator[str
     policy = plan.transfer.on_schema_drift
     for hop in plan.hops:
         before = committed_schema(log, hop.spec.to)
-        refusal, notes = foreseen(hop.plan, hop.existing, before, policy)
+        refusal, notes = foreseen(
+            hop.plan, hop.existing, before, policy, plan.transfer.dropped_columns
+        )
         if refusal:
             yield f"a run will be refused: {refusal}"
+        for statement in statements(hop.plan.target, hop.renames):
+            yield f"a run will alter {hop.plan.target}: {statement}"
         endpoint = servers.endpoint(hop.plan.target)
         if is_made_anew(hop, endpoint, log, plan.ranges):
             yield f"{hop.plan.target} is empty and does not fit: a run will make it anew"

@@ -190,7 +190,7 @@ def _target_problems(hop: Hop, transfer: Transfer, session: Session) -> Iterator
     if hop.existing is None:
         return
     before = session.read(lambda log: committed_schema(log, hop.spec.to))
-    drifted, _ = foreseen(hop.plan, hop.existing, before, policy)
+    drifted, _ = foreseen(hop.plan, hop.existing, before, policy, transfer.dropped_columns)
     if drifted:
         yield drifted
     if not drifted and policy not in ADDING:

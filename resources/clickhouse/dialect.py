@@ -93,6 +93,10 @@ class ClickHouseDialect(Dialect):
         type_ = declared_type(after)
         return (f"ALTER TABLE {table} MODIFY COLUMN {name} {type_} SETTINGS alter_sync = 2",)
 
+    def empty_column(self, table: str, name: str) -> str:
+        """A mutation, which has ended when the answer comes."""
+        return f"ALTER TABLE {table} UPDATE {name} = NULL WHERE 1 SETTINGS mutations_sync = 2"
+
     def drop_table(self, table: str) -> str:
         """SYNC: the table's parts are gone, too, when the answer comes."""
         return f"{super().drop_table(table)} SYNC"

@@ -162,6 +162,22 @@ class Dialect:
         """
         return ()
 
+    def rename_column(self, schema: str, table: str, name: str, new: str) -> str:
+        """Write the statement that renames a column, and leaves its values as they are.
+
+        The arguments are names as they are, without quotes.
+        """
+        path = f"{self.quote(schema)}.{self.quote(table)}"
+        return f"ALTER TABLE {path} RENAME COLUMN {self.quote(name)} TO {self.quote(new)}"
+
+    def drop_column(self, table: str, name: str) -> str:
+        """Write the statement that drops a column."""
+        return f"ALTER TABLE {table} DROP COLUMN {name}"
+
+    def empty_column(self, table: str, name: str) -> str:
+        """Write the statement that makes a column NULL in all rows."""
+        return f"UPDATE {table} SET {name} = NULL WHERE {name} IS NOT NULL"
+
     def drop_table(self, table: str) -> str:
         """Write DROP TABLE IF EXISTS; when it returns, the name can be used again."""
         return f"DROP TABLE IF EXISTS {table}"

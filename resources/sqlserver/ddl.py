@@ -13,7 +13,13 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import row_identity
 from tableferry.resources.errors import StatementFailed
-from tableferry.resources.sqlserver.dialect import BINARY, DIALECT, KEY_ORDER, literal
+from tableferry.resources.sqlserver.dialect import (
+    BINARY,
+    DIALECT,
+    KEY_ORDER,
+    literal,
+    without_doubled,
+)
 from tableferry.resources.sqlserver.errors import broke
 from tableferry.resources.sqlserver.types import MONEY, MOST_DIGITS, index_bytes, read
 from tableferry.resources.tables import TableRef
@@ -121,7 +127,7 @@ class SqlServerStatements(Statements):
 
     def rename(self, table: TableRef, name: str) -> str:
         """Babelfish requires the object type, and its sp_rename reads no doubled quotes."""
-        path = ".".join(_without_doubled(part) for part in (table.schema, table.name))
+        path = ".".join(without_doubled(part) for part in (table.schema, table.name))
         return f"EXEC sp_rename {literal(path)}, {literal(name)}, 'OBJECT'"
 
     def keep(self, plan: CopyPlan, staging: TableRef, kept: TableRef) -> list[str]:
@@ -300,8 +306,3 @@ def _primary_key(plan: CopyPlan) -> list[str]:
 
 def _is_text(column: Column) -> bool:
     return isinstance(read(column.type).kind, Text)
-
-
-def _without_doubled(name: str) -> str:
-    """A name in brackets if it contains quotes and no bracket, else in quotes."""
-    return f"[{name}]" if '"' in name and "]" not in name else DIALECT.quote(name)

@@ -179,6 +179,11 @@ class SqlServerDialect(Dialect):
         null = "NULL" if after.nullable else "NOT NULL"
         return (f"{statement}{collation} {null}", statement)
 
+    def rename_column(self, schema: str, table: str, name: str, new: str) -> str:
+        """Babelfish requires the object type, and its sp_rename reads no doubled quotes."""
+        path = ".".join(map(without_doubled, (schema, table, name)))
+        return f"EXEC sp_rename {self.literal(path)}, {self.literal(new)}, 'COLUMN'"
+
     def exported(self, query: str) -> str:
         """freebcp has the query described under SET FMTONLY ON, which Babelfish respects only for
         SELECT *; freebcp never ends if it gets rows instead of a description."""
@@ -187,3 +192,8 @@ class SqlServerDialect(Dialect):
 
 DIALECT = SqlServerDialect()
 literal = DIALECT.literal
+
+
+def without_doubled(name: str) -> str:
+    """A name in brackets if it contains quotes and no bracket, else in quotes."""
+    return f"[{name}]" if '"' in name and "]" not in name else DIALECT.quote(name)

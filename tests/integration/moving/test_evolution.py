@@ -150,3 +150,59 @@ def test_an_empty_table_that_a_failed_run_made_is_made_anew(
     moved = one.run()
     assert moved.good, moved.errors
     assert any("is made anew" in note for note in moved.notes)
+
+
+@pytest.mark.parametrize("system", SCHEMAS)
+def test_a_column_is_renamed_with_its_values(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    schema = copies if system == "postgres" else SCHEMAS[system]
+    hop = f"['{system}://{schema}.{{t}}']"
+    one = ferry(hop, *TABLE)
+    assert one.run().good
+    one.source('ALTER TABLE {t} RENAME code TO "Order Code"')
+    one.declare(hop, on_schema_drift="add_columns")
+    assert "was: code" in "".join(one.run().errors)
+    one.declare(hop, columns="{Order Code: {was: code}}")
+    assert any("a run will alter" in note and "Order Code" in note for note in one.plan().notes)
+    unready = CliRunner().invoke(main, ["check", one.table], catch_exceptions=False)
+    assert unready.exit_code == 2 and "becomes 'Order Code' with the next run" in unready.stderr
+    renamed = one.run()
+    assert renamed.good, renamed.errors
+    assert any("renamed column 'code' to 'Order Code'" in note for note in renamed.notes)
+    columns = one.session.servers.endpoints[system].columns(
+        one.session.transfer(one.table).hops[0].to
+    )
+    assert [column.name for column in columns] == ["id", "small", "Order Code", "price", "needed"]
+    assert {range_.state for range_ in one.plan().ranges} == {"skip"}
+    assert one.run().good, "the line may stay in the file"
+
+
+def test_a_key_is_not_renamed(ferry: Callable[..., Ferry]) -> None:
+    one = ferry("['sqlserver://dbo.{t}']", *TABLE)
+    one.declare("['sqlserver://dbo.{t}']", columns="{id: {was: number}}")
+    refused = CliRunner().invoke(main, ["validate"], catch_exceptions=False)
+    assert refused.exit_code == 2 and "a key stays where it is" in refused.stderr
+
+
+@pytest.mark.parametrize("policy", ["keep", "null", "drop"])
+@pytest.mark.parametrize("system", SCHEMAS)
+def test_what_becomes_of_a_dropped_column(
+    ferry: Callable[..., Ferry], copies: str, system: str, policy: str
+) -> None:
+    schema = copies if system == "postgres" else SCHEMAS[system]
+    hop = f"['{system}://{schema}.{{t}}']"
+    one = ferry(hop, *TABLE, ranges="{bounds: [1, 20]}")
+    assert one.run().good
+    one.source("ALTER TABLE {t} DROP price")
+    assert "set dropped_columns" in "".join(one.run().errors)
+    one.declare(hop, ranges="{bounds: [1, 20]}", dropped_columns=policy)
+    moved = one.run()
+    assert moved.good, moved.errors
+    server = one.session.servers.endpoints[system]
+    columns = [each.name for each in server.columns(one.session.transfer(one.table).hops[0].to)]
+    assert ("price" in columns) is (policy != "drop")
+    if policy == "null":
+        ((filled,),) = server.query(f"SELECT count(price) FROM {schema}.{one.table}")
+        assert filled == 0
+    assert {range_.state for range_ in one.plan().ranges} == {"skip"}

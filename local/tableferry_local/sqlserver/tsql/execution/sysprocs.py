@@ -25,7 +25,9 @@ def _rename(run: Run, arguments: list[Argument]) -> int:
     parts, _ = name_at(tokenize(old), 0)
     state = run.state
     with state.statement(ErrorContext("ALTER")):
-        if kind not in ("", "OBJECT"):
+        if kind == "COLUMN":
+            _rename_column(run, old, parts, new)
+        elif kind not in ("", "OBJECT"):
             raise unsupported(f"sp_rename of {kind}")
         else:
             name = object_name(parts, state.database)
@@ -56,6 +58,30 @@ def _rename(run: Run, arguments: list[Argument]) -> int:
     )
     run.sink.done(None, "EXECUTE")
     return 0
+
+
+def _rename_column(run: Run, old: str, parts: list[str], new: str) -> None:
+    state = run.state
+    table = state.catalog.find(object_name(parts[:-1], state.database)) if parts[1:] else None
+    column = table.by_name.get(parts[-1].lower()) if table is not None else None
+    if table is None or column is None:
+        raise SqlError(
+            15248,
+            11,
+            "Either the parameter @objname is ambiguous or the claimed @objtype (COLUMN) is wrong.",
+        )
+    if new.lower() in table.by_name:
+        raise SqlError(
+            15335,
+            11,
+            f"Error: The new name '{new}' is already in use as a COLUMN name and would cause a "
+            "duplicate that is not permitted.",
+        )
+    state.link.run(
+        f"ALTER TABLE {table.sql} RENAME COLUMN {column.sql} TO {quoted(pg_name(new))}; "
+        f"UPDATE sys._column SET name = {literal(new)} "
+        f"WHERE oid = {table.oid}::oid AND attnum = {column.attnum}"
+    )
 
 
 def _table_collations(run: Run, arguments: list[Argument]) -> int:
