@@ -14,7 +14,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import move_op_name
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.declaring.yaml_lines import YamlFile
-from tableferry.assets.log.run_tags import ADOPT, RECREATE
+from tableferry.assets.log.run_tags import ADOPT, RECREATE, REPAIR
 from tableferry.assets.planning.resolve import (
     Hop,
     Servers,
@@ -249,6 +249,8 @@ def move_ranges(
     try:
         if context.run.tags.get(RECREATE) == "true":
             transfer = transfer.recreated()
+        if context.run.tags.get(REPAIR) == "true":
+            transfer = transfer.repaired()
         if context.selected_asset_keys:
             outcomes = execute(context, transfer, servers, caller or Caller())
         else:

@@ -423,6 +423,19 @@ class Transfer(Section):
         copy._declared_write = self.declared_write
         return copy
 
+    _repairs: bool = PrivateAttr(default=False)
+
+    def repaired(self) -> Transfer:
+        """Return the transfer for a run that puts right the rows of its targets that differ."""
+        copy = self.model_copy(update={"delta": "always"})
+        copy._repairs = True
+        return copy
+
+    @property
+    def repairs(self) -> bool:
+        """Whether ranges are only repaired, row by row, and never moved as a whole."""
+        return self._repairs
+
     @property
     def recreates(self) -> bool:
         """Whether targets are made anew, in the shape that is declared now."""

@@ -92,7 +92,8 @@ def _sums(source: dict[str, Any], target: dict[str, Any]) -> list[dict[str, Any]
     return sorted(rows, key=lambda row: bool(row["agree"]))
 
 
-def _differences(differences: Differences) -> dict[str, Any]:
+def rows_that_differed(differences: Differences) -> dg.TableMetadataValue:
+    """Return the first rows that differ, with the values of both sides."""
     rows = []
     for example in differences.examples:
         source, target = example.shown()
@@ -107,8 +108,12 @@ def _differences(differences: Differences) -> dict[str, Any]:
                 "what": example.kind.replace("_", " "),
             }
         )
+    return _table(rows)
+
+
+def _differences(differences: Differences) -> dict[str, Any]:
     return {
-        "differences": _table(rows),
+        "differences": rows_that_differed(differences),
         "differing_rows": differences.rows,
         "differing_rows_named_by": differences.naming(),
         "differing_rows_in_both": differences.different,

@@ -17,6 +17,7 @@ from tableferry.resources.contract.fingerprint import HISTORY
 if TYPE_CHECKING:
     import dagster as dg
 
+    from tableferry.checks.verdict import Differences
     from tableferry.resources.artifacts import Artifact
 
 DATA_VERSION = "dagster/data_version"
@@ -106,6 +107,8 @@ class Reason(StrEnum):
     FORCED = "forced"
     SWAP = "swap"
     """Unchanged, but other ranges changed, and a swap replaces the whole table."""
+    REPAIR = "repair"
+    """The user asks for the rows that differ to be put right. Compared, and only these move."""
     RECREATED = "recreated"
     """The user asks for a target that is made anew."""
     SHADOWED = "shadowed"
@@ -136,6 +139,7 @@ class Reason(StrEnum):
             Reason.SOURCE_REPLACED,
             Reason.FULL_CHECK,
             Reason.TARGET_MOVED,
+            Reason.REPAIR,
         )
 
     @property
@@ -304,6 +308,8 @@ class RangeRecord:
     """Why the whole range was moved although only newer rows, or those that differ, were
     planned."""
     proven: Proven | None = None
+    repaired: Differences | None = None
+    """The rows that a repair has put right, as they were found; not read back."""
     target_digest: str | None = None
     """The audited rows in the target, as `digest definition:row count:sum of row digests`; None if
     the checks computed no digests, or the target keeps rows of its own."""

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 FORCE = "tableferry/force"
 """Run tag: move the ranges also where nothing changed."""
 
+REPAIR = "tableferry/repair"
+"""Run tag: put right the rows of targets that differ, and nothing else."""
+
 RECREATE = "tableferry/recreate"
 """Run tag: make the targets anew, and replace them when they are proven."""
 

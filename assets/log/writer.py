@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import dagster as dg
 
 from tableferry.assets.declaring.manifest import ONLY_SHOWN, Transfer
-from tableferry.assets.log.check_metadata import conclusion, repeated, verdict_metadata
+from tableferry.assets.log.check_metadata import (
+    conclusion,
+    repeated,
+    rows_that_differed,
+    verdict_metadata,
+)
 from tableferry.assets.log.grouping import PENDING, together
 from tableferry.assets.log.ledger import (
     committed_records,
@@ -63,11 +68,14 @@ class Writer:
     def commit(self, record: RangeRecord) -> None:
         """Record that a range is committed, or unchanged."""
         assert record.data_version is not None, "a commit needs its data version"
+        metadata = record.metadata()
+        if record.repaired is not None:
+            metadata["repaired_rows"] = rows_that_differed(record.repaired)
         self._log(
             dg.AssetMaterialization(
                 self._asset,
                 partition=record.range,
-                metadata=record.metadata(),
+                metadata=metadata,
                 tags={
                     DATA_VERSION: record.data_version,
                     USER_PROVIDED: "true",

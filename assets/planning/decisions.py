@@ -67,6 +67,9 @@ def decisions(
     """
     with concerning(f"{plan.transfer.transfer}: {hop.plan.target}"):
         alone = _each_alone(plan, hop, servers, log, force=force)
+    if plan.transfer.repairs:
+        done = committed(log, hop.spec.to, ())
+        return {name: Decision(Reason.REPAIR) if name in done else alone[name] for name in alone}
     if plan.transfer.recreates:
         alone = dict.fromkeys(alone, Decision(Reason.RECREATED))
     if not plan.transfer.write.whole_table:

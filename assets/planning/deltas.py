@@ -31,6 +31,7 @@ REASONS = (
     Reason.TARGET_MOVED,
     Reason.FULL_CHECK,
     Reason.SCHEMA_CHANGED,
+    Reason.REPAIR,
 )
 """Why a range that the target has may differ in few rows."""
 

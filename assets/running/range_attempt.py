@@ -15,6 +15,7 @@ from tableferry.assets.planning.source_state import (
 )
 from tableferry.assets.running.work import Earlier, Work
 from tableferry.checks.delta import RangeProof
+from tableferry.checks.verdict import Differences
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import Target
@@ -36,6 +37,8 @@ class RangeAttempt:
     """`incremental`: the proven state that was recorded of the range, or will be."""
     whole_because: str | None = None
     """Why moving the newer rows, or those that differ, did not suffice."""
+    repaired: Differences | None = None
+    """The rows that a repair puts right, as they were found."""
     proof: RangeProof | None = None
     """The proof that the range needs if only the rows that differ are moved."""
 
@@ -150,6 +153,7 @@ class RangeAttempt:
             attempts=self.number,
             since=self.reading.since,
             whole_because=self.whole_because,
+            repaired=self.repaired,
             not_filled=self._earlier.not_filled,
             **(self._columns if self._shows_columns else {}),
             **more,

@@ -186,6 +186,8 @@ def _move_changed(attempt: RangeAttempt, reason: Reason) -> Outcome:
     work, rows = attempt.work, attempt.reading.fingerprint.rows
     if not rows and (outcome := _commit_empty(attempt, reason)) is not None:
         return outcome
+    if work.plan.transfer.repairs:
+        return _repair(attempt, reason)
     if not compares_first(work.plan.transfer, attempt.hop, work.servers, reason, rows):
         return move(attempt, reason)
     try:
@@ -195,6 +197,25 @@ def _move_changed(attempt: RangeAttempt, reason: Reason) -> Outcome:
             raise
         why = [attempt.whole_because, describe(error)]
     return move(replace(attempt, whole_because="; ".join(filter(None, why))), reason)
+
+
+def _repair(attempt: RangeAttempt, reason: Reason) -> Outcome:
+    """Put right the rows that differ; the range is never moved as a whole.
+
+    Raises:
+        InputError: its rows cannot be told, or written, by themselves.
+    """
+    work, hop, rows = attempt.work, attempt.hop, attempt.reading.fingerprint.rows
+    if reason is not Reason.REPAIR:
+        raise InputError("it has not been moved yet, so that there is nothing to repair")
+    if not compares_first(work.plan.transfer, hop, work.servers, reason, rows):
+        raise InputError(
+            "its rows cannot be put right by themselves; `ferry run --force` moves the range"
+        )
+    restricted = rows_that_differ(attempt)
+    assert restricted.proof is not None
+    found = restricted.proof.comparison.differences
+    return move(replace(restricted, repaired=found), reason)
 
 
 def _commit_empty(attempt: RangeAttempt, reason: Reason) -> Outcome | None:

@@ -15,6 +15,7 @@ from tableferry.pipelines.command.inspecting import check, plan, report, status
 from tableferry.pipelines.command.moving import run
 from tableferry.pipelines.command.plugins import Commands
 from tableferry.pipelines.command.pruning import prune
+from tableferry.pipelines.command.repairing import repair
 from tableferry.pipelines.command.setting_up import init, refresh, schema
 from tableferry.pipelines.command.shell import (
     as_json,
@@ -201,5 +202,18 @@ def clean(transfers: Sequence[str], markers: bool, as_json: bool) -> None:
         click.echo(name)
 
 
-for command in (adopt, check, compare, init, plan, prune, refresh, report, run, schema, status):
+for command in (
+    adopt,
+    check,
+    compare,
+    init,
+    plan,
+    prune,
+    refresh,
+    repair,
+    report,
+    run,
+    schema,
+    status,
+):
     main.add_command(command)

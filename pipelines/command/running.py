@@ -55,6 +55,7 @@ def run(
     failed: bool = False,
     force: bool = False,
     recreate: bool = False,
+    repair: bool = False,
     profile: str | None = None,
     on_progress: OnProgress = unwatched,
     on_note: Callable[[str], None] = unheard,
@@ -73,6 +74,7 @@ def run(
         failed: move only ranges whose latest attempt or check failed.
         force: also move unchanged ranges.
         recreate: make the targets anew, as they are declared, and replace them when proven.
+        repair: put right the rows of committed ranges that differ, and nothing else.
         profile: the profile to use instead of the transfer's own.
         on_progress: called with the progress of ranges, from any thread.
         on_note: called with a note that the user should see before rows are moved.
@@ -86,6 +88,8 @@ def run(
     transfer = session.moving_transfer(name)
     if recreate:
         transfer = transfer.recreated()
+    if repair:
+        transfer = transfer.repaired()
     servers = session.servers_of(transfer)
     note = _take_turns(session, transfer)
     # a plan made now is outdated once the run that blocks this one has ended
@@ -215,12 +219,13 @@ def _move(
     if transfer.placed:
         # ranges of physical places have to be read under the snapshot of one run
         most_runs = 1
-    from tableferry.assets.log.run_tags import FORCE, PROFILE, RECREATE
+    from tableferry.assets.log.run_tags import FORCE, PROFILE, RECREATE, REPAIR
     from tableferry.pipelines.command.launching import Outcome, Share, execute, execute_parallel
 
     apply_growth(plan, servers, session.instance)
     tags = {FORCE: "true"} if force else {}
     tags |= {RECREATE: "true"} if transfer.recreates else {}
+    tags |= {REPAIR: "true"} if transfer.repairs else {}
     tags |= {PROFILE: profile} if profile else {}
     assets = tuple(hop.asset for hop in work.hops)
     shares = [

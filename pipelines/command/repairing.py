@@ -1,0 +1,107 @@
+"""`ferry repair`: puts right the rows of targets that differ, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from tableferry.pipelines.command.shell import (
+    RANGE_HELP,
+    as_json,
+    end,
+    print_json,
+    report_waiting,
+    say,
+    transfer_argument,
+    user_errors,
+    verbosity,
+    wide,
+)
+
+if TYPE_CHECKING:
+    from tableferry.pipelines.command.session import Session
+
+
+@click.command()
+@transfer_argument
+@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
+@click.option("--hop", type=int, help="Only this hop, counted from 1.")
+@click.option("--dry-run", is_flag=True, help="Only show the rows that would be put right.")
+@wide
+@verbosity
+@as_json
+@user_errors
+def repair(
+    transfer: str,
+    ranges: Sequence[str],
+    hop: int | None,
+    dry_run: bool,
+    wide: bool,
+    log_level: str | None,
+    as_json: bool,
+) -> None:
+    """Put right the rows of committed ranges that differ from their source, and nothing else.
+
+    Both sides are compared by digests; rows are inserted, updated and deleted by their primary
+    keys in one transaction, in which the whole range is proven. Exit code 0 only if all ranges
+    agree afterwards; with --dry-run only if they agree already.
+    """
+    from tableferry.pipelines.command import running
+    from tableferry.pipelines.command.render import console, show_ranges
+    from tableferry.pipelines.command.session import open_session
+
+    session = open_session(transfer)
+    if dry_run:
+        _show(session, transfer, ranges, hop, as_json=as_json)
+        return
+    report_waiting(running.blocking_runs(session, transfer, moves=True))
+    view = running.run(
+        session,
+        transfer,
+        hop=hop,
+        ranges=ranges,
+        repair=True,
+        on_note=say,
+        log_level=log_level,
+    )
+    if as_json:
+        print_json(view.json())
+    else:
+        show_ranges(console(), "repair", view, wide=wide)
+    end(view.errors)
+
+
+def _show(
+    session: Session, name: str, ranges: Sequence[str], hop: int | None, *, as_json: bool
+) -> None:
+    """Show what differs in the committed ranges, with up to 20 rows of each, and exit."""
+    from tableferry.pipelines.command import runner
+    from tableferry.pipelines.command.render import console, difference_table
+    from tableferry.pipelines.command.status import status
+    from tableferry.resources.words import counted
+
+    session.moving_transfer(name)
+    views = [
+        view
+        for view in status(session, name).ranges
+        if view.state.in_target and hop in (None, view.hop)
+    ]
+    known = dict.fromkeys(view.range for view in views)
+    chosen = [key for key in known if not ranges or key in ranges] or [*ranges]
+    document = []
+    for key in chosen:
+        by_target = runner.differences(session, name, key, hop=hop, published=True)
+        for target, differences in by_target.items():
+            if not differences.rows:
+                continue
+            document.append({"target": target, **differences.to_json()})
+            if not as_json:
+                click.echo(f"{target} {differences.range}: {differences.summary()}")
+                console().print(difference_table(differences))
+    if as_json:
+        print_json({"transfer": name, "ok": not document, "differences": document})
+    elif not document:
+        click.echo(f"{name}: no row differs")
+    end([f"{name}: {counted(len(document), 'range')} would be repaired"] if document else [])

@@ -1,0 +1,112 @@
+"""`ferry repair` puts right the rows of a target that differ, and touches no other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from click.testing import CliRunner, Result
+
+from tableferry.assets.asset_keys import asset_key
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command import runner
+from tests.integration.conftest import Ferry
+from tests.integration.support import looking
+from tests.integration.support.crashing import Command, reopen
+
+pytestmark = pytest.mark.integration
+
+SCHEMAS = {"sqlserver": "dbo", "postgres": "copies"}
+TABLE = (
+    "CREATE TABLE {t} (id int PRIMARY KEY, note text)",
+    "INSERT INTO {t} SELECT i, 'n' || i FROM generate_series(1, 300) i",
+)
+DAMAGE = (
+    "DELETE FROM {t} WHERE id = 7",
+    "UPDATE {t} SET note = 'wrong' WHERE id IN (8, 150)",
+    "INSERT INTO {t} (id, note) VALUES (301, 'stray')",
+)
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
+
+
+@pytest.fixture(params=SCHEMAS)
+def damaged(request: pytest.FixtureRequest, ferry: Callable[..., Ferry], copies: str) -> Ferry:
+    """A moved table of which rows were damaged in the target."""
+    system = request.param
+    schema = copies if system == "postgres" else SCHEMAS[system]
+    one = ferry(f"['{system}://{schema}.{{t}}']", *TABLE, ranges="{bounds: [1, 100, 200]}")
+    assert one.run().good
+    for statement in DAMAGE:
+        looking.run(one.stack, system, statement.format(t=f"{schema}.{one.table}"))
+    return one
+
+
+def test_only_the_rows_that_differ_are_put_right(damaged: Ferry) -> None:
+    name, session = damaged.table, damaged.session
+    before = command("repair", name, "--dry-run", "--json")
+    assert before.exit_code == 1 and "would be repaired" in before.stderr
+    shown = json.loads(before.stdout)
+    assert len(shown["differences"]) == 3, "the ranges with damage"
+    assert not runner.check(session, name).good, "nothing was put right"
+    done = command("repair", name, "--json")
+    assert done.exit_code == 0, done.output
+    repaired = [
+        each for each in json.loads(done.stdout)["ranges"] if each["rows_moved"] is not None
+    ]
+    assert sum(each["inserted"] for each in repaired) == 1
+    assert sum(each["updated"] for each in repaired) == 2
+    assert sum(each["deleted"] for each in repaired) == 1
+    assert runner.check(session, name).good
+    assert command("repair", name, "--dry-run").stdout.strip() == f"{name}: no row differs"
+    records = session.instance.fetch_materializations(
+        dg.AssetRecordsFilter(asset_key=asset_key(session.transfer(name).hops[0].to)), limit=100
+    ).records
+    tables = [
+        materialization.metadata["repaired_rows"]
+        for record in records
+        if (materialization := record.asset_materialization)
+        and "repaired_rows" in materialization.metadata
+    ]
+    rows = [row.data for table in tables for row in table.records]  # type: ignore[attr-defined]
+    assert {row["target"] for row in rows if row["column"] == "note"} >= {"wrong"}
+
+
+def test_one_range_is_repaired(damaged: Ferry) -> None:
+    (first, *_) = [
+        check.range
+        for check in runner.check(damaged.session, damaged.table).checks
+        if check.failed and check.range
+    ]
+    repaired = command("repair", damaged.table, "--range", str(first))
+    assert "total_rows" in repaired.stderr, "the others are still damaged"
+    failed = {
+        check.range for check in runner.check(damaged.session, damaged.table).checks if check.failed
+    }
+    assert first not in failed and len(failed - {None}) == 2
+
+
+def test_what_cannot_be_repaired_is_said(ferry: Callable[..., Ferry]) -> None:
+    never = ferry("['sqlserver://dbo.{t}']", *TABLE)
+    refused = command("repair", never.table)
+    assert refused.exit_code == 1 and "nothing to repair" in refused.stderr
+    warehouse = ferry("['clickhouse://warehouse.{t}']", *TABLE)
+    assert warehouse.run().good
+    statement = f"ALTER TABLE warehouse.{warehouse.table} DELETE WHERE id = 5"
+    looking.run(warehouse.stack, "clickhouse", f"{statement} SETTINGS mutations_sync = 1")
+    refused = command("repair", warehouse.table)
+    assert refused.exit_code == 1 and "cannot be put right by themselves" in refused.stderr
+
+
+def test_a_killed_repair_is_repeated(damaged: Ferry, tmp_path: Path) -> None:
+    process = Command(tmp_path)
+    code = process.run("repair", damaged.table, TABLEFERRY_CRASH_AT="inside_finalise:1")
+    assert code < 0, process.output
+    reopen(damaged)
+    assert command("repair", damaged.table).exit_code == 0
+    assert runner.check(damaged.session, damaged.table).good
