@@ -25,7 +25,7 @@ class Loader:
     """Returns the load target of a resource."""
     accepts: Sequence[Format]
     """The formats that it can load."""
-    modes: Sequence[WriteMode] = tuple(WriteMode)
+    modes: Sequence[WriteMode] = tuple(mode for mode in WriteMode if mode.moves)
     """The write modes that it has."""
     delta_share: float = 0.0
     """The share of a range's rows up to which it takes no longer to write them by themselves, see

@@ -40,6 +40,8 @@ from tests.integration.support.proxy import LosesAnswer
 
 pytestmark = pytest.mark.integration
 
+MODES = [mode for mode in WriteMode if mode.moves]
+
 Row = tuple[int | None, str | None]
 LOW = KeyRange("integer", None, 10)
 HIGH = KeyRange("integer", 10, None)
@@ -169,7 +171,7 @@ ELSEWHERE: list[Row] = [(10, "other range")]
 
 @pytest.mark.parametrize("text", [False, True], ids=["arrow", "text"])
 @pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
-@pytest.mark.parametrize("mode", WriteMode)
+@pytest.mark.parametrize("mode", MODES)
 def test_load_and_load_again(bench: Bench, mode: WriteMode, foreign: bool, text: bool) -> None:
     base = FOREIGN if foreign else TargetOptions()
     options = replace(base, mode=mode)
@@ -194,7 +196,7 @@ def test_load_and_load_again(bench: Bench, mode: WriteMode, foreign: bool, text:
 
 
 @pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
-@pytest.mark.parametrize("mode", WriteMode)
+@pytest.mark.parametrize("mode", MODES)
 def test_killed_inside_finalise(bench: Bench, mode: WriteMode, foreign: bool) -> None:
     base = FOREIGN if foreign else TargetOptions()
     options = replace(base, mode=mode)

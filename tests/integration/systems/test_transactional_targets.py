@@ -54,6 +54,8 @@ from tests.servers import Servers
 
 pytestmark = pytest.mark.integration
 
+MODES = [mode for mode in WriteMode if mode.moves]
+
 
 @pytest.fixture(params=BENCHES)
 def bench(request: pytest.FixtureRequest, stack: Servers) -> Iterator[Bench]:
@@ -88,7 +90,7 @@ def test_of_several_runs_that_create_the_table_one_does(
     assert bench.rows() == OLD
 
 
-@pytest.mark.parametrize("mode", WriteMode)
+@pytest.mark.parametrize("mode", MODES)
 def test_load_and_load_again(bench: Bench, mode: WriteMode) -> None:
     options = TargetOptions(mode=mode)
     bench.target.prepare(bench.plan, REPLACE)
@@ -107,7 +109,7 @@ def test_load_and_load_again(bench: Bench, mode: WriteMode) -> None:
     assert not bench.left_over()
 
 
-@pytest.mark.parametrize("mode", WriteMode)
+@pytest.mark.parametrize("mode", MODES)
 def test_killed_inside_finalise(bench: Bench, mode: WriteMode) -> None:
     options = TargetOptions(mode=mode)
     bench.target.prepare(bench.plan, REPLACE)
@@ -124,7 +126,7 @@ def test_killed_inside_finalise(bench: Bench, mode: WriteMode) -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-@pytest.mark.parametrize("mode", WriteMode)
+@pytest.mark.parametrize("mode", MODES)
 def test_lost_acknowledgement(bench: Bench, mode: WriteMode, committed: bool) -> None:
     options = TargetOptions(mode=mode)
     bench.target.prepare(bench.plan, REPLACE)
