@@ -21,7 +21,7 @@ from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tests.servers import Servers, own
 
-SCHEMA = own("shop")
+SCHEMA = own("boutique")
 AWKWARD = 'Order: #1, "x" ${HOME}.[2024]'
 CLICKHOUSE = "clickhouse://warehouse.{table}"
 TABLES = (

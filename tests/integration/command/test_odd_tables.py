@@ -64,6 +64,12 @@ def edit(path: Path, settings: dict[str, Any]) -> None:
     document = yaml.safe_load(path.read_text())
     for name, declared in settings.get("columns", {}).items():
         document.setdefault("columns", {}).setdefault(name, {}).update(declared)
+    hops = [hop if isinstance(hop, dict) else {"to": hop} for hop in document["hops"]]
+    for said in settings.get("hops", []):
+        (hop,) = [each for each in hops if each["to"] == said["to"]]
+        for name, declared in said["columns"].items():
+            hop.setdefault("columns", {}).setdefault(name, {}).update(declared)
+    document["hops"] = hops
     document["exclude"] = [*document.get("exclude", []), *settings.get("exclude", [])]
     path.write_text(yaml.safe_dump(document, allow_unicode=True))
 

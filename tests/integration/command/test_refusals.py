@@ -134,7 +134,7 @@ def test_a_run_that_drift_will_stop_is_foretold(ferry: Callable[..., Ferry]) -> 
     one.source("ALTER TABLE {t} ADD COLUMN more int")
     assert one.run().good
     one.source("ALTER TABLE {t} ALTER COLUMN more TYPE text")
-    refusal = f"clickhouse://warehouse.{one.table}: column 'more' is "
+    refusal = f"clickhouse://warehouse.{one.table}: column 'more': is "
     assert f"a run will be refused: {refusal}" in command("plan", one.table).output
     assert refusal in command("validate", one.table).output
     assert command("run", one.table).exit_code in (1, 2)
