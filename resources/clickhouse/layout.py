@@ -94,6 +94,8 @@ def ensure_new_shadow(
 
 def unapplied(resource: ClickHouseServer, plan: CopyPlan, options: TargetOptions) -> list[str]:
     """Name the declared options that an existing table does not have; see `Target.unapplied`."""
+    if not any((options.engine, options.order_by, options.partition_by)):
+        return []
     rows = resource.query(
         "SELECT engine_full, sorting_key, partition_key FROM system.tables "
         f"WHERE database = {literal(plan.target.schema)} AND name = {literal(plan.target.name)}"
