@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning.deltas import most_rows
+from tableferry.assets.planning.hazards import require_harmless, with_hazards
 from tableferry.assets.running.audit import require_green
 from tableferry.assets.running.increment import proven_whole
 from tableferry.assets.running.range_attempt import RangeAttempt
@@ -24,6 +25,7 @@ def rows_that_differ(attempt: RangeAttempt) -> RangeAttempt:
     Raises:
         TooManyDiffer: the whole range should be moved.
         NotUnique: a row cannot be told by its primary key.
+        InputError: to write single rows would change others.
     """
     work, hop, reading = attempt.work, attempt.hop, attempt.reading
     attempt.tell("reconcile")
@@ -45,7 +47,10 @@ def rows_that_differ(attempt: RangeAttempt) -> RangeAttempt:
         )
     proof = RangeProof(comparison, delta, time.perf_counter() - began)
     options = replace(hop.options, unstaged=False, delta=delta, proof=proof.prove)
-    return replace(attempt, hop=replace(hop, options=options), proof=proof)
+    # others than those of a whole move: it updates no row
+    (hop,) = with_hazards([replace(hop, options=options)], work.servers)
+    require_harmless([hop])
+    return replace(attempt, hop=hop, proof=proof)
 
 
 def with_proven_range(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -373,6 +373,21 @@ def appends(plan: CopyPlan, options: TargetOptions) -> bool:
 def replaces(plan: CopyPlan, options: TargetOptions) -> bool:
     """Whether a range's rows are deleted for those that are loaded."""
     return not options.mode.updates_known and not appends(plan, options)
+
+
+class Written(NamedTuple):
+    """Which kinds of statements publish a range."""
+
+    inserts: bool
+    updates: bool
+    deletes: bool
+
+
+def written_by(plan: CopyPlan, options: TargetOptions) -> Written:
+    """How a range's rows are published: as its delta asks for, or by the write mode."""
+    if (delta := options.delta) is not None:
+        return Written(delta.inserted > 0, delta.updated > 0, delta.deleted > 0)
+    return Written(True, options.mode.updates_known, replaces(plan, options))
 
 
 def require_staged(

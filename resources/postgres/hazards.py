@@ -9,7 +9,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Effect, Hazard
 from tableferry.resources.contract.looking_ahead import answer
-from tableferry.resources.contract.target import TargetOptions, replaces, row_identity
+from tableferry.resources.contract.target import TargetOptions, row_identity, written_by
 from tableferry.resources.postgres.names import about_all
 from tableferry.resources.tables import TableRef
 
@@ -121,10 +121,8 @@ def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[
     rows = answer(endpoint, _features, plan.target) or []
     if options.mode.whole_table:
         return [hazard for row in rows if (hazard := _of_swap(row))]
-    if replaces(plan, options):
-        events = INSERT | DELETE
-    else:
-        events = INSERT | UPDATE if options.mode.updates_known else INSERT
+    written = zip((INSERT, UPDATE, DELETE), written_by(plan, options), strict=True)
+    events = sum(event for event, occurs in written if occurs)
     triggers: set[tuple[str, str]] = set()
     hazards: list[Hazard] = []
     for row in rows:

@@ -8,7 +8,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.looking_ahead import answer
-from tableferry.resources.contract.target import TargetOptions, replaces
+from tableferry.resources.contract.target import TargetOptions, written_by
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.sqlserver.names import Row, about, by_table
 from tableferry.resources.tables import TableRef
@@ -116,14 +116,16 @@ def _foreign_key(
         if not own:
             do = "Declare another write mode, or drop the foreign key"
             yield Hazard("foreign key", where, "refused", "is of a table that a swap drops", do)
-    elif replaces(plan, options):
+        return
+    written = written_by(plan, options)
+    if written.deletes:
         if on_delete == "NO ACTION":
             says = "ON DELETE NO ACTION, refuses to have rows replaced that are referred to"
             yield Hazard("foreign key", where, "noted", says, upsert)
         else:
             says = f"ON DELETE {on_delete}, changes the rows that refer to those which are replaced"
             yield Hazard("foreign key", where, "destroys", says, upsert)
-    elif options.mode.updates_known and on_update in ("SET NULL", "SET DEFAULT"):
+    if written.updates and on_update in ("SET NULL", "SET DEFAULT"):
         says = f"ON UPDATE {on_update}, changes rows that refer to what is updated"
         yield Hazard("foreign key", where, "refused", says, "Drop it, or have it CASCADE")
 

@@ -246,6 +246,52 @@ def test_other_tables_see_the_changed_rows_alone(ferry: Make, copies: str) -> No
     assert there(one, "postgres", copies, "SELECT email FROM {t} WHERE id = 7") == [("newer",)]
 
 
+def test_what_only_updates_set_off_is_seen(ferry: Make, copies: str) -> None:
+    """A whole range is deleted and inserted, so that its hazards lack those of an UPDATE."""
+    one = ferry(
+        f"['postgres://{copies}.{{t}}']",
+        *PEOPLE,
+        ranges="{rows: 5000}",
+    )
+    compare(one, copies)
+    one.source("INSERT INTO {t} VALUES (900000, '2024-01-01', 'elsewhere')")
+    compare(one, copies)
+    assert len([record for record in records(one).values() if record.rows]) == 2
+    table = f"{copies}.{one.table}"
+    one.source(
+        f"CREATE FUNCTION {table}_fires() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        f"IF NEW.id <> 900000 THEN UPDATE {table} SET day = day + 1 WHERE id = 900000; END IF; "
+        "RETURN NULL; END $$",
+        f"CREATE TRIGGER fires AFTER UPDATE ON {table} "
+        f"FOR EACH ROW EXECUTE FUNCTION {table}_fires()",
+        "UPDATE {t} SET email = 'new' WHERE id = 7",
+    )
+    record = compare(one, copies)
+    assert record.rows_moved is None, "deleted and inserted, nothing fires"
+    assert "along with it" in (record.whole_because or "")
+
+    one.source(
+        f"DROP TRIGGER fires ON {table}",
+        f"CREATE RULE spread AS ON UPDATE TO {table} DO INSTEAD NOTHING",
+        "UPDATE {t} SET email = 'newer' WHERE id = 7",
+    )
+    record = compare(one, copies)
+    assert record.rows_moved is None and "rule spread" in (record.whole_because or "")
+
+    one.source(
+        f"DROP RULE spread ON {table}",
+        f"CREATE UNIQUE INDEX {one.table}_mail ON {table} (email)",
+        f"CREATE TABLE {table}_child (email text REFERENCES {table} (email) "
+        "ON UPDATE SET NULL DEFERRABLE INITIALLY DEFERRED)",
+        f"INSERT INTO {table}_child VALUES ('newer'), ('mail 8')",
+        "UPDATE {t} SET email = 'newest' WHERE id = 7",
+    )
+    refused = one.run()
+    assert not refused.good, "the child refers to the row by what changes"
+    children = one.rows(f"SELECT email FROM {table}_child ORDER BY email")
+    assert children == [("mail 8",), ("newer",)]
+
+
 def test_unique_values_change_hands(ferry: Make, copies: str) -> None:
     """Rows are deleted first; where one statement cannot do it, the whole range moves."""
     one = ferry(f"['postgres://{copies}.{{t}}']", *PEOPLE, key="day", ranges="{rows: 5000}")
