@@ -143,8 +143,10 @@ class RangeProof:
             StillDiffers: it does not.
         """
         compared = self.comparison
+        names = {column.target.name for column in compared.plan.columns}
+        columns = tuple(column for column in plan.columns if column.target.name in names)
         verdict = reconcile(
-            replace(plan, figures=()),
+            replace(plan, columns=columns, figures=()),
             compared.source,
             compared.target,
             compared.key_range,

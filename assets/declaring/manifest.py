@@ -30,6 +30,7 @@ from tableferry.assets.declaring.problems import InvalidParts, as_value_error
 from tableferry.assets.declaring.profiles import DEFAULT, PROFILES, profile
 from tableferry.assets.declaring.rules import (
     column_problems,
+    deletes_problems,
     delta_problems,
     hop_problems,
     incremental_problems,
@@ -67,6 +68,7 @@ SEES_MOVED_ROWS = ("auto", "content", "row_version")
 """Fingerprints that notice a row stored at another place, where any update may put it."""
 MissingPolicy = Literal["keep", "delete"]
 DeltaPolicy = Literal["auto", "never", "always"]
+DeletesPolicy = Literal["keep", "apply"]
 RowSecurity = Literal["refuse", "apply"]
 ONLY_SHOWN = "only rows that row-level security shows to the login are moved, counted and proven"
 RejectPolicy = Literal["fail", "quarantine"]
@@ -170,6 +172,9 @@ class Transfer(Section):
     incremental: Incremental = None
     """Move only the rows of a changed range whose watermark is not below the last committed one.
     Needs `write: upsert` and `fingerprint: {watermark: column}`."""
+    deletes: DeletesPolicy = "keep"
+    """`write: upsert`: what becomes of the target's rows that the source has no more: they stay, or
+    are deleted with the next run of their range (apply)."""
     delta: DeltaPolicy = "auto"
     """Whether a changed range that the target has is compared first, so that only the rows that
     differ are moved: where few do (auto), never, or however many do, up to 50,000 (always)."""
@@ -387,6 +392,13 @@ class Transfer(Section):
             InvalidParts.raise_any(((), why) for why in incremental_problems(info.data))
         return value
 
+    @field_validator("deletes")
+    @classmethod
+    def check_deletes(cls, value: DeletesPolicy, info: ValidationInfo) -> DeletesPolicy:
+        if value != "keep":
+            InvalidParts.raise_any(((), why) for why in deletes_problems(info.data))
+        return value
+
     @field_validator("delta")
     @classmethod
     def check_delta(cls, value: DeltaPolicy, info: ValidationInfo) -> DeltaPolicy:
@@ -435,6 +447,11 @@ class Transfer(Section):
     def repairs(self) -> bool:
         """Whether ranges are only repaired, row by row, and never moved as a whole."""
         return self._repairs
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether targets keep rows that the source has no more."""
+        return self.write.keeps_rows and self.deletes == "keep"
 
     @property
     def recreates(self) -> bool:

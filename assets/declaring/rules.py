@@ -138,6 +138,26 @@ def most_rejected(value: object) -> object:
     return text
 
 
+def deletes_problems(fields: Mapping[str, Any]) -> Iterator[str]:
+    """What keeps a transfer from removing the rows that its source has no more.
+
+    Args:
+        fields: the transfer's valid fields, by name.
+    """
+    mode = fields.get("write")
+    if mode is not None and not mode.updates_known:
+        yield (
+            f"apply is for 'write: upsert': {mode} "
+            + ("never changes rows" if mode.keeps_rows or not mode.moves else "has no other rows")
+        )
+    for hop in fields.get("hops", ()):
+        if hop.to.system.loader and not loader_of(hop.to.system).removes:
+            yield (
+                f"apply is not for {hop.to}: 'write: replace' shows there what the source has, and "
+                "'deletes: keep' keeps the rest"
+            )
+
+
 def delta_problems(fields: Mapping[str, Any]) -> Iterator[str]:
     """What keeps a transfer from moving only the rows of a range that differ.
 

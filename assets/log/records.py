@@ -321,9 +321,10 @@ class RangeRecord:
 
     @property
     def written(self) -> dict[str, int]:
-        """What was done to the target's rows, if only rows that differ were moved."""
+        """What was done to the target's rows, as far as it is known: if only rows that differ were
+        moved, or rows that the source has no more were deleted."""
         done = {name: getattr(self, name) for name in ("inserted", "updated", "deleted")}
-        return {} if None in done.values() else done
+        return {name: rows for name, rows in done.items() if rows is not None}
 
     @property
     def rows_per_second(self) -> float | None:

@@ -108,7 +108,7 @@ def _each_alone(
             endpoint = servers.endpoint(hop.plan.target)
             before = [range_ for name, range_ in plan.ranges.items() if name in previous]
             rows = {} if lost else count_by_range(hop.plan, endpoint, "target", before)
-    expected: Mapping[str, int] | None = None if transfer.write.keeps_rows else plan.rows()
+    expected: Mapping[str, int] | None = None if transfer.keeps_rows else plan.rows()
     if expected is not None and transfer.on_reject == "quarantine":
         # a target does without the rows that were rejected on the way
         moved = committed_records(log, hop.spec.to, previous)

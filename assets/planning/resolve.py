@@ -315,6 +315,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             unstaged=transfer.reconcile in ("count", *DIGESTED) and not transfer.expectations,
             publish_audit=transfer.publish_audit,
             recreate=transfer.recreates,
+            removes=transfer.deletes == "apply",
         )
         with concerning(f"{transfer.transfer}: {spec.to}"):
             servers.target(spec.to).require(plan, options)
@@ -332,6 +333,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             [column.on_overflow for column in plan.columns],
             *([plan.where] if plan.where else []),
             *(["quarantine"] if plan.fitting else []),
+            *([f"deletes: {transfer.deletes}"] if options.removes else []),
             *(copied_expressions(transfer, plan) if number == 1 else []),
         )
         hops.append(Hop(number, spec, plan, options, schema, settings, existing, renames=renames))

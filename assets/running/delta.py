@@ -17,10 +17,16 @@ from tableferry.checks.delta import RangeProof, delta_of
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.reconcile import proven_figures
 from tableferry.checks.verdict import Verdict
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.target import keeps_rows
 
 
-def rows_that_differ(attempt: RangeAttempt) -> RangeAttempt:
+def rows_that_differ(attempt: RangeAttempt, plan: CopyPlan | None = None) -> RangeAttempt:
     """Compare both sides of a range, and restrict an attempt to the rows that differ.
+
+    Args:
+        attempt: the attempt on the range.
+        plan: the columns to compare; by default all.
 
     Raises:
         TooManyDiffer: the whole range should be moved.
@@ -31,7 +37,7 @@ def rows_that_differ(attempt: RangeAttempt) -> RangeAttempt:
     attempt.tell("reconcile")
     began = time.perf_counter()
     comparison = Comparison(
-        work.observed(hop, hop.plan.target),
+        plan or work.observed(hop, hop.plan.target),
         attempt.source,
         attempt.target,
         attempt.key_range,
@@ -43,11 +49,11 @@ def rows_that_differ(attempt: RangeAttempt) -> RangeAttempt:
             comparison,
             rows=rows,
             most=most_rows(work.plan.transfer, hop, rows),
-            keeps=hop.options.mode.keeps_rows,
+            keeps=keeps_rows(hop.plan, hop.options),
         )
     proof = RangeProof(comparison, delta, time.perf_counter() - began)
     options = replace(hop.options, unstaged=False, delta=delta, proof=proof.prove)
-    # others than those of a whole move: it updates no row
+    # a whole move is written by other statements
     (hop,) = with_hazards([replace(hop, options=options)], work.servers)
     require_harmless([hop])
     return replace(attempt, hop=hop, proof=proof)

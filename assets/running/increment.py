@@ -7,28 +7,39 @@ from dataclasses import replace
 
 from tableferry.assets.log.records import Proven, RangeRecord
 from tableferry.assets.planning.increments import from_watermark, keys_and_watermarks, now
-from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.assets.running.range_attempt import NewerRows, RangeAttempt
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.counts import row_count_of
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import CHECK_NAMES, Verdict
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.words import counted
 
 
 class RangeDiffers(TableferryError):
-    """The range still differs from its source after its newer rows were moved."""
+    """The range still differs from its source after its newer rows were moved.
+
+    Attributes:
+        newer: those rows, which are visible.
+    """
+
+    def __init__(self, message: str, newer: NewerRows) -> None:
+        super().__init__(message)
+        self.newer = newer
 
 
 def newer_rows(attempt: RangeAttempt, since: str) -> RangeAttempt:
     """Restrict an attempt to the rows from a watermark on."""
     transfer, hop = attempt.work.plan.transfer, attempt.hop
     plan = from_watermark(hop.plan, transfer, since)
+    # what is not staged is older, not gone
+    options = replace(hop.options, removes=False)
     reading = replace(
         attempt.reading, since=f"{transfer.watermark} >= {since}", source_figures=None
     )
-    return replace(attempt, hop=replace(hop, plan=plan), reading=reading)
+    return replace(attempt, hop=replace(hop, plan=plan, options=options), reading=reading)
 
 
 def with_whole_range(
@@ -43,21 +54,39 @@ def with_whole_range(
         RangeDiffers: the target has other rows than the source's and those kept before.
         SourceMoved: the source has changed since it was read.
     """
-    before, since, moved = attempt.proven, attempt.reading.since, record.rows
+    before, since = attempt.proven, attempt.reading.since
     assert before is not None and since is not None
-    whole = _compared(attempt)
+    newer, whole = NewerRows(before, since, record, tuple(verdicts)), _compared(attempt)
     if (kept := _kept(whole)) != before.kept:
         attempt.require_unmoved()
         raise RangeDiffers(
             f"after the rows with {since} the target has {whole.target[ROWS]} rows and the source "
             f"{whole.source[ROWS]}, or rows differ in key or {before.column}: rows were deleted, "
-            "or written with an older watermark"
+            "or written with an older watermark",
+            newer,
         )
+    return completed(attempt, newer, whole, extra=int(kept.partition(":")[0]))
+
+
+def completed(
+    attempt: RangeAttempt, newer: NewerRows, whole: Verdict, *, extra: int = 0
+) -> tuple[RangeRecord, tuple[Verdict, ...]]:
+    """Return the record and verdicts of a range of which keys and watermarks agree.
+
+    Args:
+        attempt: the attempt on the range.
+        newer: its rows that have been moved.
+        whole: the comparison of the keys and watermarks of all rows.
+        extra: how many rows the target keeps that the source has no more.
+
+    Raises:
+        SourceMoved: the source has changed since it was read.
+    """
     attempt.require_standing()
-    extra = int(kept.partition(":")[0])
+    moved, since, before = newer.record.rows, newer.since, newer.before
     count = replace(row_count_of(whole), passed=True, disagreeing=(), metadata={"rows_with": since})
     results = []
-    for verdict in verdicts:
+    for verdict in newer.verdicts:
         if verdict.check == CHECK_NAMES["count"]:
             results.append(with_extra_rows(count, extra) if extra else count)
             continue
@@ -66,7 +95,7 @@ def with_whole_range(
         note = note if verdict.passed else verdict.note
         results.append(replace(verdict, note=note, metadata=metadata))
     proven = replace(before, watermark=attempt.reading.fingerprint.greatest)
-    record = replace(record, rows=int(whole.source[ROWS]), rows_moved=moved, proven=proven)
+    record = replace(newer.record, rows=int(whole.source[ROWS]), rows_moved=moved, proven=proven)
     return record, tuple(results)
 
 
@@ -86,17 +115,21 @@ def proven_whole(attempt: RangeAttempt, *, extra: bool) -> Proven | None:
 
 def _compared(attempt: RangeAttempt) -> Verdict:
     """Compare the keys and watermarks of all rows of the range."""
-    hop = attempt.work.plan.hops[attempt.hop.number - 1]
     return reconcile(
-        keys_and_watermarks(
-            attempt.work.observed(hop, hop.plan.target), attempt.work.plan.transfer
-        ),
+        keys_and_watermarks_of(attempt),
         attempt.source,
         attempt.target,
         attempt.key_range,
         "checksum",
         snapshot=attempt.reading.snapshot,
     )
+
+
+def keys_and_watermarks_of(attempt: RangeAttempt) -> CopyPlan:
+    """The hop of an attempt, restricted to the key columns and the watermark column."""
+    work = attempt.work
+    hop = work.plan.hops[attempt.hop.number - 1]
+    return keys_and_watermarks(work.observed(hop, hop.plan.target), work.plan.transfer)
 
 
 def _kept(whole: Verdict) -> str:

@@ -22,6 +22,7 @@ from tableferry.assets.running.in_flight import stream_digest_of
 from tableferry.assets.running.increment import proven_whole, with_whole_range
 from tableferry.assets.running.prefetch import Prefetch
 from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.assets.running.removing import with_rows_gone
 from tableferry.assets.running.work import Outcome
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.limits import with_rejected
@@ -152,6 +153,9 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
         if attempt.reading.since:
             attempt.writer.progress(replace(record, state=State.FINALISED))
             record, verdicts = with_whole_range(attempt, record, verdicts)
+            return settle(attempt, record, reason, verdicts)
+        if attempt.newer is not None:
+            record, verdicts = with_rows_gone(attempt, attempt.newer)
             return settle(attempt, record, reason, verdicts)
         if attempt.proof is not None:
             record, verdicts = with_proven_range(attempt, record)

@@ -15,11 +15,25 @@ from tableferry.assets.planning.source_state import (
 )
 from tableferry.assets.running.work import Earlier, Work
 from tableferry.checks.delta import RangeProof
-from tableferry.checks.verdict import Differences
+from tableferry.checks.verdict import Differences, Verdict
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import Target
 from tableferry.resources.keys.range import KeyRange
+
+
+@dataclass(frozen=True)
+class NewerRows:
+    """The rows of a range from a watermark on, which were moved and are visible."""
+
+    before: Proven
+    """The state that the range was proven in before."""
+    since: str
+    """The condition that selects the rows."""
+    record: RangeRecord
+    """The record of their move."""
+    verdicts: tuple[Verdict, ...]
+    """Those of the rows alone."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,8 @@ class RangeAttempt:
     """Why moving the newer rows, or those that differ, did not suffice."""
     repaired: Differences | None = None
     """The rows that a repair puts right, as they were found."""
+    newer: NewerRows | None = None
+    """`incremental`: the newer rows, if they are visible and others have to be removed."""
     proof: RangeProof | None = None
     """The proof that the range needs if only the rows that differ are moved."""
 

@@ -25,6 +25,7 @@ from tableferry.assets.running.delta import rows_that_differ
 from tableferry.assets.running.increment import RangeDiffers, newer_rows, proven_whole
 from tableferry.assets.running.moving import move
 from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.assets.running.removing import rows_gone
 from tableferry.assets.running.work import Outcome, Work
 from tableferry.assets.verifying.as_committed import target_digest_of
 from tableferry.checks.expectations import ALL_CHECKS
@@ -173,9 +174,19 @@ def _as_decided(attempt: RangeAttempt, reason: Reason) -> Outcome:
         return _move_changed(attempt, reason)
     try:
         return move(newer_rows(attempt, since), reason)
-    except (CheckFailed, RangeDiffers) as error:
-        # the audit of the whole range decides; the move includes what was missed
-        return _move_changed(replace(attempt, whole_because=str(error)), reason)
+    except CheckFailed as error:
+        why = str(error)
+    except RangeDiffers as error:
+        why = str(error)
+        if hop.options.removes:
+            try:
+                return move(rows_gone(attempt, error.newer), reason)
+            except TableferryError as refused:
+                if is_transient(refused):
+                    raise
+                why = f"{why}; {describe(refused)}"
+    # the audit of the whole range decides; the move includes what was missed
+    return _move_changed(replace(attempt, whole_because=why), reason)
 
 
 def _move_changed(attempt: RangeAttempt, reason: Reason) -> Outcome:

@@ -45,6 +45,7 @@ MORE = {
     "figures": "reconciliation.md#the-levels",
     "fingerprint": "concepts.md#fingerprints",
     "incremental": "incremental.md",
+    "deletes": "finalise.md#rows-that-the-source-has-deleted",
     "delta": "delta.md",
     "checks": "checks.md#checks",
     "on_reject": "transfers.md#rejected-rows",

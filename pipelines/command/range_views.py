@@ -111,7 +111,8 @@ def range_notes(views: Sequence[RangeView]) -> list[str]:
         settled = [view for view in views if view.target == target and view.state.in_target]
         deltas = [view.written for view in settled if view.written]
         if deltas:
-            done = ", ".join(f"{sum(d[kind] for d in deltas):,} {kind}" for kind in deltas[0])
+            kinds = dict.fromkeys(kind for delta in deltas for kind in delta)
+            done = ", ".join(f"{sum(d.get(kind, 0) for d in deltas):,} {kind}" for kind in kinds)
             notes.append(f"{target}: rows that differed in {counted(len(deltas), 'range')}: {done}")
         if rejected := sum(view.quarantined or 0 for view in settled):
             notes.append(f"{target}: {counted(rejected, 'row')} rejected, see {target}{SUFFIX}")

@@ -30,6 +30,8 @@ class Loader:
     delta_share: float = 0.0
     """The share of a range's rows up to which it takes no longer to write them by themselves, see
     `TargetOptions.delta`, than to write the range; 0 if that cannot be done."""
+    removes: bool = False
+    """Whether it has `TargetOptions.removes`."""
     quarantines: bool = True
     """Whether it keeps rejected values beside a table, see `TargetOptions.quarantine`."""
     table_problem: Callable[[TableRef], str | None] = lambda table: None

@@ -85,6 +85,8 @@ class TargetOptions:
     insert or update are staged, and all others of the range stay as they are."""
     quarantine: Quarantine | None = None
     """What `finalise` keeps beside the target instead of in it; None if nothing ever is."""
+    removes: bool = False
+    """Whether rows go that the source has no more, though the mode would keep them."""
     recreate: bool = False
     """Whether the shadow table of a swap has the plan's shape, and none of the target's rows."""
     proof: Proof | None = None
@@ -362,7 +364,7 @@ def row_identity(plan: CopyPlan) -> tuple[str, ...]:
 
 def keeps_rows(plan: CopyPlan, options: TargetOptions) -> bool:
     """Whether rows stay in the target that the source no longer has."""
-    return options.mode.keeps_rows and bool(row_identity(plan))
+    return options.mode.keeps_rows and not options.removes and bool(row_identity(plan))
 
 
 def appends(plan: CopyPlan, options: TargetOptions) -> bool:
@@ -387,7 +389,8 @@ def written_by(plan: CopyPlan, options: TargetOptions) -> Written:
     """How a range's rows are published: as its delta asks for, or by the write mode."""
     if (delta := options.delta) is not None:
         return Written(delta.inserted > 0, delta.updated > 0, delta.deleted > 0)
-    return Written(True, options.mode.updates_known, replaces(plan, options))
+    deletes = replaces(plan, options) or options.removes
+    return Written(True, options.mode.updates_known, deletes)
 
 
 def require_staged(

@@ -92,6 +92,7 @@ ORDER BY root, depth, kind, place, name, events
 
 DESTROYING = ("CASCADE", "SET NULL", "SET DEFAULT")
 UPSERT = "Declare write: upsert, which deletes nothing"
+KEEP = "Declare deletes: keep"
 APART = "or load into a table of its own"
 
 
@@ -131,7 +132,7 @@ def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[
             continue
         if row.kind.endswith("trigger"):
             triggers.add((row.name, row.how))
-        if hazard := _hazard(row, plan, events):
+        if hazard := _hazard(row, plan, events, KEEP if options.removes else UPSERT):
             hazards.append(hazard)
     return hazards
 
@@ -156,12 +157,13 @@ def _of_swap(row: Row) -> Hazard | None:
     return None
 
 
-def _hazard(row: Row, plan: CopyPlan, events: int) -> Hazard | None:
+def _hazard(row: Row, plan: CopyPlan, events: int, without: str) -> Hazard | None:
+    """Describe a row of the query; `without` says how nothing would be deleted."""
     match row.kind:
         case "reading view":
             return None  # concerns a swap only
         case "foreign key":
-            return _foreign_key(row, plan)
+            return _foreign_key(row, plan, without)
         case "rule":
             effect: Effect = "refused" if row.certain else "changes"
             verb = "replaces" if row.certain else "may change"
@@ -172,7 +174,7 @@ def _hazard(row: Row, plan: CopyPlan, events: int) -> Hazard | None:
             if not events & DELETE:
                 return None
             says = "inherits from it, so rows of a range that is replaced are deleted there, too"
-            return Hazard("table", row.where, "destroys", says, f"{UPSERT}, {APART}")
+            return Hazard("table", row.where, "destroys", says, f"{without}, {APART}")
         case "view" | "foreign table":
             says = "is no table: what lies behind it may change rows"
             remedy = "Name the table itself as the target"
@@ -187,8 +189,8 @@ def _hazard(row: Row, plan: CopyPlan, events: int) -> Hazard | None:
     return Hazard(row.kind, row.where, "changes", says, remedy)
 
 
-def _foreign_key(row: Row, plan: CopyPlan) -> Hazard | None:
-    remedy = f"{UPSERT}, or drop the constraint"
+def _foreign_key(row: Row, plan: CopyPlan, without: str) -> Hazard | None:
+    remedy = f"{without}, or drop the constraint"
     effect: Effect = "destroys" if row.how in DESTROYING else "noted"
     if row.events == UPDATE:
         if row.how not in DESTROYING[1:] or set(row.columns or ()) <= set(row_identity(plan)):

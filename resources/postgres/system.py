@@ -37,6 +37,7 @@ SYSTEM = System(
         PostgresTarget,
         accepts=("pgcopy", "copy_text", "arrow"),
         delta_share=0.05,
+        removes=True,
         orders_key=STATEMENTS.orders,
     ),
 )

@@ -173,6 +173,13 @@ class SqlServerStatements(Statements):
             f"(SELECT 1 FROM {qualified(table)} AS {own} WHERE {self.same_row(plan)})"
         )
 
+    def delete_gone(
+        self, plan: CopyPlan, table: TableRef, staging: TableRef, condition: str
+    ) -> str:
+        """T-SQL names the table to delete from by its alias."""
+        _, own = aliases(plan)
+        return f"DELETE {own} FROM {self.kept_rows(plan, table, staging, condition)}"
+
     def update_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str | None:
         """T-SQL names the table to update by its alias."""
         assignments = self.assignments(plan)

@@ -39,6 +39,7 @@ SYSTEM = System(
         SqlServerTarget,
         accepts=("arrow", "delimited"),
         delta_share=0.1,
+        removes=True,
         orders_key=lambda plan: indexable(plan.key.target),
         require_tools=require_bcp,
         rehearsals={"delimited": rehearsal},

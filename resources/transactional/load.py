@@ -17,6 +17,7 @@ from tableferry.resources.contract.target import (
     TargetMoved,
     TargetOptions,
     appends,
+    keeps_rows,
     rejected_of,
     replaces,
     require_staged,
@@ -28,6 +29,7 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_prefix
 from tableferry.resources.transactional.delta import write_delta
 from tableferry.resources.transactional.markers import MarkerTable
+from tableferry.resources.transactional.other_ranges import Changes
 from tableferry.resources.transactional.publish_audit import PublishAudit, require_deletable
 from tableferry.resources.transactional.quarantine import replace_quarantine
 from tableferry.resources.transactional.reader import SessionReader
@@ -140,7 +142,7 @@ class TransactionalLoad(Generic[AnySession]):
         assert self._audited is not None
         rows = self._require_staged(self._audited, "audited")
         kept = 0
-        if self.options.mode.updates_known and self.options.delta is None:
+        if self._keeps_rows and self.options.mode.updates_known and self.options.delta is None:
             query = self.sql.count_kept(self.plan, self.table, self.staging, self._in_range)
             kept = self._number(query)
         done, moved = False, None
@@ -232,21 +234,35 @@ class TransactionalLoad(Generic[AnySession]):
         self._mark = self.sql.mark(self.session, self.staging)
         self.session.execute(self.sql.commit)
 
-    def _write(self, rows: int) -> list[int]:
+    def _write(self, rows: int) -> Changes:
         sql, plan, options, table = self.sql, self.plan, self.options, self.table
         if replaces(plan, options):
             require_deletable(self.session.query, sql, plan, self.key_range, options, table)
-        changed = self.run(sql.publish(plan, options, table, self.staging, self._in_range))
-        if options.audits_shown:
-            return changed  # triggers add to these counts, and `PublishAudit` sees more
+        removed = self._remove_gone() if options.removes else 0
+        *first, inserted = self.run(sql.publish(plan, options, table, self.staging, self._in_range))
         if options.mode.updates_known:
-            if len(changed) > 1 and sum(changed) != rows:
-                raise self._mismatch(f"{changed[0]} updated and {changed[1]} inserted", rows)
+            changes = Changes(inserted, sum(first), removed)
+        else:
+            changes = Changes(inserted, 0, sum(first))
+        if options.audits_shown:
+            return changes  # triggers add to these counts, and `PublishAudit` sees more
+        if options.mode.updates_known:
+            if first and changes.updated + inserted != rows:
+                raise self._mismatch(f"{changes.updated} updated and {inserted} inserted", rows)
         elif replaces(plan, options):
             shown = self._number(sql.count(table, self._in_range))
             if shown != rows:
                 raise self._mismatch(f"{shown}", rows)
-        return changed
+        return changes
+
+    def _remove_gone(self) -> int:
+        """Delete the rows of the range that were not staged, and return their number."""
+        sql, plan, table, options = self.sql, self.plan, self.table, self.options
+        query = sql.count_kept(plan, table, self.staging, self._in_range)
+        if not self._number(query):
+            return 0
+        require_deletable(self.session.query, sql, plan, self.key_range, options, table)
+        return self.session.execute(sql.delete_gone(plan, table, self.staging, self._in_range))
 
     def _mismatch(self, shown: str, rows: int) -> ReceiptMismatch:
         return ReceiptMismatch(
@@ -285,6 +301,10 @@ class TransactionalLoad(Generic[AnySession]):
     def _connect(self) -> AnySession:
         """Open a session."""
         raise NotImplementedError
+
+    @property
+    def _keeps_rows(self) -> bool:
+        return keeps_rows(self.plan, self.options)
 
     @property
     def _in_range(self) -> str:

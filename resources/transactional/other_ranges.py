@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tableferry.resources.digest.same_rows import SameRows, Summed
 from tableferry.resources.errors import RangeBusy
@@ -28,6 +28,14 @@ def other_ranges(load: TransactionalLoad[Any], same: SameRows) -> Counted | Dige
     """Compare the other ranges before and after one is written."""
     counts = load.sql.change_counts(load.table)
     return Counted(load, counts) if counts else Digested(load, same)
+
+
+class Changes(NamedTuple):
+    """The rows of a table that were changed to write a range."""
+
+    inserted: int
+    updated: int
+    deleted: int
 
 
 @dataclass

@@ -57,6 +57,8 @@ def publication(
         if appends(plan, options):
             yield from sql.stage_known(plan, table, staging, in_range)
         yield from sql.begin
+        if options.removes:
+            yield sql.delete_gone(plan, table, staging, in_range)
         yield from sql.publish(plan, options, table, staging, in_range)
         if options.audits_shown:
             yield from sql.run_deferred

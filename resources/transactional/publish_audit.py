@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard, ShownDiffers, having, with_remedies
-from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.target import TargetOptions, keeps_rows
 from tableferry.resources.digest.same_rows import Ask, SameRows, Summed, differs
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.transactional.other_ranges import Counted, Digested, other_ranges
+from tableferry.resources.transactional.other_ranges import Changes, Counted, Digested, other_ranges
 from tableferry.resources.transactional.statements import Statements
 
 if TYPE_CHECKING:
@@ -42,16 +42,16 @@ class PublishAudit:
     def before(self) -> None:
         """Digest the rows that stay; nothing is written yet."""
         load = self.load
-        if load.options.mode.updates_known:
+        if load.options.mode.updates_known and keeps_rows(load.plan, load.options):
             kept = load.sql.kept_rows(load.plan, load.table, load.staging, self._in_range)
             self._kept = self.same.of_rows(load.session.query, kept)
         self._others.before()
 
-    def after(self, written: Sequence[int]) -> None:
+    def after(self, written: Changes) -> None:
         """Run what is deferred to the commit, and compare.
 
         Args:
-            written: the rows changed by each statement that wrote the staged rows.
+            written: the rows that the statements have changed.
 
         Raises:
             ShownDiffers: the range is not what was audited, or other ranges have changed.
@@ -65,9 +65,7 @@ class PublishAudit:
             alike = self._kept.rows == 0 and shown.rows == expected.rows
             columns = self.same.differing(ask, self._in_range) if alike else []
             raise differs(expected, shown, columns, self._hazards(), ROLLED_BACK)
-        *first, inserted = written
-        others = (sum(first), 0) if load.options.mode.updates_known else (0, sum(first))
-        require_unchanged(self._others, (inserted, *others), self._hazards)
+        require_unchanged(self._others, written, self._hazards)
 
     def _hazards(self) -> Sequence[Hazard]:
         return hazards_now(self.load)

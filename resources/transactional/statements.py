@@ -246,6 +246,12 @@ class Statements:
             return [self.insert_new(plan, table, staging)]
         return [self.delete_range(table, where), self.insert_all(plan, table, staging)]
 
+    def delete_gone(
+        self, plan: CopyPlan, table: TableRef, staging: TableRef, condition: str
+    ) -> str:
+        """Delete the rows that meet a condition and whose primary key was not staged."""
+        return f"DELETE FROM {self.kept_rows(plan, table, staging, condition)}"
+
     def drop_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
         """Delete the staged rows whose primary key the table has."""
         staged, target = aliases(plan)

@@ -260,6 +260,9 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
             6,
             "clickhouse://warehouse.orders takes whole ranges",
         ),
+        (GOOD + "write: replace\ndeletes: apply\n", 8, "has no other rows"),
+        (GOOD + "write: append\ndeletes: apply\n", 8, "never changes rows"),
+        (GOOD + "write: upsert\ndeletes: apply\n", 8, "apply is not for clickhouse"),
         (GOOD + "delta: always\nwrite: swap\n", 7, "swap writes no single rows"),
         (GOOD + "delta: always\nwrite: append\n", 7, "append writes no single rows"),
         (

@@ -336,6 +336,67 @@ def test_many_changes_move_the_whole_range(ferry: Make, copies: str) -> None:
     assert figures(compare(one, copies)) == (1200, 0, 0, 0)
 
 
+@pytest.mark.parametrize("delta", ["never", "always"])
+@pytest.mark.parametrize("system", ["postgres", "sqlserver"])
+def test_upsert_deletes_what_the_source_has_deleted(
+    ferry: Make, copies: str, system: str, delta: str
+) -> None:
+    """With `deletes: apply`; rows that stay keep what another column of the target says."""
+    schema = {"postgres": copies, "sqlserver": "dbo"}[system]
+    hops = f"['{system}://{schema}.{{t}}']"
+    one = ferry(
+        hops,
+        "CREATE TABLE {t} (id integer PRIMARY KEY, email text)",
+        "INSERT INTO {t} SELECT g, 'mail ' || g FROM generate_series(1, 400) g",
+        ranges="{rows: 5000}",
+        write="upsert",
+        delta=delta,
+    )
+    assert one.run().good
+    there(one, system, schema, "ALTER TABLE {t} ADD note integer")
+    there(one, system, schema, "UPDATE {t} SET note = id")
+    one.source("DELETE FROM {t} WHERE id IN (5, 6)", "UPDATE {t} SET email = '' WHERE id = 7")
+    assert one.run().good
+    rows = "SELECT count(*), min(email) FROM {t}"
+    assert there(one, system, schema, rows) == [(400, "")], "kept by default"
+
+    one.declare(hops, ranges="{rows: 5000}", write="upsert", delta=delta, deletes="apply")
+    view = one.run()
+    assert view.good, view.errors
+    assert there(one, system, schema, rows) == [(398, "")], "what was kept before goes, too"
+    one.source("DELETE FROM {t} WHERE id = 8", "UPDATE {t} SET email = 'x' WHERE id = 9")
+    there(one, system, schema, "INSERT INTO {t} (id, email) VALUES (405, 'extra')")
+    view = one.run()
+    assert view.good, view.errors
+    shown = "SELECT id, email FROM {t}"
+    assert sorted(there(one, system, schema, shown)) == sorted(one.rows(shown))
+    assert there(one, system, schema, "SELECT count(*) FROM {t} WHERE note <> id") == [(0,)]
+    assert there(one, system, schema, "SELECT note FROM {t} WHERE id = 9") == [(9,)], "updated"
+    if delta == "always":
+        assert figures(of_rows(one)) == (397, 0, 1, 2)
+    assert {each.state for each in one.plan().ranges} == {"skip"}
+    there(one, system, schema, "INSERT INTO {t} (id, email) VALUES (405, 'extra')")
+    assert not runner.check(one.session, one.table).good, (
+        "a row beyond the source's is a difference now"
+    )
+
+    # the child's rows would go with a row that is deleted, not with one that is updated
+    if system == "postgres":
+        table = f"{copies}.{one.table}"
+        one.source(
+            f"CREATE TABLE {table}_child (id integer REFERENCES {table} ON DELETE CASCADE)",
+            f"INSERT INTO {table}_child SELECT id FROM {table} WHERE id > 300",
+            f"DELETE FROM {table} WHERE id = 405",
+            "UPDATE {t} SET email = 'y' WHERE id = 350",
+        )
+        view = one.run()
+        assert view.good, view.errors
+        one.source("DELETE FROM {t} WHERE id = 351")
+        refused = one.run()
+        assert not refused.good and "deletes: keep" in refused.errors[0]
+        assert one.rows(f"SELECT count(*) FROM {table}_child WHERE id = 351") == [(1,)]
+
+
 def test_rows_of_the_target_alone_are_kept_or_told(ferry: Make) -> None:
     one = ferry(
         "['sqlserver://dbo.{t}']",

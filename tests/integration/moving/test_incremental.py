@@ -103,6 +103,39 @@ def moves(one: Ferry) -> list[str]:
     return one.moved(view)
 
 
+@pytest.mark.parametrize("system", ["postgres", "sqlserver"])
+def test_deleted_rows_go_without_a_whole_move(incremental: Make, system: str) -> None:
+    """What shows it: a row that somebody damaged is not mended, as it is not moved again."""
+    one = incremental(system, deletes="apply")
+    one.source(
+        "DELETE FROM {t} WHERE id IN (30, 32)",
+        "UPDATE {t} SET name = 'newer', at = '2024-01-02' WHERE id = 10",
+    )
+    plant(one, system, 20)
+    assert moves(one) == [FIRST]
+    done = record(one, system)
+    assert (done.rows, done.rows_moved, done.deleted, done.whole_because) == (98, 3, 2, None)
+    there = dict(shown(one, system))
+    assert 30 not in there and 32 not in there
+    assert (there[10], there[20]) == ("newer", "planted")
+    assert done.written == {"deleted": 2}
+    assert runner.status(one.session, one.table).notes[0].endswith("in 1 range: 2 deleted")
+    assert moves(one) == []
+    one.source("DELETE FROM {t} WHERE id = 34")
+    assert moves(one) == [FIRST]
+    assert record(one, system).deleted == 1
+
+    # a row that came with an older watermark is none that is gone: then the range is compared
+    one.source(
+        "DELETE FROM {t} WHERE id = 36",
+        "INSERT INTO {t} VALUES (37, 'late', '2024-01-01 00:00:30Z')",
+    )
+    assert moves(one) == [FIRST]
+    done = record(one, system)
+    assert "1 row came or changed with an older watermark" in (done.whole_because or "")
+    assert shown(one, system) == one.rows(SELECT)
+
+
 @pytest.mark.parametrize("system", TARGETS)
 def test_only_newer_rows_move_and_nothing_is_lost(incremental: Make, system: str) -> None:
     one = incremental(system)
@@ -228,6 +261,25 @@ def test_killed_between_newer_rows_and_their_record(
     assert moves(one) == [FIRST]
     assert shown(one, system) == one.rows(SELECT)
     assert staging_tables(one, system) == []
+    assert not one.run().run_ids
+
+
+@pytest.mark.parametrize("system", ["postgres", "sqlserver"])
+@pytest.mark.parametrize("point", ["after_commit", "during_load", "inside_finalise"])
+def test_killed_before_rows_that_are_gone_are_deleted(
+    incremental: Make, tmp_path: Path, system: str, point: str
+) -> None:
+    """Between the newer rows and the deletion, and within each."""
+    one = incremental(system, deletes="apply")
+    one.source(
+        "UPDATE {t} SET name = 'newer', at = '2024-01-02' WHERE id IN (10, 12)",
+        "DELETE FROM {t} WHERE id = 30",
+    )
+    crash(Command(tmp_path), one.table, point)
+    reopen(one)
+    assert moves(one) == [FIRST]
+    assert shown(one, system) == one.rows(SELECT)
+    assert system == "postgres" or staging_tables(one, system) == []
     assert not one.run().run_ids
 
 
