@@ -25,7 +25,7 @@ def count_by_range(
     """
     counts: dict[str, int] = {}
     table, key = table_and_key(plan, side)
-    where = plan.condition if side == "source" else None
+    where = plan.condition if side == "source" else plan.target_where
     for start in range(0, len(ranges), MOST_RANGES):
         chunk = ranges[start : start + MOST_RANGES]
         grouped = Grouped.by_range(chunk, key, table.system, where)

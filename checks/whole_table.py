@@ -133,7 +133,10 @@ def _count(
     key, system = plan.key.target, plan.target.system
     grouped: dict[Side, Grouped] = {
         "source": Grouped("0", filtered("1 = 1", plan.where)),
-        "target": Grouped(range_number(ranges, key, system) if one_query else "0", "1 = 1"),
+        "target": Grouped(
+            range_number(ranges, key, system) if one_query else "0",
+            filtered("1 = 1", plan.target_where),
+        ),
     }
     if known_rows is None:
         source_figures, target_figures = both_sides(

@@ -47,6 +47,7 @@ from tableferry.assets.declaring.sections import (
     HopSpec,
     Incremental,
     IncrementalSpec,
+    MarkSpec,
     ParallelSpec,
     RangesSpec,
     Section,
@@ -172,9 +173,9 @@ class Transfer(Section):
     incremental: Incremental = None
     """Move only the rows of a changed range whose watermark is not below the last committed one.
     Needs `write: upsert` and `fingerprint: {watermark: column}`."""
-    deletes: DeletesPolicy = "keep"
-    """`write: upsert`: what becomes of the target's rows that the source has no more: they stay, or
-    are deleted with the next run of their range (apply)."""
+    deletes: DeletesPolicy | MarkSpec = "keep"
+    """`write: upsert`: what becomes of the target's rows that the source has no more: they stay,
+    are deleted with the next run of their range (apply), or marked in a column (mark)."""
     delta: DeltaPolicy = "auto"
     """Whether a changed range that the target has is compared first, so that only the rows that
     differ are moved: where few do (auto), never, or however many do, up to 50,000 (always)."""
@@ -394,7 +395,9 @@ class Transfer(Section):
 
     @field_validator("deletes")
     @classmethod
-    def check_deletes(cls, value: DeletesPolicy, info: ValidationInfo) -> DeletesPolicy:
+    def check_deletes(
+        cls, value: DeletesPolicy | MarkSpec, info: ValidationInfo
+    ) -> DeletesPolicy | MarkSpec:
         if value != "keep":
             InvalidParts.raise_any(((), why) for why in deletes_problems(info.data))
         return value
@@ -427,6 +430,11 @@ class Transfer(Section):
         Raises:
             InputError: a target cannot be replaced as a whole.
         """
+        if self.mark is not None:
+            raise InputError(
+                f"{self.transfer}: a target made anew would be without the rows that "
+                f"{self.mark!r} marks"
+            )
         for hop in self.hops:
             if not any(mode.whole_table for mode in loader_of(hop.to.system).modes):
                 raise InputError(f"{self.transfer}: {hop.to} cannot be made anew by a swap")
@@ -451,7 +459,17 @@ class Transfer(Section):
     @property
     def keeps_rows(self) -> bool:
         """Whether targets keep rows that the source has no more."""
-        return self.write.keeps_rows and self.deletes == "keep"
+        return self.write.keeps_rows and not self.removes
+
+    @property
+    def removes(self) -> bool:
+        """Whether rows go, or are marked, that the source has no more and the mode would keep."""
+        return self.write.updates_known and self.deletes != "keep"
+
+    @property
+    def mark(self) -> str | None:
+        """The column by which such rows are marked, if they are not deleted."""
+        return self.deletes.mark if isinstance(self.deletes, MarkSpec) else None
 
     @property
     def recreates(self) -> bool:

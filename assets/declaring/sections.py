@@ -331,6 +331,13 @@ Incremental = Annotated[
 ]
 
 
+class MarkSpec(Section):
+    """How rows that the source has no more are marked instead of deleted."""
+
+    mark: Annotated[str, Field(min_length=1)]
+    """A column that only the targets have: a timestamp or date, a boolean or an integer."""
+
+
 class ExpectationDeclared(Section):
     """One expectation of Great Expectations, or `sql`, a query that should return no rows."""
 

@@ -25,6 +25,7 @@ from tableferry.assets.planning.expressions import (
     with_losses,
 )
 from tableferry.assets.planning.increments import watermark_column
+from tableferry.assets.planning.marking import mark_of
 from tableferry.assets.planning.renaming import Renames, renamed, renames_of
 from tableferry.assets.planning.wires import chosen_wire
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
@@ -287,6 +288,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         exclude |= {column.name for column in columns} - set(transfer.only)
     names = {column.name: column.name for column in columns}
     hops: list[Hop] = []
+    unmarked = ""
     for number, spec in enumerate(transfer.hops, start=1):
         with concerning(f"{transfer.transfer}: {spec.to}"):
             existing = target_columns(servers.endpoint(spec.to), spec.to)
@@ -315,8 +317,15 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             unstaged=transfer.reconcile in ("count", *DIGESTED) and not transfer.expectations,
             publish_audit=transfer.publish_audit,
             recreate=transfer.recreates,
-            removes=transfer.deletes == "apply",
+            removes=transfer.removes,
         )
+        if unmarked:
+            plan = replace(plan, where=unmarked)
+        if transfer.mark is not None:
+            with concerning(transfer.transfer):
+                mark = mark_of(transfer.mark, plan, existing)
+            options, unmarked = replace(options, mark=mark), mark.unmarked(spec.to.system)
+            plan = replace(plan, target_where=unmarked)
         with concerning(f"{transfer.transfer}: {spec.to}"):
             servers.target(spec.to).require(plan, options)
         if number == 1:
@@ -333,7 +342,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             [column.on_overflow for column in plan.columns],
             *([plan.where] if plan.where else []),
             *(["quarantine"] if plan.fitting else []),
-            *([f"deletes: {transfer.deletes}"] if options.removes else []),
+            *([f"deletes: {transfer.mark}"] if options.removes else []),
             *(copied_expressions(transfer, plan) if number == 1 else []),
         )
         hops.append(Hop(number, spec, plan, options, schema, settings, existing, renames=renames))

@@ -153,7 +153,14 @@ class Work:
                 else:
                     columns = self.loaders[hop.number].staged_columns(hop.plan, table)
                     self._observed[key] = with_columns(replace(hop.plan, target=table), columns)
-            return replace(self._observed[key], target=table, where=hop.plan.where)
+            # only the target has the column that marks rows
+            target_where = None if staged else hop.plan.target_where
+            return replace(
+                self._observed[key],
+                target=table,
+                where=hop.plan.where,
+                target_where=target_where,
+            )
 
     def tell(self, hop: Hop, name: str, phase: str, rows: int = 0) -> None:
         """Report that a phase of a range begins, or has processed more rows."""

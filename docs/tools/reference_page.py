@@ -29,6 +29,7 @@ SECTIONS = {
     "CheckSpec": "checks",
     "ExpectationDeclared": "expectations",
     "IncrementalSpec": "incremental",
+    "MarkSpec": "deletes",
     "ParallelSpec": "parallel",
 }
 """The models of the file's parts, by the key that has them."""

@@ -19,7 +19,7 @@ OPTIONS = """\
 # Other keys, with their defaults; defaults.yaml sets them for all files of this folder.
 # docs/reference.md explains every key.
 # write: replace              # append, upsert or swap
-# deletes: keep               # apply: with upsert, delete what the source has no more
+# deletes: keep               # apply, {{mark: column}}: with upsert, rows that the source deleted
 # reconcile: checksum         # count, in_flight, sample_hash or full_hash
 # fingerprint: auto           # content, row_version, none or {{watermark: {watermark}}}
 # incremental: false          # true: only newer rows of a range; with upsert and a watermark

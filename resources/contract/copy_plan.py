@@ -72,7 +72,8 @@ class CopyPlan:
     where: str | None = None
     """The row filter, in the source's SQL; None: all rows."""
     target_where: str | None = None
-    """The same in the target's SQL, of which only comparisons make use."""
+    """The condition, in the target's SQL, of the rows that are the source's: all but marked ones,
+    or those that a comparison is about."""
     fitting: str | None = None
     """The condition, in the source's SQL, that the target can hold all values of a row, if other
     rows are kept beside the target; None if they are an error."""
@@ -133,5 +134,8 @@ class CopyPlan:
 
     def target_range(self, key_range: KeyRange) -> str:
         """The condition that selects the rows of a key range in the target."""
-        key = predicate(self.key.target, key_range, self.target.system)
-        return filtered(key, self.target_where)
+        return filtered(self.target_keys(key_range), self.target_where)
+
+    def target_keys(self, key_range: KeyRange) -> str:
+        """The condition that the key of a row of the target is in a range, marked or not."""
+        return predicate(self.key.target, key_range, self.target.system)

@@ -22,6 +22,9 @@ class Dialect:
     barrier = ""
     """What ends a subquery that the planner must not merge into the query around it."""
 
+    moment, now = "timestamp with time zone", "CURRENT_TIMESTAMP"
+    """A type for moments, and the present one."""
+
     longest_name = 128
     """Maximum length of a table's name. ClickHouse's names a file, with the database's in it."""
 

@@ -18,6 +18,7 @@ from tableferry.resources.contract.delta import Delta, Proof
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard, PublishAudit, having
 from tableferry.resources.contract.markers import Publication, Published
+from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.quarantine import SUFFIX, Quarantine
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError, ReceiptMismatch, TableferryError
@@ -87,6 +88,8 @@ class TargetOptions:
     """What `finalise` keeps beside the target instead of in it; None if nothing ever is."""
     removes: bool = False
     """Whether rows go that the source has no more, though the mode would keep them."""
+    mark: Mark | None = None
+    """How such rows are marked, if they are not deleted."""
     recreate: bool = False
     """Whether the shadow table of a swap has the plan's shape, and none of the target's rows."""
     proof: Proof | None = None
@@ -388,8 +391,10 @@ class Written(NamedTuple):
 def written_by(plan: CopyPlan, options: TargetOptions) -> Written:
     """How a range's rows are published: as its delta asks for, or by the write mode."""
     if (delta := options.delta) is not None:
+        if options.mark is not None:
+            return Written(delta.inserted > 0, True, False)
         return Written(delta.inserted > 0, delta.updated > 0, delta.deleted > 0)
-    deletes = replaces(plan, options) or options.removes
+    deletes = replaces(plan, options) or (options.removes and options.mark is None)
     return Written(True, options.mode.updates_known, deletes)
 
 

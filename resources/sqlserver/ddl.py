@@ -10,6 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import row_identity
 from tableferry.resources.errors import StatementFailed
@@ -173,16 +174,24 @@ class SqlServerStatements(Statements):
             f"(SELECT 1 FROM {qualified(table)} AS {own} WHERE {self.same_row(plan)})"
         )
 
-    def delete_gone(
-        self, plan: CopyPlan, table: TableRef, staging: TableRef, condition: str
+    def remove_gone(
+        self,
+        plan: CopyPlan,
+        table: TableRef,
+        staging: TableRef,
+        condition: str,
+        mark: Mark | None,
     ) -> str:
-        """T-SQL names the table to delete from by its alias."""
+        """T-SQL names the table to change by its alias."""
         _, own = aliases(plan)
-        return f"DELETE {own} FROM {self.kept_rows(plan, table, staging, condition)}"
+        change = f"UPDATE {own} SET {mark.setting(self.system)}" if mark else f"DELETE {own}"
+        return f"{change} FROM {self.kept_rows(plan, table, staging, condition)}"
 
-    def update_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str | None:
+    def update_known(
+        self, plan: CopyPlan, table: TableRef, staging: TableRef, mark: Mark | None = None
+    ) -> str | None:
         """T-SQL names the table to update by its alias."""
-        assignments = self.assignments(plan)
+        assignments = self.assignments(plan, mark)
         if not assignments:
             return None
         staged, own = aliases(plan)

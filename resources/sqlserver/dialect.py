@@ -44,6 +44,8 @@ class SqlServerDialect(Dialect):
 
     count = "COUNT_BIG(*)"
 
+    moment, now = "datetime2(6)", "SYSUTCDATETIME()"
+
     # SQL Server's limit is 128, but sp_rename of Babelfish finds no table with a longer name
     longest_name = 63
 

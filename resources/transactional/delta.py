@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tableferry.resources.contract.delta import Delta
 from tableferry.resources.digest.same_rows import SameRows
 from tableferry.resources.errors import ReceiptMismatch
-from tableferry.resources.transactional.other_ranges import other_ranges
+from tableferry.resources.transactional.other_ranges import Changes, other_ranges
 from tableferry.resources.transactional.publish_audit import (
     hazards_now,
     require_deletable,
@@ -40,18 +40,23 @@ def write_delta(load: TransactionalLoad[Any], delta: Delta) -> int:
         same = SameRows.of(load.resource, plan, load.staging, table, load.columns)
         others = other_ranges(load, same)
         others.before()
-    if delta.deleted:
+    if delta.deleted and options.mark is None:
         require_deletable(load.session.query, sql, plan, load.key_range, options, table)
-    update = sql.update_known(plan, table, load.staging)
+    update = sql.update_known(plan, table, load.staging, options.mark)
+    # a row that comes back may be there, with a mark
+    updates = delta.updated or (delta.inserted and options.mark)
     steps = (
-        [sql.delete_range(table, condition) for condition in delta.delete],
-        [update] if update and delta.updated else [],
+        [sql.remove(table, condition, options.mark) for condition in delta.delete],
+        [update] if update and updates else [],
         [sql.insert_new(plan, table, load.staging)] if delta.inserted else [],
     )
     deleted, updated, inserted = (sum(load.run(statements)) for statements in steps)
     expected = (delta.deleted, delta.updated, delta.inserted)
+    differs = (deleted, updated, inserted) != expected
+    if options.mark:
+        differs = (deleted, updated + inserted) != (delta.deleted, delta.moved)
     # triggers add to these counts
-    if not options.audits_shown and (deleted, updated, inserted) != expected:
+    if not options.audits_shown and differs:
         raise ReceiptMismatch(
             f"{table} range {load.key_range.name}: {deleted} rows would be deleted, {updated} "
             f"updated and {inserted} inserted, not {', '.join(map(str, expected))}; rolled back"
@@ -60,6 +65,8 @@ def write_delta(load: TransactionalLoad[Any], delta: Delta) -> int:
         load.run(sql.run_deferred)
     rows = options.proof(load.own_reader())
     if others is not None:
-        written = (delta.inserted, delta.updated, delta.deleted)
+        written = Changes(delta.inserted, delta.updated, delta.deleted)
+        if options.mark:
+            written = Changes(inserted, updated, deleted).marked(options.mark)
         require_unchanged(others, written, lambda: hazards_now(load))
     return rows

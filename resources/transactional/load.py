@@ -241,14 +241,14 @@ class TransactionalLoad(Generic[AnySession]):
         removed = self._remove_gone() if options.removes else 0
         *first, inserted = self.run(sql.publish(plan, options, table, self.staging, self._in_range))
         if options.mode.updates_known:
-            changes = Changes(inserted, sum(first), removed)
+            changes = Changes(inserted, sum(first), removed).marked(options.mark)
         else:
             changes = Changes(inserted, 0, sum(first))
         if options.audits_shown:
             return changes  # triggers add to these counts, and `PublishAudit` sees more
         if options.mode.updates_known:
-            if first and changes.updated + inserted != rows:
-                raise self._mismatch(f"{changes.updated} updated and {inserted} inserted", rows)
+            if first and sum(first) + inserted != rows:
+                raise self._mismatch(f"{sum(first)} updated and {inserted} inserted", rows)
         elif replaces(plan, options):
             shown = self._number(sql.count(table, self._in_range))
             if shown != rows:
@@ -256,13 +256,16 @@ class TransactionalLoad(Generic[AnySession]):
         return changes
 
     def _remove_gone(self) -> int:
-        """Delete the rows of the range that were not staged, and return their number."""
+        """Delete or mark the rows of the range that were not staged; return their number."""
         sql, plan, table, options = self.sql, self.plan, self.table, self.options
         query = sql.count_kept(plan, table, self.staging, self._in_range)
         if not self._number(query):
             return 0
-        require_deletable(self.session.query, sql, plan, self.key_range, options, table)
-        return self.session.execute(sql.delete_gone(plan, table, self.staging, self._in_range))
+        if options.mark is None:
+            require_deletable(self.session.query, sql, plan, self.key_range, options, table)
+        return self.session.execute(
+            sql.remove_gone(plan, table, self.staging, self._in_range, options.mark)
+        )
 
     def _mismatch(self, shown: str, rows: int) -> ReceiptMismatch:
         return ReceiptMismatch(

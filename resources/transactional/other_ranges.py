@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tableferry.resources.contract.marks import Mark
 from tableferry.resources.digest.same_rows import SameRows, Summed
 from tableferry.resources.errors import RangeBusy
 from tableferry.resources.tables import staging_prefix
@@ -37,6 +38,10 @@ class Changes(NamedTuple):
     updated: int
     deleted: int
 
+    def marked(self, mark: Mark | None) -> Changes:
+        """The same, if rows are marked instead of deleted."""
+        return Changes(self.inserted, self.updated + self.deleted, 0) if mark else self
+
 
 @dataclass
 class Counted:
@@ -63,7 +68,7 @@ class Counted:
         counts = [now - then for now, then in zip(self._counts(), self._before, strict=True)]
         if counts == [*expected]:
             return None
-        in_range = load.plan.target_range(load.key_range)
+        in_range = load.plan.target_keys(load.key_range)
         new = load.sql.count_new_elsewhere(load.table, in_range)
         changed = int(load.session.query(new)[0][0])
         # deleted rows cannot be found, only counted
@@ -105,7 +110,7 @@ class Digested:
 
     @property
     def _elsewhere(self) -> str:
-        in_range = self.load.plan.target_range(self.load.key_range)
+        in_range = self.load.plan.target_keys(self.load.key_range)
         # a NULL key is in no bounded range
         return f"CASE WHEN {in_range} THEN 0 ELSE 1 END = 1"
 

@@ -28,6 +28,8 @@ def creation(
     if creates:
         yield sql.create_schema(plan.target)
         yield from sql.create_table(plan, plan.target)
+        if options.mark:
+            yield sql.add_mark(plan.target, options.mark)
         yield f"-- and unless it is there: {MarkerTable(sql, plan.target).creation()}"
     if options.mode.whole_table:
         shadow = shadow_of(plan.target)
@@ -58,7 +60,7 @@ def publication(
             yield from sql.stage_known(plan, table, staging, in_range)
         yield from sql.begin
         if options.removes:
-            yield sql.delete_gone(plan, table, staging, in_range)
+            yield sql.remove_gone(plan, table, staging, in_range, options.mark)
         yield from sql.publish(plan, options, table, staging, in_range)
         if options.audits_shown:
             yield from sql.run_deferred

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from tableferry.resources import registry
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import TargetOptions, appends, row_identity
@@ -69,6 +70,11 @@ class Statements:
         deleted and counted without a scan.
         """
         raise NotImplementedError
+
+    def add_mark(self, table: TableRef, mark: Mark) -> str:
+        """Add the column that marks rows to a new table."""
+        name = self.names([mark.column.name])
+        return self.system.dialect.add_column(qualified(table), name, mark.column)
 
     def create_staging(self, plan: CopyPlan, staging: TableRef) -> list[str]:
         """CREATE TABLE of a heap with no constraint but NOT NULL, which loads fastest."""
@@ -240,17 +246,34 @@ class Statements:
     ) -> list[str]:
         """Write the staged rows to the table by the write mode; arguments as in `stage_known`."""
         if options.mode.updates_known:
-            update = self.update_known(plan, table, staging)
+            update = self.update_known(plan, table, staging, options.mark)
             return [*([update] if update else []), self.insert_new(plan, table, staging)]
         if appends(plan, options):
             return [self.insert_new(plan, table, staging)]
         return [self.delete_range(table, where), self.insert_all(plan, table, staging)]
 
-    def delete_gone(
-        self, plan: CopyPlan, table: TableRef, staging: TableRef, condition: str
+    def remove(self, table: TableRef, condition: str, mark: Mark | None) -> str:
+        """Delete or mark the rows that meet a condition."""
+        if mark is None:
+            return self.delete_range(table, condition)
+        return f"UPDATE {qualified(table)} SET {mark.setting(self.system)} WHERE {condition}"
+
+    def remove_gone(
+        self,
+        plan: CopyPlan,
+        table: TableRef,
+        staging: TableRef,
+        condition: str,
+        mark: Mark | None,
     ) -> str:
-        """Delete the rows that meet a condition and whose primary key was not staged."""
-        return f"DELETE FROM {self.kept_rows(plan, table, staging, condition)}"
+        """Delete or mark the rows that meet a condition and whose primary key was not staged."""
+        if mark is None:
+            return f"DELETE FROM {self.kept_rows(plan, table, staging, condition)}"
+        _, target = aliases(plan)
+        return (
+            f"UPDATE {qualified(table)} AS {target} SET {mark.setting(self.system)} "
+            f"WHERE {self._not_staged(plan, staging, condition)}"
+        )
 
     def drop_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
         """Delete the staged rows whose primary key the table has."""
@@ -267,26 +290,36 @@ class Statements:
 
     def kept_rows(self, plan: CopyPlan, table: TableRef, staging: TableRef, condition: str) -> str:
         """The same rows, as a FROM clause."""
-        staged, target = aliases(plan)
+        _, target = aliases(plan)
+        not_staged = self._not_staged(plan, staging, condition)
+        return f"{qualified(table)} AS {target} WHERE {not_staged}"
+
+    def _not_staged(self, plan: CopyPlan, staging: TableRef, condition: str) -> str:
+        """The condition that a row meets another one, and its primary key was not staged."""
+        staged, _ = aliases(plan)
         return (
-            f"{qualified(table)} AS {target} WHERE ({condition}) AND NOT EXISTS "
+            f"({condition}) AND NOT EXISTS "
             f"(SELECT 1 FROM {qualified(staging)} AS {staged} WHERE {self.same_row(plan)})"
         )
 
-    def update_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str | None:
-        """Update the rows whose primary key was staged; None if there are only key columns."""
-        assignments = self.assignments(plan)
+    def update_known(
+        self, plan: CopyPlan, table: TableRef, staging: TableRef, mark: Mark | None = None
+    ) -> str | None:
+        """Update the rows whose primary key was staged, and remove their marks; None if there are
+        only key columns."""
+        assignments = self.assignments(plan, mark)
         staged, target = aliases(plan)
         return assignments and (
             f"UPDATE {qualified(table)} AS {target} SET {assignments} "
             f"FROM {qualified(staging)} AS {staged} WHERE {self.same_row(plan)}"
         )
 
-    def assignments(self, plan: CopyPlan) -> str:
-        """The columns outside the primary key, each set to its staged value."""
+    def assignments(self, plan: CopyPlan, mark: Mark | None) -> str:
+        """The columns outside the primary key, each set to its staged value, and no mark."""
         identity, (staged, _) = row_identity(plan), aliases(plan)
         others = [column.name for column in plan.target_columns if column.name not in identity]
-        return ", ".join(f"{self.names([name])} = {staged}.{self.names([name])}" for name in others)
+        values = [f"{self.names([name])} = {staged}.{self.names([name])}" for name in others]
+        return ", ".join([*values, *([mark.clearing(self.system)] if mark else [])])
 
     def same_row(self, plan: CopyPlan) -> str:
         """The condition that the rows of both `aliases` have the same primary key."""

@@ -88,6 +88,8 @@ class TransactionalTarget(Target, Generic[AnySession]):
         with self._session() as session:
             if not session.query(self.sql.table_exists(target)):
                 create_table(self.sql, session, plan)
+                if options.mark:
+                    session.execute(self.sql.add_mark(target, options.mark))
                 markers.create(session)
                 markers.remove_others(session, [target.name, shadow.name])
             else:

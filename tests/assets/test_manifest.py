@@ -262,6 +262,7 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         ),
         (GOOD + "write: replace\ndeletes: apply\n", 8, "has no other rows"),
         (GOOD + "write: append\ndeletes: apply\n", 8, "never changes rows"),
+        (GOOD + "write: upsert\ndeletes: {mark: ''}\n", 8, "deletes"),
         (GOOD + "write: upsert\ndeletes: apply\n", 8, "apply is not for clickhouse"),
         (GOOD + "delta: always\nwrite: swap\n", 7, "swap writes no single rows"),
         (GOOD + "delta: always\nwrite: append\n", 7, "append writes no single rows"),

@@ -19,6 +19,7 @@ from tableferry.assets.log.records import RangeRecord
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.reporting.collect import report
+from tableferry.resources.errors import InputError
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 
@@ -395,6 +396,75 @@ def test_upsert_deletes_what_the_source_has_deleted(
         refused = one.run()
         assert not refused.good and "deletes: keep" in refused.errors[0]
         assert one.rows(f"SELECT count(*) FROM {table}_child WHERE id = 351") == [(1,)]
+
+
+@pytest.mark.parametrize("delta", ["never", "always"])
+@pytest.mark.parametrize(
+    ("system", "column"),
+    [("postgres", ""), ("sqlserver", ""), ("postgres", "boolean"), ("sqlserver", "bit")],
+)
+def test_deleted_rows_are_marked(
+    ferry: Make, copies: str, system: str, column: str, delta: str
+) -> None:
+    """What is proven are the rows without a mark; a row that comes back has none."""
+    schema = {"postgres": copies, "sqlserver": "dbo"}[system]
+    settings = {"ranges": "{rows: 5000}", "write": "upsert", "delta": delta}
+    hops = f"['{system}://{schema}.{{t}}']"
+    one = ferry(
+        hops,
+        "CREATE TABLE {t} (id integer PRIMARY KEY, email text)",
+        "INSERT INTO {t} SELECT g, 'mail ' || g FROM generate_series(1, 400) g",
+        **settings,
+    )
+    if column:
+        assert one.run().good
+        one.declare(hops, **settings, deletes="{mark: gone}")
+        with pytest.raises(InputError, match="has no column 'gone' that marks rows; add it: ALTER"):
+            one.run()
+        there(one, system, schema, f"ALTER TABLE {{t}} ADD gone {column}")
+    one.declare(hops, **settings, deletes="{mark: gone}")
+    assert one.run().good
+    live = "SELECT id, email FROM {t} WHERE gone IS NULL" + (" OR gone = '0'" if column else "")
+
+    def follows() -> None:
+        view = one.run()
+        assert view.good, view.errors
+        assert sorted(there(one, system, schema, live)) == one.rows("SELECT * FROM {t} ORDER BY 1")
+        assert runner.check(one.session, one.table).good
+        assert {each.state for each in one.plan().ranges} == {"skip"}
+
+    one.source("DELETE FROM {t} WHERE id IN (5, 6)", "UPDATE {t} SET email = '' WHERE id = 7")
+    follows()
+    rows = "SELECT email FROM {t} WHERE id = 5"
+    assert there(one, system, schema, rows) == [("mail 5",)], "still there, with its mark"
+    one.source(
+        "INSERT INTO {t} VALUES (5, 'back')",
+        "INSERT INTO {t} VALUES (401, 'new')",
+        "DELETE FROM {t} WHERE id = 8",
+    )
+    follows()
+    assert there(one, system, schema, rows) == [("back",)]
+    if delta == "always":
+        assert figures(of_rows(one)) == (399, 2, 0, 1)
+    assert there(one, system, schema, "SELECT count(*) FROM {t}") == [(401,)]
+
+
+def test_marked_rows_are_marked_hop_after_hop(ferry: Make, copies: str) -> None:
+    one = ferry(
+        f"['sqlserver://dbo.{{t}}', 'postgres://{copies}.{{t}}']",
+        "CREATE TABLE {t} (id integer PRIMARY KEY, email text)",
+        "INSERT INTO {t} SELECT g, 'mail ' || g FROM generate_series(1, 40) g",
+        write="upsert",
+        deletes="{mark: gone}",
+    )
+    assert one.run().good
+    one.source("DELETE FROM {t} WHERE id = 5")
+    view = one.run()
+    assert view.good, view.errors
+    for system, schema in (("sqlserver", "dbo"), ("postgres", copies)):
+        marked = "SELECT id FROM {t} WHERE gone IS NOT NULL"
+        assert there(one, system, schema, marked) == [(5,)]
+    assert runner.check(one.session, one.table).good
 
 
 def test_rows_of_the_target_alone_are_kept_or_told(ferry: Make) -> None:
