@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
 @click.option("--hop", type=int, help="Only this hop, counted from 1.")
 @click.option("--dry-run", is_flag=True, help="Only show the rows that would be put right.")
+@click.option(
+    "--sql", "as_sql", is_flag=True, help="Only print the statements that would put the rows right."
+)
 @wide
 @verbosity
 @as_json
@@ -38,6 +41,7 @@ def repair(
     ranges: Sequence[str],
     hop: int | None,
     dry_run: bool,
+    as_sql: bool,
     wide: bool,
     log_level: str | None,
     as_json: bool,
@@ -46,7 +50,7 @@ def repair(
 
     Both sides are compared by digests; rows are inserted, updated and deleted by their primary
     keys in one transaction, in which the whole range is proven. Exit code 0 only if all ranges
-    agree afterwards; with --dry-run only if they agree already.
+    agree afterwards; with --dry-run or --sql only if they agree already.
     """
     from tableferry.pipelines.command import running
     from tableferry.pipelines.command.render import console, show_ranges
@@ -55,6 +59,9 @@ def repair(
     session = open_session(transfer)
     if dry_run:
         _show(session, transfer, ranges, hop, as_json=as_json)
+        return
+    if as_sql:
+        _print_statements(session, transfer, ranges, hop, as_json=as_json)
         return
     report_waiting(running.blocking_runs(session, transfer, moves=True))
     view = running.run(
@@ -71,6 +78,25 @@ def repair(
     else:
         show_ranges(console(), "repair", view, wide=wide)
     end(view.errors)
+
+
+def _print_statements(
+    session: Session, name: str, ranges: Sequence[str], hop: int | None, *, as_json: bool
+) -> None:
+    """Print a transaction for each committed range that differs, and exit."""
+    from tableferry.pipelines.command.repair_sql import scripts
+    from tableferry.resources.words import counted
+
+    document = []
+    for script in scripts(session, name, ranges, hop=hop):
+        document.append(vars(script))
+        if not as_json:
+            click.echo("\n".join(script.lines()))
+    if as_json:
+        print_json({"transfer": name, "ok": not document, "scripts": document})
+    elif not document:
+        click.echo(f"-- {name}: no row differs")
+    end([f"{name}: {counted(len(document), 'range')} would be repaired"] if document else [])
 
 
 def _show(

@@ -42,6 +42,19 @@ class Dialect:
         """Write a text constant; on SQL Server a Unicode one."""
         return "'" + text.replace("'", "''") + "'"
 
+    def constant(self, text: str, column: Column) -> str:
+        """Write a value as a constant that is converted to a column's type exactly.
+
+        Args:
+            text: the value as text: a number, `true` or `false`, an ISO date or time, or a text.
+            column: the column that it is for.
+        """
+        return self.literal(text)
+
+    def binary(self, value: bytes, column: Column) -> str:
+        """Write bytes as a constant for a column."""
+        raise NotImplementedError
+
     ordered_texts: Collection[str] = ()
     """The text types, by `ColumnType.name`, that `in_key_order` orders by their UTF-8 bytes."""
 

@@ -220,6 +220,27 @@ class Target(Protocol):
         Queries and locks are left out.
         """
 
+    def script(
+        self,
+        plan: CopyPlan,
+        key_range: KeyRange,
+        options: TargetOptions,
+        rows: Iterable[pa.RecordBatch],
+    ) -> Iterator[str]:
+        """The statements that write the delta of a range, with its rows as constants.
+
+        Args:
+            plan: the hop.
+            key_range: the range.
+            options: as given to `attempt`, with a delta.
+            rows: the rows to insert or update, in the plan's target columns.
+
+        Raises:
+            InputError: values of a column cannot be written as constants, or the target's rows are
+                not written by statements.
+        """
+        raise InputError(f"{plan.target}: rows are not written by statements there")
+
     def attempt(
         self, publication: Publication, options: TargetOptions, alive: Alive = no_live_owner
     ) -> AbstractContextManager[RangeLoad]:

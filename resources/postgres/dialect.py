@@ -42,6 +42,10 @@ class PostgresDialect(Dialect):
         escaped = text.replace("\\", "\\\\")
         return super().literal(text) if escaped == text else f" E{super().literal(escaped)}"
 
+    def binary(self, value: bytes, column: Column) -> str:
+        """A constant of bytea. https://www.postgresql.org/docs/16/datatype-binary.html"""
+        return self.literal(f"\\x{value.hex()}")
+
     def bound(self, bound: Bound, column: Column) -> str:
         """A constant of the key's type. See `Dialect.bound`."""
         if isinstance(bound, int) and column.type == CTID:

@@ -58,6 +58,27 @@ class SqlServerDialect(Dialect):
         """A Unicode constant."""
         return "N" + super().literal(text)
 
+    def constant(self, text: str, column: Column) -> str:
+        """A text that is converted to the type of the column.
+
+        Times are written as ISO 8601, which does not depend on the session's language. datetime and
+        smalldatetime refuse more digits than they have, and are converted from datetime2.
+        https://learn.microsoft.com/sql/t-sql/data-types/datetime2-transact-sql
+        """
+        kind = column.type.partition("(")[0]
+        if kind in ("datetime", "smalldatetime", "datetime2", "datetimeoffset"):
+            text = text.replace(" ", "T", 1).replace("Z", "+00:00")
+        if kind in ("datetime", "smalldatetime"):
+            return f"CAST({self.literal(text)} AS datetime2(7))"
+        return self.literal(text)
+
+    def binary(self, value: bytes, column: Column) -> str:
+        """A binary constant, converted where the column has another type."""
+        constant = f"0x{value.hex()}"
+        if "binary" in column.type or column.type in ("image", "rowversion", "timestamp"):
+            return constant
+        return f"CAST({constant} AS {column.type})"
+
     ordered_texts = ("char", "varchar", "nchar", "nvarchar", "sysname")
 
     def in_key_order(self, name: str, column: Column, kind: KeyKind) -> str:

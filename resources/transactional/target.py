@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Generic, cast
+
+import pyarrow as pa
 
 from tableferry.resources import crash_points
 from tableferry.resources.columns.planner import incompatibility
@@ -41,6 +43,7 @@ from tableferry.resources.transactional.markers import MarkerTable, PublishedIn
 from tableferry.resources.transactional.preparing import create_table, verify_table
 from tableferry.resources.transactional.publish_audit import require_deletable
 from tableferry.resources.transactional.quarantine import create_quarantine, forget_quarantine
+from tableferry.resources.transactional.script import script
 from tableferry.resources.transactional.statements import Statements
 from tableferry.resources.types.column import Column
 
@@ -140,6 +143,19 @@ class TransactionalTarget(Target, Generic[AnySession]):
             self._columns[table] = self.resource.columns(table)
             unstaged = self._fits_unstaged(self.resource.query, plan, key_range, options, table)
         return list(preview.publication(self.sql, plan, key_range, options, unstaged=unstaged))
+
+    def script(
+        self,
+        plan: CopyPlan,
+        key_range: KeyRange,
+        options: TargetOptions,
+        rows: Iterable[pa.RecordBatch],
+    ) -> Iterator[str]:
+        """See `Target.script`."""
+        written = {column.name for column in plan.target_columns}
+        columns = self.resource.columns(plan.target)
+        identity = any(column.identity and column.name in written for column in columns)
+        yield from script(self.sql, plan, key_range, options, rows, identity=identity)
 
     @contextlib.contextmanager
     def attempt(

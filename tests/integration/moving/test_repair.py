@@ -77,6 +77,51 @@ def test_only_the_rows_that_differ_are_put_right(damaged: Ferry) -> None:
     assert {row["target"] for row in rows if row["column"] == "note"} >= {"wrong"}
 
 
+WIDE = (
+    "CREATE TABLE {t} (id bigint, part text, note text, price numeric(30,10), share float8, "
+    "data bytea, at timestamp(6), day date, flag boolean, code uuid, PRIMARY KEY (id, part))",
+    r"""INSERT INTO {t} SELECT g, E'k\'"\\' || g, E'it''s \\ "quoted"\n\t;--ü\U0001F600', """
+    "12345678901234567890.0123456789, 0.1 + 1e300 * (g % 2), decode('00ff5c27', 'hex'), "
+    "timestamp '0001-01-01 00:00:00.000001' + g * interval '1 day', date '9999-12-31', g % 2 = 0, "
+    "md5(g::text)::uuid FROM generate_series(1, 40) g",
+    "INSERT INTO {t} VALUES (41, '', '', 0, '-0', '', '9999-12-31 23:59:59.999999', NULL)",
+)
+
+
+@pytest.mark.parametrize("system", SCHEMAS)
+def test_the_statements_are_printed_for_somebody_else_to_run(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    schema = copies if system == "postgres" else SCHEMAS[system]
+    one = ferry(f"['{system}://{schema}.{{t}}']", *WIDE, ranges="{bounds: [1, 20]}")
+    assert one.run().good
+    table, name = f"{schema}.{one.table}", one.table
+    assert command("repair", name, "--sql").stdout.strip() == f"-- {name}: no row differs"
+    for statement in (
+        "DELETE FROM {t} WHERE id IN (3, 41)",
+        "UPDATE {t} SET note = '', price = NULL, share = 1, code = NULL WHERE id IN (5, 39)",
+        "INSERT INTO {t} (id, part) VALUES (5, 'stray')",
+    ):
+        looking.run(one.stack, system, statement.format(t=table))
+    printed = command("repair", name, "--sql", "--json")
+    assert printed.exit_code == 1 and "2 ranges would be repaired" in printed.stderr
+    assert not runner.check(one.session, name).good, "nothing was put right"
+    scripts = json.loads(printed.stdout)["scripts"]
+    assert [(each["inserted"], each["updated"], each["deleted"]) for each in scripts] == [
+        (1, 1, 1),
+        (1, 1, 0),
+    ]
+    shown = command("repair", name, "--sql").stdout
+    assert "2 ranges" not in shown and all(
+        statement in shown for each in scripts for statement in each["statements"]
+    )
+    for each in scripts:
+        looking.run(one.stack, system, "; ".join(each["statements"]))
+    checked = runner.check(one.session, name, level="full_hash")
+    assert checked.good, checked.errors
+    assert command("repair", name, "--dry-run").exit_code == 0
+
+
 def test_one_range_is_repaired(damaged: Ferry) -> None:
     (first, *_) = [
         check.range

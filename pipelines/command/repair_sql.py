@@ -1,0 +1,121 @@
+"""`ferry repair --sql`: the statements that would put right the rows that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from tableferry.assets.log.records import Reason
+from tableferry.assets.planning.deltas import MOST_ROWS, compares_first
+from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops
+from tableferry.assets.planning.transfer_plan import known_ranges
+from tableferry.checks.delta import delta_of
+from tableferry.checks.drilldown import Comparison
+from tableferry.pipelines.command.finding import match_ranges, select_hops
+from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.command.status import status
+from tableferry.resources.columns.conform import conform
+from tableferry.resources.contract.source import source_of
+from tableferry.resources.contract.table_sql import filtered
+from tableferry.resources.contract.target import keeps_rows
+from tableferry.resources.digest.fields import observed
+from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import KeyRange
+
+BATCH_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Script:
+    """What puts one range of one target right."""
+
+    target: str
+    range: str
+    inserted: int
+    updated: int
+    deleted: int
+    statements: list[str]
+
+    def lines(self) -> Iterator[str]:
+        """The script as text."""
+        yield (
+            f"-- {self.target}, range {self.range}: {self.inserted} inserted, {self.updated} "
+            f"updated, {self.deleted} deleted"
+        )
+        for statement in self.statements:
+            yield f"{statement};"
+
+
+def scripts(
+    session: Session, name: str, ranges: Sequence[str] = (), *, hop: int | None = None
+) -> Iterator[Script]:
+    """Compare the committed ranges of a transfer, and write what would put each right.
+
+    Args:
+        session: the session of the command.
+        name: the transfer.
+        ranges: names of ranges; by default all that are committed.
+        hop: only this hop, counted from 1.
+
+    Raises:
+        InputError: there is no such transfer, hop or range, or rows cannot be written by
+            themselves.
+        TableferryError: too many rows differ, or they cannot be told by their primary key.
+    """
+    transfer = session.moving_transfer(name).repaired()
+    servers = session.servers_of(transfer)
+    hops = resolve_hops(transfer, servers)
+    known = {each.name: each for each in known_ranges(transfer, hops, session.instance)}
+    chosen = match_ranges(name, ranges, known) or list(known)
+    rows = {
+        (view.hop, view.range): view.rows or 0
+        for view in status(session, name).ranges
+        if view.state.in_target
+    }
+    for selected in select_hops(name, hops, hop):
+        for key in chosen:
+            number = rows.get((selected.number, key))
+            if number is None:
+                continue
+            if not compares_first(transfer, selected, servers, Reason.REPAIR, number):
+                raise InputError(
+                    f"{name}: {selected.plan.target}: its rows cannot be put right by themselves"
+                )
+            if script := _script(selected, servers, known[key], number):
+                yield script
+
+
+def _script(hop: Hop, servers: Servers, key_range: KeyRange, rows: int) -> Script | None:
+    plan = hop.plan
+    source, target = servers.endpoint(plan.source), servers.endpoint(plan.target)
+    comparison = Comparison(observed(hop.found_plan, target), source, target, key_range)
+    delta = delta_of(comparison, rows=rows, most=MOST_ROWS, keeps=keeps_rows(plan, hop.options))
+    if not delta.moved and not delta.deleted:
+        return None
+    if refused := [each.target.name for each in plan.columns if each.arrow_sql is None]:
+        raise InputError(
+            f"{plan.target}: the values of {refused[0]!r} cannot be written as constants; "
+            "`ferry repair` without --sql puts them right"
+        )
+
+    def moved() -> Iterator[pa.RecordBatch]:
+        for condition in delta.read:
+            part = replace(plan, where=filtered(condition, plan.where))
+            with source_of(plan.source.system).read_arrow(
+                source, part, key_range, part.select(key_range, "arrow"), batch_rows=BATCH_ROWS
+            ) as reader:
+                for batch in reader:
+                    yield conform(batch, part, {})
+
+    options = replace(hop.options, delta=delta)
+    statements = servers.target(plan.target).script(plan, key_range, options, moved())
+    return Script(
+        str(plan.target),
+        key_range.name,
+        delta.inserted,
+        delta.updated,
+        delta.deleted,
+        list(statements),
+    )
