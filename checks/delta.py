@@ -157,15 +157,15 @@ class RangeProof:
         if not verdict.passed:
             raise StillDiffers(f"the staged rows are not those that differ: {verdict.summary()}")
 
-    def prove(self, reader: Endpoint) -> int:
-        """Compare the whole range as a session sees it; see `contract.delta.Proof`.
+    def prove(self, reader: Endpoint, table: TableRef) -> int:
+        """Compare the whole range as a session sees it in a table; see `contract.delta.Proof`.
 
         Raises:
             StillDiffers: it has other rows than the source's and those kept.
         """
         compared, (kept, digests) = self.comparison, self.delta.kept
         verdict = reconcile(
-            compared.plan,
+            replace(compared.plan, target=table),
             compared.source,
             compared.target,
             compared.key_range,

@@ -169,7 +169,7 @@ def delta_problems(fields: Mapping[str, Any]) -> Iterator[str]:
     if source is not None and source.system.source and source_of(source.system).own_key:
         yield "always is for tables: files are moved as a whole"
     loaders = [loader_of(table.system) for table in targets if table.system.loader]
-    if loaders and not any(loader.delta_share for loader in loaders):
+    if loaders and not any(loader.deltas for loader in loaders):
         yield f"always is of no use: {', '.join(map(str, targets))} takes whole ranges"
     if mode is not None and (mode.whole_table or mode.keeps_known or not mode.moves):
         yield f"always needs 'write: replace' or 'upsert': {mode} writes no single rows of a range"

@@ -48,6 +48,8 @@ def compares_first(
         return True
     if transfer.reconcile in ("count", "in_flight"):
         return False  # chosen so that the servers need not digest all rows
+    if not loader_of(hop.plan.target.system).delta_share:
+        return False
     if having(hop.options.hazards, "destroys"):
         return True  # to replace the range is refused
     if rows < SMALL:
@@ -84,7 +86,7 @@ def _single_rows(transfer: Transfer, hop: Hop) -> bool:
         hop.existing is not None
         # a column that is added to the target differs in every row
         and not new_columns(plan, hop.existing)
-        and loader_of(plan.target.system).delta_share > 0
+        and loader_of(plan.target.system).deltas
         and not mode.whole_table
         and not mode.keeps_known
         and bool(row_identity(plan))

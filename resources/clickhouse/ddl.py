@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.server import RANGE_COLUMN
@@ -25,6 +25,10 @@ TAKEN = {
     "_part": "ClickHouse has of its own: it cannot count rows by partition where there are two",
 }
 """Names that columns of tables that we create cannot have, and why."""
+
+CONDITIONS_LENGTH = 100_000
+"""Characters of conditions in a statement: by default ClickHouse parses at most 262,144 bytes.
+https://clickhouse.com/docs/operations/settings/settings#max_query_size"""
 
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)
 
@@ -160,6 +164,22 @@ def kept_rows(plan: CopyPlan, options: TargetOptions, staged: str, in_range: str
 def stage_kept(columns: str, target: str, staged: str, kept: str) -> str:
     """Copy the target's rows that stay into staging, so that one REPLACE publishes all."""
     return f"INSERT INTO {staged} ({columns}) SELECT {columns} FROM {target} WHERE {kept}"
+
+
+def batched_conditions(conditions: Sequence[str]) -> Iterator[str]:
+    """Join conditions by OR, each time as many as a statement has room for."""
+    batch: list[str] = []
+    for condition in conditions:
+        if batch and sum(map(len, batch)) + len(condition) > CONDITIONS_LENGTH:
+            yield _any_of(batch)
+            batch = []
+        batch.append(condition)
+    if batch:
+        yield _any_of(batch)
+
+
+def _any_of(conditions: Sequence[str]) -> str:
+    return " OR ".join(f"({condition})" for condition in conditions).join("()")
 
 
 def replace_partition(target: str, staged: str, key_range: KeyRange) -> str:

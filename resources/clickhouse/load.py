@@ -11,10 +11,13 @@ import pyarrow as pa
 
 from tableferry.resources import crash_points
 from tableferry.resources.clickhouse.ddl import (
+    batched_conditions,
     drop_known,
     in_partition,
+    is_in,
     kept_rows,
     names,
+    not_in,
     partition,
     range_hash,
     replace_partition,
@@ -27,6 +30,7 @@ from tableferry.resources.clickhouse.publish_audit import PublishAudit
 from tableferry.resources.clickhouse.quarantine import add_to_quarantine, replace_quarantine
 from tableferry.resources.clickhouse.server import RANGE_COLUMN
 from tableferry.resources.connecting.retry import retrying
+from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import (
     LoadReceipt,
@@ -124,6 +128,8 @@ class ClickHouseLoad(HeldRange):
         Every step may be repeated: the staging table does not change before the range is visible.
         """
         self.audited_table()
+        if self.options.delta is not None and self.atomic:
+            self._complete(self.options.delta)
         assert self._audited is not None
         self.marker.put()
         crash_points.reached("after_marker")
@@ -161,7 +167,7 @@ class ClickHouseLoad(HeldRange):
     def _replace_partition(self) -> int:
         assert self._audited is not None
         rows = self._audited
-        if self.options.mode.updates_known:
+        if self.options.mode.updates_known and self.options.delta is None:
             self._stage_kept()
             rows = self.staged_rows()
         audit = self._publish_audit()
@@ -233,12 +239,31 @@ class ClickHouseLoad(HeldRange):
             return in_partition(self.key_range)
         return self.plan.target_range(self.key_range)
 
-    def _stage_kept(self) -> None:
+    def _complete(self, delta: Delta) -> None:
+        """Have staging, with the rows that differ, hold the whole range, and prove it there.
+
+        Raises:
+            TableferryError: the range does not agree with its source.
+        """
+        assert self.options.proof is not None
+        rows = f"{self._in_range} AND {not_in(self.plan, self._staged)}"
+        if not self.options.mode.keeps_rows:
+            rows = f"({self.plan.target_range(self.key_range)}) AND {rows}"
+        first, *others = list(batched_conditions(delta.delete)) or [""]
+        self._stage_kept(f"{rows} AND NOT ifNull({first}, 0)" if first else rows)
+        for condition in others:
+            self.resource.execute(
+                f"DELETE FROM {self._staged} WHERE {condition}", {"lightweight_deletes_sync": 2}
+            )
+        self.options.proof(self.resource, self.staging_table)
+        self._audited = self.staged_rows()
+
+    def _stage_kept(self, rows: str | None = None) -> None:
         """Copy the target's rows that stay into staging, so that one REPLACE publishes all."""
         # all columns, also those that the transfer does not write
         stored = [column for column in self.resource.columns(self.table) if not column.generated]
         columns = names([column.name for column in stored])
-        kept = kept_rows(self.plan, self.options, self._staged, self._in_range)
+        kept = rows or kept_rows(self.plan, self.options, self._staged, self._in_range)
         self.resource.execute(
             stage_kept(columns, qualified(self.table), self._staged, kept), UNDIVIDED
         )
@@ -251,6 +276,8 @@ class ClickHouseLoad(HeldRange):
         target = qualified(self.table)
         # an INSERT SELECT outlives its client, and must not run beside its own repetition
         self.resource.execute(f"KILL QUERY WHERE startsWith(query_id, {literal(self.lock)}) SYNC")
+        if self.options.delta is not None:
+            return self._write_delta(self.options.delta)
         delete, insert = rewrite(self.plan, self.options, target, self._staged, self._in_range)
         audit = self._publish_audit()
         if audit:
@@ -266,6 +293,30 @@ class ClickHouseLoad(HeldRange):
             audit.after()
         self._rows_in_partition()
         self._target_rows = kept + self.staged_rows()
+        return self._target_rows
+
+    def _write_delta(self, delta: Delta) -> int:
+        """Delete and insert the rows that differ, and prove the range in the table itself.
+
+        Raises:
+            TableferryError: the range does not agree with its source.
+        """
+        assert self.options.proof is not None
+        target = qualified(self.table)
+        deletes = list(batched_conditions(delta.delete))
+        if delta.updated:
+            deletes.append(is_in(self.plan, self._staged))
+        for condition in deletes:
+            self.resource.execute(
+                f"ALTER TABLE {target} DELETE WHERE {condition}",
+                {"mutations_sync": 2, "allow_nondeterministic_mutations": 1},
+            )
+        if delta.moved:
+            _, insert = rewrite(self.plan, self.options, target, self._staged, self._in_range)
+            query_id = f"{self.lock}-{self.owner.token}"
+            self.resource.execute(insert, {**UNDIVIDED, "query_id": query_id})
+        self._rows_in_partition()
+        self._target_rows = self.options.proof(self.resource, self.table)
         return self._target_rows
 
     @property

@@ -36,6 +36,7 @@ SYSTEM = System(
     loader=Loader(
         ClickHouseTarget,
         accepts=("arrow", "tab_separated"),
+        deltas=True,
         # only the server can parse SQL
         options={
             "engine": engine_problem,

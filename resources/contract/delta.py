@@ -8,13 +8,14 @@ from typing import Literal
 
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fingerprint import KnownFigures
+from tableferry.resources.tables import TableRef
 
 Origin = Literal["comparison"]
 """What says which rows differ: a comparison of both sides."""
 
-Proof = Callable[[Endpoint], int]
-"""Compares the whole range, as a session sees it, with its source, and returns the range's rows.
-Raises `TableferryError` if they do not agree."""
+Proof = Callable[[Endpoint, TableRef], int]
+"""Compares the whole range, as a session sees it in a table, with its source, and returns the
+range's rows. Raises `TableferryError` if they do not agree."""
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,11 @@ class Loader:
     """The formats that it can load."""
     modes: Sequence[WriteMode] = tuple(mode for mode in WriteMode if mode.moves)
     """The write modes that it has."""
+    deltas: bool = False
+    """Whether it has `TargetOptions.delta`."""
     delta_share: float = 0.0
-    """The share of a range's rows up to which it takes no longer to write them by themselves, see
-    `TargetOptions.delta`, than to write the range; 0 if that cannot be done."""
+    """The share of a range's rows up to which it takes no longer to compare the range, and to write
+    these rows by themselves, than to write the range; 0 if it always does."""
     removes: bool = False
     """Whether it has `TargetOptions.removes`."""
     quarantines: bool = True

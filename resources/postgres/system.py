@@ -36,6 +36,7 @@ SYSTEM = System(
     loader=Loader(
         PostgresTarget,
         accepts=("pgcopy", "copy_text", "arrow"),
+        deltas=True,
         delta_share=0.05,
         removes=True,
         orders_key=STATEMENTS.orders,

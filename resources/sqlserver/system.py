@@ -38,6 +38,7 @@ SYSTEM = System(
     loader=Loader(
         SqlServerTarget,
         accepts=("arrow", "delimited"),
+        deltas=True,
         delta_share=0.1,
         removes=True,
         orders_key=lambda plan: indexable(plan.key.target),

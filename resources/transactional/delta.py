@@ -63,7 +63,7 @@ def write_delta(load: TransactionalLoad[Any], delta: Delta) -> int:
         )
     if others is not None:
         load.run(sql.run_deferred)
-    rows = options.proof(load.own_reader())
+    rows = options.proof(load.own_reader(), table)
     if others is not None:
         written = Changes(delta.inserted, delta.updated, delta.deleted)
         if options.mark:
