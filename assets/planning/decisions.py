@@ -49,9 +49,6 @@ class Decision:
     proven: Proven | None = None
     """`incremental`: the range's last proof, if nothing has called it into question since."""
 
-    def __str__(self) -> str:
-        return f"{self.reason} ({self.detail})" if self.detail else str(self.reason)
-
 
 def decisions(
     plan: TransferPlan,

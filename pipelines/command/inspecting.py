@@ -46,6 +46,7 @@ def plan(
 ) -> None:
     """Show which ranges would run or be skipped, and why; nothing is changed.
 
+    Both sides of ranges of which only the rows that differ would move are compared, to count these.
     Several transfers have a line each, with their ranges by reason. With --values, every value
     that a run would refuse is listed by column, with remedies; exit code 1 if there is any.
     """
@@ -65,7 +66,7 @@ def plan(
     in_catalog = {"catalog": [change.json() for change in changes]}
     if len(names) == 1 and transfers:
         try:
-            view = runner.plan(session, names[0], force=force)
+            view = runner.plan(session, names[0], force=force, count_rows=True)
         except TableferryError:
             # a table that is gone may be why
             for line in differences:

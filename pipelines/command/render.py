@@ -51,7 +51,7 @@ def show_plan(out: Console, view: PlanView) -> None:
 
     def row(range_: PlannedRange) -> Row:
         cells = [shown(range_.range), number(range_.rows)]
-        return Row([*cells, _styled(range_.state), shown(str(range_.decision))])
+        return Row([*cells, _styled(range_.state), shown(range_.why)])
 
     columns = [RANGE, ROWS, Column("action"), Column("reason")]
     _show(out, f"plan of {view.transfer}", columns, view.ranges, lambda range_: range_.target, row)

@@ -10,17 +10,14 @@ import pyarrow as pa
 from tableferry.assets.log.records import Reason
 from tableferry.assets.planning.deltas import MOST_ROWS, compares_first
 from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops
+from tableferry.assets.planning.rows_to_move import delta_between
 from tableferry.assets.planning.transfer_plan import known_ranges
-from tableferry.checks.delta import delta_of
-from tableferry.checks.drilldown import Comparison
 from tableferry.pipelines.command.finding import match_ranges, select_hops
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.status import status
 from tableferry.resources.columns.conform import conform
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.table_sql import filtered
-from tableferry.resources.contract.target import keeps_rows
-from tableferry.resources.digest.fields import observed
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 
@@ -89,9 +86,8 @@ def scripts(
 
 def _script(hop: Hop, servers: Servers, key_range: KeyRange, rows: int) -> Script | None:
     plan = hop.plan
-    source, target = servers.endpoint(plan.source), servers.endpoint(plan.target)
-    comparison = Comparison(observed(hop.found_plan, target), source, target, key_range)
-    delta = delta_of(comparison, rows=rows, most=MOST_ROWS, keeps=keeps_rows(plan, hop.options))
+    source = servers.endpoint(plan.source)
+    delta = delta_between(hop, servers, key_range, rows=rows, most=MOST_ROWS)
     if not delta.moved and not delta.deleted:
         return None
     if refused := [each.target.name for each in plan.columns if each.arrow_sql is None]:

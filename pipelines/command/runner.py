@@ -18,6 +18,7 @@ from tableferry.assets.planning.hazards import hazard_notes
 from tableferry.assets.planning.key_order import order_notes
 from tableferry.assets.planning.renaming import statements
 from tableferry.assets.planning.resolve import Servers, require_servers, resolve_hops
+from tableferry.assets.planning.rows_to_move import rows_to_move
 from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, run_is_alive, this_process
@@ -40,8 +41,16 @@ from tableferry.resources.tables import TableRef
 __all__ = ["blocking_runs", "check", "clean", "differences", "plan", "run", "status"]
 
 
-def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
-    """Plan every range of every hop: whether it would run, and why. Nothing is changed."""
+def plan(session: Session, name: str, *, force: bool = False, count_rows: bool = False) -> PlanView:
+    """Plan every range of every hop: whether it would run, and why. Nothing is changed.
+
+    Args:
+        session: the session of the command.
+        name: the transfer.
+        force: plan as for a run of all ranges.
+        count_rows: find how many rows would move of ranges of which not all would. That reads both
+            sides of these, as the run does.
+    """
     transfer = session.moving_transfer(name)
     servers = session.servers_of(transfer)
 
@@ -49,11 +58,20 @@ def plan(session: Session, name: str, *, force: bool = False) -> PlanView:
         plan = plan_transfer(transfer, servers, log)
         plan = plan.fingerprinted(servers, plan.ranges)
         rows = plan.rows()
-        ranges = [
-            PlannedRange(hop.number, str(hop.plan.target), range_name, decision, rows[range_name])
-            for hop in plan.hops
-            for range_name, decision in decisions(plan, hop, servers, log, force=force).items()
-        ]
+        ranges: list[PlannedRange] = []
+        current = set(plan.ranges)
+        for hop in plan.hops:
+            decided = decisions(plan, hop, servers, log, force=force)
+            for range_name, decision in decided.items():
+                planned = PlannedRange(
+                    hop.number, str(hop.plan.target), range_name, decision, rows[range_name]
+                )
+                # what a later hop would read is not there yet, if the hop before has to run
+                if count_rows and range_name in current and planned.state == "run":
+                    to_move = rows_to_move(plan, hop, servers, range_name, decision)
+                    planned = replace(planned, to_move=to_move)
+                ranges.append(planned)
+            current &= {name for name, decision in decided.items() if decision.reason.current}
         source = transfer.source
         notes = [
             *plan_notes(plan),

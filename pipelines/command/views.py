@@ -7,6 +7,7 @@ from typing import Any
 
 from tableferry.assets.log.records import Reason, State
 from tableferry.assets.planning.decisions import Decision
+from tableferry.assets.planning.rows_to_move import RowsToMove
 from tableferry.assets.running.work import Candidate
 from tableferry.assets.verifying.on_demand import Checked, NotCommitted, closing_line
 from tableferry.pipelines.command.range_views import RangeView, TransferView
@@ -23,6 +24,8 @@ class PlannedRange:
     decision: Decision
     rows: int | None = None
     """Its rows in the source."""
+    to_move: RowsToMove | None = None
+    """The rows that would move, if they are not simply all and were counted."""
 
     @property
     def state(self) -> str:
@@ -35,12 +38,29 @@ class PlannedRange:
 
     @property
     def detail(self) -> str | None:
-        return self.decision.detail or None
+        """More about the reason, with the number of rows that would move."""
+        counted = str(self.to_move) if self.to_move is not None else ""
+        return ": ".join(filter(None, (self.decision.detail, counted))) or None
+
+    @property
+    def why(self) -> str:
+        """The reason and what there is to say about it."""
+        return f"{self.reason} ({self.detail})" if self.detail else self.reason
 
     def json(self) -> dict[str, Any]:
         """Return the `--json` form, which has the fields of a range without a record."""
+        to_move = self.to_move or RowsToMove()
         view = RangeView(
-            self.range, State.MISSING, hop=self.hop, target=self.target, rows=self.rows
+            self.range,
+            State.MISSING,
+            hop=self.hop,
+            target=self.target,
+            rows=self.rows,
+            rows_moved=to_move.moved,
+            inserted=to_move.inserted,
+            updated=to_move.updated,
+            deleted=to_move.deleted,
+            whole_because=to_move.whole_because,
         )
         decision = {"state": self.state, "reason": self.reason, "detail": self.detail}
         return {**view.json(), **decision}

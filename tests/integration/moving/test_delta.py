@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tableferry.assets.log import ledger
 from tableferry.assets.log.records import RangeRecord
+from tableferry.pipelines.cli import main
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.reporting.collect import report
@@ -211,6 +213,13 @@ def test_other_tables_see_the_changed_rows_alone(ferry: Make, copies: str) -> No
     )
     details = {planned.detail for planned in one.plan().ranges if planned.state == "run"}
     assert details == {"only rows that differ"}
+    counted = runner.plan(one.session, one.table, count_rows=True)
+    (changed,) = [planned for planned in counted.ranges if planned.state == "run"]
+    assert changed.why == (
+        "source_changed (only rows that differ: 1 to insert, 1 to update, 0 to delete)"
+    )
+    named = ("rows_moved", "inserted", "updated", "deleted", "whole_because")
+    assert [changed.json()[name] for name in named] == [2, 1, 1, 0, None]
     assert figures(compare(one, copies)) == (1201, 1, 1, 0)
     told = runner.status(one.session, one.table)
     assert told.notes == [
@@ -320,6 +329,9 @@ def test_many_changes_move_the_whole_range(ferry: Make, copies: str) -> None:
     one = ferry(f"['postgres://{copies}.{{t}}']", *PEOPLE, ranges="{rows: 5000}")
     assert compare(one, copies).whole_because is None
     one.source("UPDATE {t} SET email = 'changed' WHERE id % 9 = 0")
+    planned = CliRunner().invoke(main, ["plan", one.table])
+    assert planned.exit_code == 0, planned.output
+    assert "(only rows that differ: all rows: " in planned.output
     record = compare(one, copies)
     assert record.rows_moved is None
     assert "of 1,200 differ, and at most 100 would be moved" in (record.whole_because or "")

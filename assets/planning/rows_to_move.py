@@ -1,0 +1,97 @@
+"""How many rows of a range a run would move, by what its source and target hold now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tableferry.assets.planning.decisions import Decision
+from tableferry.assets.planning.deltas import compares_first, most_rows
+from tableferry.assets.planning.increments import from_watermark
+from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.transfer_plan import TransferPlan
+from tableferry.checks.counts import count_by_range
+from tableferry.checks.delta import delta_of
+from tableferry.checks.drilldown import Comparison
+from tableferry.resources.connecting.retry import is_transient
+from tableferry.resources.contract.delta import Delta
+from tableferry.resources.contract.target import keeps_rows
+from tableferry.resources.digest.fields import observed
+from tableferry.resources.errors import TableferryError, describe
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.words import counted
+
+
+@dataclass(frozen=True)
+class RowsToMove:
+    """The rows that a run would move of a range, if not simply all; None: not known."""
+
+    moved: int | None = None
+    inserted: int | None = None
+    updated: int | None = None
+    deleted: int | None = None
+    whole_because: str | None = None
+    """Why all of its rows would move although only those that differ were to."""
+
+    def __str__(self) -> str:
+        if self.whole_because:
+            return f"all rows: {self.whole_because}"
+        if self.inserted is None:
+            return counted(self.moved or 0, "row")
+        return (
+            f"{self.inserted:,} to insert, {self.updated:,} to update, {self.deleted:,} to delete"
+        )
+
+
+def delta_between(
+    hop: Hop, servers: Servers, key_range: KeyRange, *, rows: int, most: int
+) -> Delta:
+    """Find the rows by which a range of a target differs from its source as both are now.
+
+    Args:
+        hop: the hop, whose target exists.
+        servers: the servers of the transfer.
+        key_range: the range.
+        rows: about how many rows it has.
+        most: maximum number of rows that may differ.
+
+    Raises:
+        TooManyDiffer: more rows differ.
+        NotUnique: a row cannot be told by its primary key.
+        DigestRefused: the servers do not compute a digest that both have.
+    """
+    plan = hop.plan
+    source, target = servers.endpoint(plan.source), servers.endpoint(plan.target)
+    comparison = Comparison(observed(hop.found_plan, target), source, target, key_range)
+    return delta_of(comparison, rows=rows, most=most, keeps=keeps_rows(plan, hop.options))
+
+
+def rows_to_move(
+    plan: TransferPlan, hop: Hop, servers: Servers, name: str, decision: Decision
+) -> RowsToMove | None:
+    """Count the rows that a run would move of a range, where these are not simply all.
+
+    The rows that differ are found as the run finds them, and the newer rows of an increment are
+    counted. Reads both sides of the range.
+
+    Args:
+        plan: the plan, with the fingerprint of the range.
+        hop: the hop, whose source holds already what the run would read.
+        servers: the servers of the transfer.
+        name: the range.
+        decision: what was decided about it.
+    """
+    transfer, key_range, rows = plan.transfer, plan.ranges[name], plan.fingerprints[name].rows
+    if decision.since:
+        newer = from_watermark(hop.plan, transfer, decision.since)
+        source = servers.endpoint(hop.plan.source)
+        return RowsToMove(count_by_range(newer, source, "source", [key_range])[name])
+    if hop.renames or not compares_first(transfer, hop, servers, decision.reason, rows):
+        return None
+    try:
+        most = most_rows(transfer, hop, rows)
+        delta = delta_between(hop, servers, key_range, rows=rows, most=most)
+    except TableferryError as error:
+        if is_transient(error):
+            raise
+        return RowsToMove(whole_because=describe(error))
+    return RowsToMove(delta.moved, delta.inserted, delta.updated, delta.deleted)
