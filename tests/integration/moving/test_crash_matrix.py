@@ -52,8 +52,14 @@ CELLS = [
         (1,),
         ("during_load", "after_load", "after_audit", "inside_finalise", "after_commit"),
     ),
-    *itertools.product(("delta",), ("replace",), (1,), ("during_load", "inside_finalise")),
+    *itertools.product(("delta",), ("replace",), (1,), (*BEFORE_COMMIT, "after_event")),
     ("delta", "upsert", 1, "after_commit"),
+    *itertools.product(
+        ("delta_sqlserver",),
+        ("replace",),
+        (1,),
+        ("during_load", "after_load", "inside_finalise", "after_commit"),
+    ),
     *itertools.product(
         ("sqlserver_postgres", "clickhouse_postgres"),
         ("replace",),

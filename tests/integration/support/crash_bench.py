@@ -23,6 +23,7 @@ ROUTES = {
     "half": {"sqlserver": "dbo"},
     "copy": {"copies": COPIES},
     "delta": {"copies": COPIES},
+    "delta_sqlserver": {"sqlserver": "dbo"},
     "sqlserver_postgres": {"sqlserver": "dbo", "copies": COPIES},
     "clickhouse_postgres": {"clickhouse": "warehouse", "copies": COPIES},
 }
@@ -118,7 +119,7 @@ class Benches:
             f"FROM generate_series(1, {RANGES * ROWS_PER_RANGE}) g",
         )
         hops = ", ".join(f"'{system}://{schema}.{{t}}'" for system, schema in ROUTES[route].items())
-        delta = "always" if route == "delta" else "never"
+        delta = "always" if route.startswith("delta") else "never"
         ferry.declare(f"[{hops}]", ranges=f"{{rows: {ROWS_PER_RANGE}}}", write=mode, delta=delta)
         first = ferry.run()
         assert first.good, first.errors
