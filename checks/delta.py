@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -86,12 +87,8 @@ def delta_of(comparison: Comparison, *, rows: int, most: int, keeps: bool) -> De
         NotUnique: an identity that differs is not unique on a side.
     """
     plan, source, target = comparison.plan, comparison.source, comparison.target
-    key_range, snapshot = comparison.key_range, comparison.snapshot
-    where: dict[Side, str] = {
-        "source": plan.source_range(key_range),
-        "target": plan.target_range(key_range),
-    }
-    in_target, digests = where["target"], Digests.of(plan, source, target)
+    snapshot, digests = comparison.snapshot, Digests.of(plan, source, target)
+    where = _rows_of(plan, [comparison.key_range])
     number = min(MOST_BUCKETS, max(BUCKETS, rows // ROWS_PER_BUCKET))
     buckets = {side: f"abs({identity} % {number})" for side, identity in digests.identity.items()}
     groups = {side: Grouped(bucket, where[side]) for side, bucket in buckets.items()}
@@ -99,17 +96,71 @@ def delta_of(comparison: Comparison, *, rows: int, most: int, keeps: bool) -> De
     found = _Found(plan, most, max(_total(side, ROWS) for side in figures))
     unequal = _unequal(*figures)
     if unequal:
-        # each bucket has at least one row that differs
-        found.require_few(len(unequal) if not keeps else 0)
+        # those of rows that stay may all be unequal
+        found.require_few(least_differing(len(unequal), number, found.rows) if not keeps else 0)
         if len(unequal) <= MOST_LISTED:
             listed = ", ".join(map(str, unequal))
             where = {side: f"({where[side]}) AND {buckets[side]} IN ({listed})" for side in where}
         _read(comparison, digests, where, found)
+    sums = _figures(_total(figures[0], ROWS), _total(figures[0], DIGEST_SUM))
+    known = KnownFigures(str(digests.row["source"]), sums, COMPARED)
+    return _delta(comparison, digests, found, known, keeps=keeps)
+
+
+def delta_in(
+    comparison: Comparison, parts: Sequence[KeyRange], known: KnownFigures, *, most: int
+) -> Delta | None:
+    """Find the rows by which some parts of a range differ; its other rows are not read.
+
+    That these agree, the proof of the range has to show.
+
+    Args:
+        comparison: both sides; its plan has the columns that the target really has.
+        parts: the parts of the range.
+        known: the source's figures of the whole range.
+        most: maximum number of rows that may differ.
+
+    Returns:
+        The rows; None if the figures are by another digest than both sides have in common.
+
+    Raises:
+        TooManyDiffer: more rows differ.
+        NotUnique: an identity that differs is not unique on a side.
+    """
+    plan = comparison.plan
+    digests = Digests.of(plan, comparison.source, comparison.target)
+    if known.digest != str(digests.row["source"]):
+        return None
+    found = _Found(plan, most, int(known.figures[ROWS]))
+    _read(comparison, digests, _rows_of(plan, parts), found)
+    return _delta(comparison, digests, found, known, keeps=False)
+
+
+def _rows_of(plan: CopyPlan, ranges: Sequence[KeyRange]) -> dict[Side, str]:
+    """Write the conditions on both sides' rows that their keys are in one of some ranges."""
+    return {
+        "source": " OR ".join(f"({plan.source_range(each)})" for each in ranges),
+        "target": " OR ".join(f"({plan.target_range(each)})" for each in ranges),
+    }
+
+
+def _delta(
+    comparison: Comparison, digests: Digests, found: _Found, known: KnownFigures, *, keeps: bool
+) -> Delta:
+    """Put together the rows that were found, and how to select them.
+
+    Args:
+        comparison: both sides.
+        digests: their digests.
+        found: the rows that differ.
+        known: the source's figures of the whole range.
+        keeps: whether rows stay that only the target has.
+    """
+    plan, key_range = comparison.plan, comparison.key_range
     inserted, updated, extra = found.split()
     moved = pa.concat_tables([inserted, updated])
     deleted = extra.slice(0, 0) if keeps else extra
-    digest = str(digests.row["source"])
-    source_sums = {name: _total(figures[0], name) for name in (ROWS, DIGEST_SUM)}
+    in_target = plan.target_range(key_range)
     return Delta(
         inserted=len(inserted),
         updated=len(updated),
@@ -119,8 +170,8 @@ def delta_of(comparison: Comparison, *, rows: int, most: int, keeps: bool) -> De
             f"({in_target}) AND {condition}"
             for condition in _conditions(plan, "target", digests, key_range.kind, deleted)
         ),
-        staged=KnownFigures(digest, _figures(len(moved), _sum(moved)), COMPARED),
-        source=KnownFigures(digest, _figures(source_sums[ROWS], source_sums[DIGEST_SUM]), COMPARED),
+        staged=KnownFigures(known.digest, _figures(len(moved), _sum(moved)), COMPARED),
+        source=known,
         kept=(len(extra), _sum(extra)) if keeps else (0, 0),
     )
 
@@ -196,6 +247,16 @@ def _unequal(source: Mapping[int, Figures], target: Mapping[int, Figures]) -> li
     return sorted(number for number in numbers if source.get(number) != target.get(number))
 
 
+def least_differing(unequal: int, buckets: int, rows: int) -> int:
+    """Return how many rows differ at least, most probably, if so many buckets are unequal.
+
+    Rows get into buckets by chance. So of n buckets, m rows leave n * exp(-m / n) untouched; the
+    square root of n is more than the spread of that. Fewer than `unequal` cannot differ.
+    """
+    untouched = buckets - unequal + math.isqrt(buckets)
+    return max(unequal, min(rows, int(buckets * math.log(buckets / min(untouched, buckets)))))
+
+
 def _sum(rows: pa.Table) -> int:
     """Sum up digests, which takes more than 64 bits."""
     return int(pc.sum(rows[DIGEST].cast(pa.decimal128(38, 0))).as_py() or 0)
@@ -230,7 +291,7 @@ class _Found:
     """The rows that differ, chunk by chunk."""
 
     def __init__(self, plan: CopyPlan, most: int, rows: int) -> None:
-        self._plan, self._most, self._rows = plan, most, rows
+        self._plan, self._most, self.rows = plan, most, rows
         self._inserted: list[pa.Table] = []
         self._updated: list[pa.Table] = []
         self._extra: list[pa.Table] = []
@@ -240,7 +301,7 @@ class _Found:
         """Raise `TooManyDiffer` if this many rows are too many."""
         if number > self._most:
             raise TooManyDiffer(
-                f"{counted(number, 'row')} or more of {self._rows:,} differ, "
+                f"{counted(number, 'row')} or more of {self.rows:,} differ, "
                 f"and at most {self._most:,} would be moved by themselves"
             )
 

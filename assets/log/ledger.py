@@ -248,6 +248,7 @@ def recorded_fingerprints(
                 record.fingerprint,
                 definition,
                 row_versions=record.row_versions,
+                segments=record.segments or "",
             )
     return fingerprints
 

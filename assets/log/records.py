@@ -46,6 +46,7 @@ _METADATA_NAMES = {
     "wire": "wire_format",
     "fingerprint": "fingerprint",
     "row_versions": "row_versions",
+    "segments": "source_segments",
     "unchanged_by": "unchanged_by",
     "source_server": "source_server",
     "target_server": "target_server",
@@ -263,6 +264,8 @@ class RangeRecord:
     """Fingerprint of the source rows; only the first hop has one."""
     row_versions: str | None = None
     """Hash of the row versions that have this fingerprint, with `fingerprint: auto`."""
+    segments: str | None = None
+    """Hashes of the source rows by segment of the range, see `resources.digest.segments`."""
     unchanged_by: str | None = None
     """What a range that was not moved was found unchanged by: row versions, or content."""
     source_server: str | None = None

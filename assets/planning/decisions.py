@@ -14,7 +14,7 @@ from tableferry.assets.log.ledger import (
 )
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, Proven, Reason, State
-from tableferry.assets.planning.deltas import compares_first
+from tableferry.assets.planning.deltas import changed_parts, compares_first
 from tableferry.assets.planning.drift import new_columns, schema_changes, target_columns
 from tableferry.assets.planning.increments import increment, intact, now
 from tableferry.assets.planning.resolve import (
@@ -28,6 +28,7 @@ from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Marker, Published
 from tableferry.resources.errors import concerning
+from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.words import counted
 
 COMPARED_FIRST = (Reason.DIGEST_CHANGED, Reason.SOURCE_REPLACED)
@@ -48,6 +49,8 @@ class Decision:
     """`incremental`: move only the rows with this watermark or a later one."""
     proven: Proven | None = None
     """`incremental`: the range's last proof, if nothing has called it into question since."""
+    changed: tuple[KeyRange, ...] = ()
+    """The parts of the range whose source has changed, if they are known and few."""
 
 
 def decisions(
@@ -70,7 +73,7 @@ def decisions(
     if plan.transfer.recreates:
         alone = dict.fromkeys(alone, Decision(Reason.RECREATED))
     if not plan.transfer.write.whole_table:
-        return {name: _with_delta(plan, hop, servers, name, each) for name, each in alone.items()}
+        return _with_deltas(plan, hop, servers, log, alone)
     reasons = {name: decision.reason for name, decision in alone.items()}
     return {
         name: alone[name] if reason is reasons[name] else Decision(reason)
@@ -78,16 +81,27 @@ def decisions(
     }
 
 
-def _with_delta(
-    plan: TransferPlan, hop: Hop, servers: Servers, name: str, decision: Decision
-) -> Decision:
-    """Say of a decision that the range is compared first, if it is."""
-    reason, rows = decision.reason, plan.fingerprints[name].rows
-    if decision.since or reason.compared:
-        return decision
-    if not compares_first(plan.transfer, hop, servers, reason, rows):
-        return decision
-    return replace(decision, detail=", ".join(filter(None, (decision.detail, ONLY_DIFFERING))))
+def _with_deltas(
+    plan: TransferPlan, hop: Hop, servers: Servers, log: Log, alone: Mapping[str, Decision]
+) -> dict[str, Decision]:
+    """Say of decisions that the range is compared first, and where, if it is."""
+    decided = dict(alone)
+    segmented: list[str] = []
+    for name, decision in alone.items():
+        reason, fingerprint = decision.reason, plan.fingerprints[name]
+        if decision.since or reason.compared:
+            continue
+        if compares_first(plan.transfer, hop, servers, reason, fingerprint.rows):
+            detail = ", ".join(filter(None, (decision.detail, ONLY_DIFFERING)))
+            decided[name] = replace(decision, detail=detail)
+            if reason is Reason.SOURCE_CHANGED and fingerprint.segments:
+                segmented.append(name)
+    before = committed_records(log, hop.spec.to, segmented) if segmented else {}
+    for name, record in before.items():
+        now = plan.fingerprints[name].segments
+        changed = changed_parts(plan.ranges[name], record.segments or "", now)
+        decided[name] = replace(decided[name], changed=changed)
+    return decided
 
 
 def _each_alone(

@@ -13,6 +13,8 @@ from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target import row_identity
 from tableferry.resources.digest.probe import DigestRefused, shared
+from tableferry.resources.digest.segments import changed_segments, span
+from tableferry.resources.keys.range import KeyRange
 
 FEW = 100
 """So few rows are moved by themselves by `auto`, whatever their share of a range."""
@@ -23,6 +25,9 @@ SMALL = 1_000
 MOST_ROWS = 50_000
 """Maximum number of rows of a range that are moved by themselves: their keys are held in memory,
 and are listed in statements."""
+
+FEW_OF = 4
+"""Up to one in so many segments is read row by row in less time than all are summed up."""
 
 REASONS = (
     Reason.SOURCE_CHANGED,
@@ -55,6 +60,36 @@ def compares_first(
     if rows < SMALL:
         return False
     return bool(having(hop.options.hazards, "changes")) or not _digests_slowly(hop, servers)
+
+
+def uses_segments(transfer: Transfer) -> bool:
+    """Whether ranges are fingerprinted by segments, which tell a run where rows have changed."""
+    mode = transfer.write
+    if transfer.delta == "never" or transfer.keeps_rows or mode.whole_table or transfer.placed:
+        return False
+    if transfer.delta == "always":
+        return True
+    shares = [loader_of(hop.to.system).delta_share for hop in transfer.hops]
+    return any(shares) and transfer.reconcile not in ("count", "in_flight")
+
+
+def changed_parts(key_range: KeyRange, before: str, now: str) -> tuple[KeyRange, ...]:
+    """Return the parts of a range whose source has changed since its commit.
+
+    Args:
+        key_range: the range.
+        before: the hashes of its segments, as they were recorded.
+        now: those of its present rows.
+
+    Returns:
+        The parts; none if they are not known, or are so many that both sides are compared in
+        less time.
+    """
+    changed = changed_segments(key_range, before, now)
+    if not changed:
+        return ()
+    keys = sum(span(part) for part in changed)
+    return tuple(changed) if keys * FEW_OF <= span(key_range) else ()
 
 
 def most_rows(transfer: Transfer, hop: Hop, rows: int) -> int:

@@ -13,6 +13,7 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, digest
 from tableferry.assets.planning.boundaries import limit
 from tableferry.assets.planning.cuts import in_use, relative_to, require_agreement
+from tableferry.assets.planning.deltas import uses_segments
 from tableferry.assets.planning.hazards import with_hazards
 from tableferry.assets.planning.ranges import (
     RangeGrowth,
@@ -170,6 +171,7 @@ def fingerprints_of(
             watermark_column=transfer.watermark,
             greatest=transfer.incremental is not None,
             recorded=recorded,
+            segmented=uses_segments(transfer),
         )
 
 

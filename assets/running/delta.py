@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tableferry.assets.log.records import RangeRecord
@@ -13,20 +14,24 @@ from tableferry.assets.running.increment import proven_whole
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.counts import row_count_of
-from tableferry.checks.delta import RangeProof, delta_of
+from tableferry.checks.delta import RangeProof, delta_in, delta_of
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.reconcile import proven_figures
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.target import keeps_rows
+from tableferry.resources.keys.range import KeyRange
 
 
-def rows_that_differ(attempt: RangeAttempt, plan: CopyPlan | None = None) -> RangeAttempt:
+def rows_that_differ(
+    attempt: RangeAttempt, plan: CopyPlan | None = None, parts: Sequence[KeyRange] = ()
+) -> RangeAttempt:
     """Compare both sides of a range, and restrict an attempt to the rows that differ.
 
     Args:
         attempt: the attempt on the range.
         plan: the columns to compare; by default all.
+        parts: the parts of the range to compare; by default all of it.
 
     Raises:
         TooManyDiffer: the whole range should be moved.
@@ -43,14 +48,14 @@ def rows_that_differ(attempt: RangeAttempt, plan: CopyPlan | None = None) -> Ran
         attempt.key_range,
         reading.snapshot,
     )
-    rows = reading.fingerprint.rows
+    rows, delta = reading.fingerprint.rows, None
+    most = most_rows(work.plan.transfer, hop, rows)
     with work.exports:
-        delta = delta_of(
-            comparison,
-            rows=rows,
-            most=most_rows(work.plan.transfer, hop, rows),
-            keeps=keeps_rows(hop.plan, hop.options),
-        )
+        if parts and reading.source_figures is not None:
+            delta = delta_in(comparison, parts, reading.source_figures, most=most)
+        if delta is None:
+            keeps = keeps_rows(hop.plan, hop.options)
+            delta = delta_of(comparison, rows=rows, most=most, keeps=keeps)
     proof = RangeProof(comparison, delta, time.perf_counter() - began)
     options = replace(hop.options, unstaged=False, delta=delta, proof=proof.prove)
     # a whole move is written by other statements

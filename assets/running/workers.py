@@ -28,6 +28,7 @@ from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.removing import rows_gone
 from tableferry.assets.running.work import Outcome, Work
 from tableferry.assets.verifying.as_committed import target_digest_of
+from tableferry.checks.delta import TooManyDiffer
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.verdict import CHECK_NAMES, Verdict
 from tableferry.resources.connecting import outages
@@ -201,12 +202,19 @@ def _move_changed(attempt: RangeAttempt, reason: Reason) -> Outcome:
         return _repair(attempt, reason)
     if not compares_first(work.plan.transfer, attempt.hop, work.servers, reason, rows):
         return move(attempt, reason)
-    try:
-        return move(rows_that_differ(attempt), reason)
-    except TableferryError as error:
-        if is_transient(error):
-            raise
-        why = [attempt.whole_because, describe(error)]
+    planned = attempt.reading.fingerprint == work.plan.fingerprints[attempt.name]
+    changed = work.decided[attempt.hop.number][attempt.name].changed if planned else ()
+    why: list[str | None] = []
+    # where the source did not change, others may have changed the target, as the proof shows
+    for parts in (changed, ()) if changed else ((),):
+        try:
+            return move(rows_that_differ(attempt, parts=parts), reason)
+        except TableferryError as error:
+            if is_transient(error):
+                raise
+            why = [attempt.whole_because, describe(error)]
+            if isinstance(error, TooManyDiffer):
+                break
     return move(replace(attempt, whole_because="; ".join(filter(None, why))), reason)
 
 

@@ -63,6 +63,10 @@ class ClickHouseDialect(Dialect):
             return _decimal(bound, kind.precision or MOST_DIGITS)
         return super().bound(bound, column)
 
+    def stretch(self, name: str, lower: int, width: int) -> str:
+        """`/` is a division of doubles."""
+        return f"intDiv(toInt64({name}) - ({lower}), {width})"
+
     def exact_sum(self, number: str) -> str:
         """A sum of Int64 would wrap around."""
         return f"toString(sum(toInt128({number})))"

@@ -35,6 +35,8 @@ class SourceFingerprint:
     row_versions: str = field(default="", compare=False)
     """A hash of the versions of the rows that the value was computed from, and of all that ties
     values to versions; '' if they are not known. As long as it is the same, so is the value."""
+    segments: str = field(default="", compare=False)
+    """Hashes of the contents by segment, see `resources.digest.segments`; '' if not known."""
     found_by: FoundBy | None = field(default=None, compare=False)
     """What `auto` looked at to find the value."""
 

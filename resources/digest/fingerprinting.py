@@ -25,6 +25,7 @@ from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import all_fields, fields, own_field
 from tableferry.resources.digest.measure import DIGEST, ROWS, Grouped, empty, measure
 from tableferry.resources.digest.probe import dialect, preferred
+from tableferry.resources.digest.segments import put_together
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.bounds import to_bound
 from tableferry.resources.keys.range import KeyKind, KeyRange
@@ -73,6 +74,7 @@ def fingerprints(
     watermark_column: str | None = None,
     greatest: bool = False,
     recorded: Mapping[str, SourceFingerprint] | None = None,
+    segmented: bool = False,
 ) -> dict[str, SourceFingerprint]:
     """Fingerprint ranges of a hop's source by one aggregate query (SQL Server: one per 500).
 
@@ -88,6 +90,7 @@ def fingerprints(
         watermark_column: for `watermark`, the column that every update raises.
         greatest: whether to find each range's greatest watermark, too.
         recorded: for `auto`, earlier fingerprints with `row_versions`, by range name.
+        segmented: whether contents are hashed by `segments`, too.
 
     Returns:
         The fingerprints by range name, also of ranges without rows.
@@ -107,15 +110,16 @@ def fingerprints(
             watermark_column=watermark_column,
             greatest=greatest,
             recorded=recorded,
+            segmented=segmented,
         )
         return {name: replace(each, source_figures=None) for name, each in found.items()}
     table, source = plan.source, source_of(endpoint.system)
     if method in ("auto", "content") and source.own_key is not None:
         return source.fingerprints(endpoint, table, ranges, plan.where)
     if method == "auto":
-        return _by_versions_first(endpoint, plan, ranges, snapshot, recorded or {})
+        return _by_versions_first(endpoint, plan, ranges, snapshot, recorded or {}, segmented)
     if method == "content":
-        return _contents(endpoint, plan, ranges, snapshot)
+        return _contents(endpoint, plan, ranges, snapshot, segmented)
     if method == "row_version" and not source.versions_last:
         raise InputError(
             f"{table}: fingerprint row_version would take each merge of {endpoint.system} for a "
@@ -199,6 +203,7 @@ def _by_versions_first(
     ranges: Sequence[KeyRange],
     snapshot: str | None,
     recorded: Mapping[str, SourceFingerprint],
+    segmented: bool,
 ) -> dict[str, SourceFingerprint]:
     """Fingerprint the contents of ranges, but for those whose row versions are the recorded ones.
 
@@ -217,7 +222,7 @@ def _by_versions_first(
     changed = [key_range for key_range in ranges if key_range.name not in results]
     if not changed:
         return results
-    contents = _contents(endpoint, plan, changed, snapshot)
+    contents = _contents(endpoint, plan, changed, snapshot, segmented)
     after = versions
     if versions and not _share_snapshots(endpoint):
         after = _row_versions(endpoint, plan, changed, snapshot)
@@ -264,28 +269,42 @@ def _hash(*parts: object) -> str:
 
 
 def _contents(
-    endpoint: Endpoint, plan: CopyPlan, ranges: Sequence[KeyRange], snapshot: str | None
+    endpoint: Endpoint,
+    plan: CopyPlan,
+    ranges: Sequence[KeyRange],
+    snapshot: str | None,
+    segmented: bool,
 ) -> dict[str, SourceFingerprint]:
     digest = RowDigest(preferred(endpoint, plan.target.system), all_fields(plan), "source")
     used = definition(digest.dialect.algorithm)
     summed = [field for field in fields(plan) if field.name in plan.figures]
+    # other figures than sums are not put together here
+    segmented = segmented and not summed
+    grouped = Grouped.by_segment if segmented else Grouped.by_range
     results: dict[str, SourceFingerprint] = {}
     for chunk in _chunks(ranges, endpoint.system):
         measured = measure(
             endpoint,
             plan.source,
             "source",
-            Grouped.by_range(chunk, plan.key.source, endpoint.system, plan.where),
+            grouped(chunk, plan.key.source, endpoint.system, plan.where),
             digest=digest,
             figures=summed,
             snapshot=snapshot,
         )
+        hashes: dict[int, str] = {}
+        if segmented:
+            measured, hashes = put_together(chunk, measured, str(digest))
         for number, key_range in enumerate(chunk):
             figures = measured.get(number) or empty(True, summed)
             value = _value(f"content:{used}", figures[ROWS], [figures[DIGEST]])
             known = KnownFigures(str(digest), figures)
             results[key_range.name] = SourceFingerprint(
-                figures[ROWS], value, used, source_figures=known
+                figures[ROWS],
+                value,
+                used,
+                source_figures=known,
+                segments=hashes.get(number, ""),
             )
     return results
 

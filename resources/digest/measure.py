@@ -14,6 +14,7 @@ from tableferry.resources.contract.system import System
 from tableferry.resources.contract.table_sql import filtered, read_from
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.placement import client_computes
+from tableferry.resources.digest.segments import COUNT, segment_width
 from tableferry.resources.digest.values import shown
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
@@ -48,6 +49,25 @@ class Grouped:
         """Make each of some ranges that do not overlap a group, numbered by its position."""
         rows = filtered(within(ranges, key, system), where)
         return cls("0" if len(ranges) == 1 else range_number(ranges, key, system), rows)
+
+    @classmethod
+    def by_segment(
+        cls, ranges: Sequence[KeyRange], key: Column, system: System, where: str | None = None
+    ) -> Grouped:
+        """Make each segment of some ranges a group, numbered by the range's position times `COUNT`
+        and its own number. A range without segments is one group."""
+        name, dialect = system.quote(key.name), system.dialect
+
+        def number_of(position: int) -> str:
+            first, key_range = position * COUNT, ranges[position]
+            if (width := segment_width(key_range)) is None:
+                return str(first)
+            return f"{first} + {dialect.stretch(name, int(str(key_range.lower)), width)}"
+
+        rows = filtered(within(ranges, key, system), where)
+        if len(ranges) == 1:
+            return cls(number_of(0), rows)
+        return cls(range_number(ranges, key, system, number_of), rows)
 
 
 def check_figures(fields: Sequence[Field]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.table_sql import predicate
@@ -17,17 +17,23 @@ ENUMERATED = 16
 """Up to this many ranges get a condition each, so that rows between them are not read."""
 
 
-def range_number(ranges: Sequence[KeyRange], column: Column, system: System) -> str:
+def range_number(
+    ranges: Sequence[KeyRange],
+    column: Column,
+    system: System,
+    number_of: Callable[[int], str] = str,
+) -> str:
     """Write the position in `ranges` of the range that a row belongs to; -1 if to none.
 
-    A balanced tree of CASE, so that many ranges cost a few comparisons per row.
+    A balanced tree of CASE, so that many ranges cost a few comparisons per row. With `number_of`,
+    what that writes for the position instead.
 
     Raises:
         ValueError: two of the ranges overlap.
     """
     if ranges and ranges[0].kind == "file":
         cases = " ".join(
-            f"WHEN {predicate(column, key_range, system)} THEN {number}"
+            f"WHEN {predicate(column, key_range, system)} THEN {number_of(number)}"
             for number, key_range in enumerate(ranges)
         )
         return f"CASE {cases} ELSE -1 END"
@@ -56,7 +62,7 @@ def range_number(ranges: Sequence[KeyRange], column: Column, system: System) -> 
 
     def tree(low: int, high: int) -> str:
         if low == high:
-            return str(labels[low])
+            return "-1" if labels[low] == -1 else number_of(labels[low])
         middle = (low + high) // 2
         below = predicate(column, KeyRange(kind, upper=cuts[middle]), system)
         return f"CASE WHEN {below} THEN {tree(low, middle)} ELSE {tree(middle + 1, high)} END"
@@ -64,7 +70,7 @@ def range_number(ranges: Sequence[KeyRange], column: Column, system: System) -> 
     sql = tree(0, len(cuts))
     null = next((i for i, r in enumerate(ranges) if r.null), None)
     if null is not None:
-        sql = f"CASE WHEN {system.quote(column.name)} IS NULL THEN {null} ELSE {sql} END"
+        sql = f"CASE WHEN {system.quote(column.name)} IS NULL THEN {number_of(null)} ELSE {sql} END"
     return sql
 
 
