@@ -250,10 +250,11 @@ def _unequal(source: Mapping[int, Figures], target: Mapping[int, Figures]) -> li
 def least_differing(unequal: int, buckets: int, rows: int) -> int:
     """Return how many rows differ at least, most probably, if so many buckets are unequal.
 
-    Rows get into buckets by chance. So of n buckets, m rows leave n * exp(-m / n) untouched; the
-    square root of n is more than the spread of that. Fewer than `unequal` cannot differ.
+    Rows get into buckets by chance. So of n buckets, m rows leave n * exp(-m / n) untouched, with a
+    standard deviation of less than a third of the square root of n. Fewer than `unequal` cannot
+    differ.
     """
-    untouched = buckets - unequal + math.isqrt(buckets)
+    untouched = buckets - unequal + 2 * math.isqrt(buckets)
     return max(unequal, min(rows, int(buckets * math.log(buckets / min(untouched, buckets)))))
 
 

@@ -272,6 +272,12 @@ def test_whole_table_damage(
     # a primary key has no NULLs, so that two of them are a repetition too
     assert unique.metadata["examples"] == ["7 (2 times)", "None (2 times)"]
     assert strays.target == {"stray_rows": 3}
+    # ranges that leave out no key but NULL
+    ranges = [KeyRange("integer", None, 2000), KeyRange("integer", 2000, None)]
+    counted = whole_table(plan, postgres, clickhouse, ranges)
+    assert (counted[0].summary(), counted[2].target) == (total.summary(), {"stray_rows": 2})
+    counted = whole_table(plan, postgres, clickhouse, [*ranges, KeyRange("integer", null=True)])
+    assert (counted[0].summary(), counted[2].passed) == (total.summary(), True)
     assert schema.disagreeing == ("n",)
     assert schema.metadata["notes"] == ["mine is not in the transfer"]
 
