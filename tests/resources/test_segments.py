@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -55,7 +56,7 @@ def test_the_changed_keys_are_in_the_changed_segments(
     assert all(any(part.contains(key) for part in found) for key in changed)
     width = segment_width(key_range)
     assert width is not None and sum(map(span, found)) <= width * len(changed)
-    assert all(first.upper != second.lower for first, second in zip(found, found[1:], strict=False))
+    assert all(first.upper != second.lower for first, second in pairwise(found))
     for part in found:
         assert isinstance(part.upper, int) and part.upper <= lower + keys
 
