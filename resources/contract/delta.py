@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fingerprint import KnownFigures
 from tableferry.resources.tables import TableRef
-
-Origin = Literal["comparison"]
-"""What says which rows differ: a comparison of both sides."""
 
 Proof = Callable[[Endpoint, TableRef], int]
 """Compares the whole range, as a session sees it in a table, with its source, and returns the
@@ -44,7 +40,6 @@ class Delta:
     kept: tuple[int, int] = (0, 0)
     """The rows that only the target has and that stay: their number, and the sum of their
     digests."""
-    origin: Origin = "comparison"
 
     @property
     def moved(self) -> int:
