@@ -52,6 +52,9 @@ class Decision:
     changed: tuple[KeyRange, ...] = ()
     """The parts of the range whose source has changed, if they are known and few."""
 
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.detail})" if self.detail else str(self.reason)
+
 
 def decisions(
     plan: TransferPlan,

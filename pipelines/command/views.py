@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tableferry.assets.log.records import Reason, State
@@ -45,7 +45,7 @@ class PlannedRange:
     @property
     def why(self) -> str:
         """The reason and what there is to say about it."""
-        return f"{self.reason} ({self.detail})" if self.detail else self.reason
+        return str(replace(self.decision, detail=self.detail or ""))
 
     def json(self) -> dict[str, Any]:
         """Return the `--json` form, which has the fields of a range without a record."""

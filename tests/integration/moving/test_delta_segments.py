@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +100,34 @@ def test_only_changed_segments_are_compared(ferry: Make, copies: str, system: st
     assert {each.range for each in one.plan().ranges if each.decision.changed} == {FIRST}
     assert one.run().good
     assert figures(records(one)[FIRST]) == (14998, 0, 1, 0)
+
+
+@pytest.mark.parametrize("system", ["postgres", "sqlserver"])
+def test_random_changes_at_both_ends_are_followed(ferry: Make, copies: str, system: str) -> None:
+    schema = {"postgres": copies, "sqlserver": "dbo"}[system]
+    one = made(ferry, f"['{system}://{schema}.{{t}}']")
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for turn in range(4):
+        first, second, third = (
+            ", ".join(str(chance.randrange(-6000, 26000)) for _ in range(chance.randrange(1, 6)))
+            for _ in range(3)
+        )
+        one.source(
+            f"UPDATE {{t}} SET name = 'turn {turn}' WHERE id IN ({first})",
+            f"DELETE FROM {{t}} WHERE id IN ({second})",
+            f"INSERT INTO {{t}} SELECT id, 'new' FROM unnest(ARRAY[{third}]) AS new (id) "
+            "ON CONFLICT DO NOTHING",
+            # a row whose key changes its range
+            f"UPDATE {{t}} SET id = {40000 + turn} WHERE id = (SELECT min(id) FROM {{t}})",
+        )
+        if chance.random() < 0.5:
+            damage(one, system, schema, chance.randrange(-5000, 25000))
+        view = one.run()
+        assert view.good, view.errors
+        assert there(one, system, schema) == one.rows(ROWS)
+        assert runner.check(one.session, one.table, level="full_hash").good
 
 
 def test_the_source_is_read_once_but_for_what_changed(
