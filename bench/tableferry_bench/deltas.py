@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import sys
 from collections.abc import Callable, Sequence
@@ -36,6 +37,7 @@ ROUTES = ("postgres-postgres", "postgres-sqlserver", "postgres-clickhouse")
 Placement = Literal["clustered", "spread"]
 PLACEMENTS: tuple[Placement, ...] = ("clustered", "spread")
 FINGERPRINTS = ("content", "auto")
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 TOLD = "quantity", "changed"
 """The columns that an update changes; sling is told the second one."""
 
@@ -80,7 +82,7 @@ class Bench:
             self.sling.run()
             self._require_arrived()
         except CommandFailed as error:
-            self.without = str(error)
+            self.without = COLOURS.sub("", str(error))
 
     def tear_down(self, *, keep: bool = False) -> None:
         """Drop the copies, and the source, whose rows are no longer those of its workload.
