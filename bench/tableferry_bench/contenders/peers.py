@@ -131,40 +131,55 @@ class Sling(Peer):
     module = "sling_linux_amd64"
 
     def commands(self, servers: Servers, table: Table) -> Sequence[Command]:
-        from importlib import import_module
-
         servers.drop(self.target(servers, table))
-        folder = private(servers.folder / self.name)
-        source, target = servers.settings["postgres"], servers.settings["clickhouse"]
-        login = f"{percent(source.user or '')}:{percent(source.password or '', safe='')}"
-        address = f"{source.host}:{source.port}/{source.database}"
-        scheme = "https" if target.options.get("secure") == "yes" else "http"
-        key = f"{percent(target.user or 'default')}:{percent(target.password or '', safe='')}"
-        place = f"{target.host}:{target.port}/{target.database}"
-        environment = {
-            **servers.environment,
-            "HOME": str(folder),
-            "SLING_HOME_DIR": str(folder),
-            "SLING_DISABLE_TELEMETRY": "true",
-            "BENCH_SOURCE": f"postgresql://{login}@{address}?sslmode=disable",
-            "BENCH_TARGET": json.dumps(
-                {"type": "clickhouse", "http_url": f"{scheme}://{key}@{place}"}
-            ),
-        }
-        stream = servers.table("postgres", table.name)
-        command = [
-            str(Path(import_module(self.module).SLING_BIN)),
-            *(
-                "run",
-                "--src-conn",
-                "BENCH_SOURCE",
-                "--src-stream",
-                f"{stream.schema}.{stream.name}",
-            ),
-            *("--tgt-conn", "BENCH_TARGET", "--mode", "full-refresh"),
-            *("--tgt-object", f"{target.database}.{self.target(servers, table).name}"),
-        ]
-        return [Command(command, environment, folder=folder)]
+        return [sling_command(servers, table, self.target(servers, table), "full-refresh")]
+
+
+def sling_command(
+    servers: Servers, table: Table, target: TableRef, mode: str, *more: str
+) -> Command:
+    """`sling run` of a table in one of its modes, from PostgreSQL into any system.
+
+    Args:
+        servers: the servers.
+        table: the table of the source.
+        target: the table to fill.
+        mode: as sling calls it.
+        more: further arguments.
+    """
+    from importlib import import_module
+
+    folder = private(servers.folder / "sling")
+    environment = {
+        **servers.environment,
+        "HOME": str(folder),
+        "SLING_HOME_DIR": str(folder),
+        "SLING_DISABLE_TELEMETRY": "true",
+        "BENCH_SOURCE": _sling_address(servers, "postgres"),
+        "BENCH_TARGET": _sling_address(servers, target.system_name),
+    }
+    stream = servers.table("postgres", table.name)
+    command = [
+        str(Path(import_module(Sling.module).SLING_BIN)),
+        *("run", "--src-conn", "BENCH_SOURCE", "--src-stream", f"{stream.schema}.{stream.name}"),
+        *("--tgt-conn", "BENCH_TARGET", "--mode", mode),
+        *("--tgt-object", f"{target.schema}.{target.name}", *more),
+    ]
+    return Command(command, environment, folder=folder)
+
+
+def _sling_address(servers: Servers, name: str) -> str:
+    settings = servers.settings[name]
+    user, password = percent(settings.user or ""), percent(settings.password or "", safe="")
+    address = f"{settings.host}:{settings.port}"
+    if name == "postgres":
+        return f"postgresql://{user}:{password}@{address}/{settings.database}?sslmode=disable"
+    if name == "sqlserver":
+        more = "encrypt=true&trustservercertificate=true"
+        return f"sqlserver://{user}:{password}@{address}?database={settings.database}&{more}"
+    scheme = "https" if settings.options.get("secure") == "yes" else "http"
+    place = f"{user or 'default'}:{password}@{address}/{settings.database}"
+    return json.dumps({"type": "clickhouse", "http_url": f"{scheme}://{place}"})
 
 
 PEERS = (Pandas, Dlt, Sling)
