@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
 from tableferry.pipelines.command.shell import as_json, end, print_json, user_errors
-from tableferry.resources.errors import InputError
+from tableferry.resources.errors import InputError, TableferryError
 
 if TYPE_CHECKING:
     from tableferry.checks.comparing.pairing import Pairing
@@ -21,6 +22,21 @@ if TYPE_CHECKING:
 
 LEVELS = ("count", "checksum", "sample_hash", "full_hash")
 _QUERY = re.compile(r"(?P<connection>\w+):(?!//)\s*(?P<query>\S.*)", re.DOTALL)
+
+
+def _not_compared(command: Callable[..., None]) -> Callable[..., None]:
+    """Have every error end the command with 2, as 1 says that the tables differ."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except InputError:
+            raise
+        except TableferryError as error:
+            raise InputError(str(error)) from error
+
+    return wrapped
 
 
 @click.command()
@@ -55,7 +71,13 @@ _QUERY = re.compile(r"(?P<connection>\w+):(?!//)\s*(?P<query>\S.*)", re.DOTALL)
     help="Ranges of the key that are compared apart  [default: up to 32].",
 )
 @click.option("--recheck", metavar="TIMESxPAUSE", help="Look again at rows that differ: 3x10s.")
-@click.option("--limit", default=20, show_default=True, help="Maximum rows to show.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    help="Maximum rows to show.",
+)
 @click.option(
     "--save",
     type=click.Path(dir_okay=False),
@@ -66,6 +88,7 @@ _QUERY = re.compile(r"(?P<connection>\w+):(?!//)\s*(?P<query>\S.*)", re.DOTALL)
 @click.option("--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write a report.")
 @as_json
 @user_errors
+@_not_compared
 def compare(
     first: str,
     second: str,
@@ -134,14 +157,15 @@ def compare(
         _save(pairing, level, Path(save))
     if looks and not pairing.keyed:
         raise InputError("--recheck looks at rows, which need a key: --key COLUMNS")
-    outcome = compare_tables(
-        pairing,
-        source,
-        target,
-        cast("Level", level),
-        ranges=ranges,
-        recheck=looks,
-    )
+    with source.read_beside(target):
+        outcome = compare_tables(
+            pairing,
+            source,
+            target,
+            cast("Level", level),
+            ranges=ranges,
+            recheck=looks,
+        )
     if html:
         Path(html).write_text(compare_views.page(outcome, limit), encoding="utf-8")
     if as_json:
@@ -192,7 +216,11 @@ def _save(pairing: Pairing, level: str, path: Path) -> None:
     """
     import yaml
 
+    from tableferry.assets.declaring.transfer_files import load_transfer
     from tableferry.resources.types.export import Refusal
+
+    if path.suffix not in (".yaml", ".yml"):
+        raise InputError(f"--save: {path} should end in .yaml, as a transfer's file does")
 
     plan = pairing.plan
     problems = {
@@ -226,6 +254,11 @@ def _save(pairing: Pairing, level: str, path: Path) -> None:
     }
     with path.open("x", encoding="utf-8") as file:
         yaml.safe_dump(document, file, sort_keys=False, allow_unicode=True)
+    try:
+        load_transfer(path)
+    except InputError as error:
+        path.unlink()
+        raise InputError(f"--save: no transfer can say that: {error}") from None
 
 
 def require_rows_shown(endpoint: Endpoint, table: TableRef) -> None:
