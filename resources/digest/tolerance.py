@@ -83,7 +83,7 @@ class Tolerance:
         return ", ".join(
             f"{name}: {written.get(name, str(value).lower())}"
             for name, value in declared
-            if value not in (None, False)
+            if value is not None and value is not False
         )
 
     def applied(self, field: Field, source: System, target: System) -> Field:
@@ -112,8 +112,8 @@ class Tolerance:
         for name, unfit in problems.items():
             if unfit:
                 raise InputError(
-                    f"column {field.name!r}: {name} does not go with it, which is compared as "
-                    f"{field.kind} ({field.source.type}, {field.target.type})"
+                    f"{name} does not go with it, which is compared as {field.kind} "
+                    f"({field.source.type}, {field.target.type})"
                 )
 
     def _rounded(self, field: Field, side: Side, system: System, value: str) -> tuple[str, str]:
@@ -137,9 +137,7 @@ class Tolerance:
         if self.json:
             canonical = dialect.canonical_json(value)
             if canonical is None:
-                raise InputError(
-                    f"column {field.name!r}: {system.title} has no canonical form of JSON"
-                )
+                raise InputError(f"{system.title} has no canonical form of JSON")
             value = canonical
         value = dialect.trimmed(value) if self.trim else value
         value = dialect.lower(value) if self.case else value

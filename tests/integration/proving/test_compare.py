@@ -210,6 +210,66 @@ def test_tolerances_are_applied_by_both_servers_and_shown(tables: Tables, copy: 
     assert only_one["differences"]["by_column"] == {"note": 2, "at": 1}
 
 
+JSON = {
+    1: ('{"a":1,"b":[1,2]}', '{ "b": [1, 2], "a": 1 }', True),
+    2: ('{"a": 1.50, "b": 2.0, "c": 1e2}', '{"a": 1.5, "b": 2, "c": 100}', True),
+    3: (r'["\u00fc", "x.0 1.50"]', '["ü", "x.0 1.50"]', True),
+    4: ('{"a": 1, "a": 2}', '{"a": 2}', True),
+    5: ('["1.50"]', '["1.5"]', False),
+    6: ("[1, 2]", "[2, 1]", False),
+    7: ("null", None, False),
+    8: ('{"a": null}', "{}", False),
+    9: ("1.05", "1.5", False),
+    10: (None, None, True),
+    11: (r'{"a\"b": "\\"}', r'{ "a\"b":"\\" }', True),
+}
+"""JSON on both sides, and whether it means the same."""
+
+
+@pytest.mark.parametrize("types", [("jsonb", "json"), ("text", "jsonb"), ("text", "varchar(99)")])
+def test_json_is_compared_by_what_it_means(tables: Tables, types: tuple[str, str]) -> None:
+    names = ("public.{t}_j", "public.{t}_k")
+    for side, (name, type_) in enumerate(zip(names, types, strict=True)):
+        tables.execute("postgres", f"CREATE TABLE {name} (id int PRIMARY KEY, doc {type_})")
+        for i, row in JSON.items():
+            text = "NULL" if row[side] is None else f"'{row[side]}'"
+            statement = f"INSERT INTO {name} VALUES ({i}, {text})"
+            tables.found["postgres"].endpoint.execute(statement.replace("{t}", tables.name))
+    refs = [f"{tables.ref('postgres')}_{suffix}" for suffix in "jk"]
+    differing = {i for i, (_, _, same) in JSON.items() if not same}
+    try:
+        assert not tables.compare(*refs)["ok"], "no tolerance is implied"
+        for level in ("checksum", "full_hash"):
+            options = ["--tolerance", "doc:json=canonical", "--level", level]
+            found = tables.compare(*refs, *options)
+            rows = {int(each["row"]["id"]) for each in found["differences"]["examples"]}
+            assert rows == differing
+            assert "within tolerances: doc (json: canonical)" in found["says"]
+    finally:
+        tables.execute("postgres", *(f"DROP TABLE {name}" for name in names))
+
+
+def test_json_is_canonical_on_postgres_alone(tables: Tables) -> None:
+    for system, title in (("clickhouse", "ClickHouse"), ("sqlserver", "SQL Server")):
+        refs = tables.ref("postgres"), tables.ref(system)
+        refused = run("compare", *refs, "--tolerance", "note:json=canonical")
+        assert refused.exit_code == 2
+        assert f"column 'note': {title} has no canonical form of JSON" in refused.stderr
+    name = tables.ref("postgres")
+    refused = run("compare", name, name, "--tolerance", "note:json=canonical")
+    assert refused.exit_code == 2, "no JSON, which is no difference"
+    assert "invalid input syntax for type json" in refused.stderr
+
+
+def test_a_tolerance_of_no_digits_is_shown(tables: Tables) -> None:
+    first = f"postgres:SELECT id, price + 0.25 AS price FROM public.{tables.name}"
+    options = ["--key", "id", "--tolerance", "price:round=0"]
+    # half a unit is rounded away from zero, and so is more
+    found = tables.compare(first, "clickhouse", *options)
+    assert found["ok"], found
+    assert "within tolerances: price (round: 0)" in found["says"]
+
+
 def test_empty_texts_may_count_as_null(tables: Tables) -> None:
     for system, text in (("postgres", "text"), ("sqlserver", "nvarchar(9)")):
         name = "dbo.{t}_e" if system == "sqlserver" else "public.{t}_e"
@@ -268,6 +328,10 @@ def test_queries_are_compared_as_tables_are(tables: Tables, copy: str) -> None:
         (["--map", "ident=ratio", "--exclude", "ratio"], "leave it out: --exclude ident"),
         (["--columns", "id", "--key", "day"], "the key column 'day' is not compared"),
         (["--recheck", "x"], "recheck: 'x' should be"),
+        (["--limit", "-1"], "-1 is not in the range x>=0"),
+        (["--where", "nonsense >"], "syntax error"),
+        (["--save", "no_transfer.txt"], "no_transfer.txt should end in .yaml"),
+        (["--save", "no name.yaml"], "--save: no transfer can say that: "),
     ],
 )
 def test_what_cannot_be_compared_is_said(tables: Tables, options: list[str], says: str) -> None:
@@ -275,6 +339,37 @@ def test_what_cannot_be_compared_is_said(tables: Tables, options: list[str], say
     assert result.exit_code == 2, result.output
     assert says in result.stderr
     assert "Traceback" not in result.output
+    assert not Path("no name.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("SELECT id FROM public.{t} WHERE note = 1", "operator does not exist"),
+        ("SELECT id, 1 AS note, id / (id - 7) AS price FROM public.{t}", "division by zero"),
+    ],
+)
+def test_what_a_server_refuses_is_no_difference(tables: Tables, query: str, says: str) -> None:
+    """1 would say that the tables differ."""
+    first = f"postgres:{query.format(t=tables.name)}"
+    result = run("compare", first, tables.ref("clickhouse"), "--json")
+    assert result.exit_code == 2, result.output
+    assert says in result.stderr and json.loads(result.stdout)["ok"] is False
+
+
+def test_a_table_that_is_dropped_meanwhile_is_no_difference(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables.execute("postgres", "CREATE TABLE public.{t}_gone AS SELECT * FROM public.{t} LIMIT 9")
+
+    def drop(*_: object) -> None:
+        tables.execute("postgres", "DROP TABLE IF EXISTS public.{t}_gone")
+
+    monkeypatch.setattr("tableferry.checks.recheck.pause", drop)
+    first = f"{tables.ref('postgres')}_gone"
+    found = run("compare", first, tables.ref("clickhouse"), "--key", "id", "--recheck", "1x1s")
+    assert found.exit_code == 2, found.output
+    assert "does not exist" in found.stderr
 
 
 OTHER_TYPES = {
