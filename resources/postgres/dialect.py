@@ -63,6 +63,10 @@ class PostgresDialect(Dialect):
         """See `Dialect.rounded`. Only a numeric is rounded to digits."""
         return f"round(CAST({number} AS numeric), {digits})"
 
+    def exact_decimal(self, double: str, column: Column) -> str:
+        """See `Dialect.exact_decimal`. A numeric without a precision holds all of them."""
+        return f"CAST({self.text(double)} AS numeric)"
+
     def canonical_json(self, text: str) -> str | None:
         """See `Dialect.canonical_json`. A jsonb keeps the last zeros of a number, as 1.50."""
         written = f"CAST(CAST({text} AS jsonb) AS text)"
