@@ -29,7 +29,12 @@ def require_repairable(transfer: Transfer, hops: Sequence[Hop], servers: Servers
         return
     reasons = []
     for hop in hops:
-        why = _no_table(hop, servers) or unfit(hop) or only_whole(transfer, hop)
+        why = (
+            _no_table(hop, servers)
+            or unfit(hop)
+            or only_whole(transfer, hop)
+            or _incomplete(hop, servers)
+        )
         if why:
             target = hop.plan.target
             reasons.append(why if str(target) in why else f"{target}: {why}")
@@ -45,3 +50,23 @@ def _no_table(hop: Hop, servers: Servers) -> str:
     if any(each.table == target and each.view for each in listed):
         return "it is a view, which shows rows of other tables; compare the table itself"
     return ""
+
+
+def _incomplete(hop: Hop, servers: Servers) -> str:
+    """Say which columns of both tables a transfer leaves out, so that rows would lack them."""
+    plan, existing = hop.plan, hop.existing or {}
+    copied = {column.target.name for column in plan.columns}
+    others = {
+        name.casefold()
+        for name, column in existing.items()
+        if name not in copied and not column.generated
+    }
+    compared = {column.source.name for column in plan.columns}
+    left_out = [
+        column.name
+        for column in servers.endpoint(plan.source).columns(plan.source)
+        if column.name not in compared and column.name.casefold() in others
+    ]
+    if not left_out:
+        return ""
+    return f"rows would be written without {', '.join(map(repr, left_out))}, which is left out"

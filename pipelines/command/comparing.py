@@ -14,6 +14,7 @@ from tableferry.pipelines.command.shell import as_json, end, print_json, user_er
 from tableferry.resources.errors import InputError, TableferryError
 
 if TYPE_CHECKING:
+    from tableferry.assets.planning.resolve import Servers
     from tableferry.checks.comparing.pairing import Pairing
     from tableferry.checks.verdict import Level
     from tableferry.resources.contract.endpoint import Endpoint
@@ -154,7 +155,7 @@ def compare(
     )
     level = "sample_hash" if sample else level
     if save:
-        _save(pairing, level, Path(save))
+        _save(pairing, level, Path(save), servers)
     if looks and not pairing.keyed:
         raise InputError("--recheck looks at rows, which need a key: --key COLUMNS")
     with source.read_beside(target):
@@ -207,7 +208,7 @@ def _compare_schemas(
     end([f"{differ} of {len(pairs)} pairs of tables are declared otherwise"] * bool(differ))
 
 
-def _save(pairing: Pairing, level: str, path: Path) -> None:
+def _save(pairing: Pairing, level: str, path: Path, servers: Servers) -> None:
     """Write a transfer that compares the tables, and moves nothing.
 
     Raises:
@@ -217,6 +218,8 @@ def _save(pairing: Pairing, level: str, path: Path) -> None:
     import yaml
 
     from tableferry.assets.declaring.transfer_files import load_transfer
+    from tableferry.assets.planning.resolve import resolve_hops
+    from tableferry.assets.running.adopting import unfit
     from tableferry.resources.types.export import Refusal
 
     if path.suffix not in (".yaml", ".yml"):
@@ -255,10 +258,12 @@ def _save(pairing: Pairing, level: str, path: Path) -> None:
     with path.open("x", encoding="utf-8") as file:
         yaml.safe_dump(document, file, sort_keys=False, allow_unicode=True)
     try:
-        load_transfer(path)
-    except InputError as error:
+        hops = resolve_hops(load_transfer(path), servers)
+        if why := next(filter(None, map(unfit, hops)), ""):
+            raise InputError(why)
+    except TableferryError as error:
         path.unlink()
-        raise InputError(f"--save: no transfer can say that: {error}") from None
+        raise InputError(f"--save: no transfer can compare that: {error}") from None
 
 
 def require_rows_shown(endpoint: Endpoint, table: TableRef) -> None:

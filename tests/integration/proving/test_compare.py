@@ -331,7 +331,7 @@ def test_queries_are_compared_as_tables_are(tables: Tables, copy: str) -> None:
         (["--limit", "-1"], "-1 is not in the range x>=0"),
         (["--where", "nonsense >"], "syntax error"),
         (["--save", "no_transfer.txt"], "no_transfer.txt should end in .yaml"),
-        (["--save", "no name.yaml"], "--save: no transfer can say that: "),
+        (["--save", "no name.yaml"], "--save: no transfer can compare that: "),
     ],
 )
 def test_what_cannot_be_compared_is_said(tables: Tables, options: list[str], says: str) -> None:
@@ -577,3 +577,19 @@ def test_a_comparison_is_saved_as_a_transfer_that_only_compares(
     refused = run("compare", *refs, "--save", str(folder / "other.yaml"))
     assert refused.exit_code == 2
     assert "--save: a transfer does not compare tolerances" in refused.stderr
+    query = f"postgres:SELECT id, note FROM public.{tables.name}"
+    refused = run("compare", query, tables.ref("clickhouse"), "--save", str(folder / "other.yaml"))
+    assert "--save: a transfer does not compare queries" in refused.stderr
+    assert not (folder / "other.yaml").exists()
+
+
+def test_what_a_transfer_would_not_make_is_not_saved(
+    tables: Tables, others: dict[str, str], tmp_path: Path
+) -> None:
+    """A decimal is compared with a double by a rule; a transfer makes none of it."""
+    path = tmp_path / "saved.yaml"
+    pair = others["postgres"], others["clickhouse"]
+    refused = run("compare", *pair, "--columns", "id,price", "--save", str(path))
+    assert refused.exit_code == 2
+    assert "--save: no transfer can compare that: " in refused.stderr and "price" in refused.stderr
+    assert not path.exists()

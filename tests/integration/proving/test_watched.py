@@ -237,3 +237,15 @@ def test_without_a_primary_key_no_row_is_repaired(ferry: Callable[..., Ferry]) -
     refused = command("repair", one.table)
     assert refused.exit_code == 2
     assert "has no primary key that is copied as a whole" in refused.stderr
+
+
+def test_rows_are_not_repaired_without_a_column_that_both_tables_have(
+    ferry: Callable[..., Ferry],
+) -> None:
+    one = ferry("['sqlserver://dbo.{t}']", *SOURCE, write="none", exclude="[note]")
+    looking.run(one.stack, "sqlserver", COPIES["sqlserver"][1].format(t=one.table))
+    assert not runner.check(one.session, one.table).good
+    for options in ((), ("--dry-run",), ("--sql",)):
+        refused = command("repair", one.table, *options)
+        assert refused.exit_code == 2, refused.output
+        assert "rows would be written without 'note', which is left out" in refused.stderr
