@@ -300,6 +300,11 @@ def compared_table(text: str) -> TableRef:
     return TableRef(system.name, "", "query", connection, query=query)
 
 
+def is_query(text: str) -> bool:
+    """Whether a text is a query behind the name of its connection."""
+    return _QUERY.fullmatch(text.strip()) is not None
+
+
 def tolerances_of(declared: Sequence[str]) -> dict[str, Tolerance]:
     """Read tolerances such as `price:round=2` and `note:trim=true,case=ignore`.
 

@@ -219,6 +219,18 @@ def test_comparisons_at_once_share_the_connections(bounded: Make, tmp_path: Path
     assert max(sessions) == 2
 
 
+def test_rows_that_differ_are_sent_at_the_pace_of_the_budget(bounded: Make) -> None:
+    table = "CREATE TABLE {t} (id integer PRIMARY KEY, name text NOT NULL)"
+    rows = "INSERT INTO {t} SELECT g, repeat('x', 996) FROM generate_series(1, 600) g"
+    one = bounded(COPY, table, rows, rate="0.3")
+    other = f"postgres:SELECT id, '' AS name FROM public.{one.table}"
+    started = time.monotonic()
+    found = CliRunner().invoke(main, ["compare", SOURCE.format(t=one.table), other])
+    assert found.exit_code == 1, found.output
+    assert "600 rows different" in found.output
+    assert time.monotonic() - started >= 600 * 1000 / 300_000
+
+
 def test_one_connection_is_enough_for_a_table_and_too_few_for_two(bounded: Make) -> None:
     one = bounded(COPY, *TABLE, most="1")
     assert one.run().good
