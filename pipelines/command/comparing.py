@@ -135,7 +135,7 @@ def compare(
     tables = compared_table(first), compared_table(second)
     looks = Recheck.parse(recheck) if recheck else None
     choice = Choice(
-        mapped=dict(_parts(text, "=", "--map") for text in _listed(mapped)),
+        mapped=_mapped(mapped),
         columns=_listed(columns),
         exclude=_listed(exclude),
         key=_listed(key),
@@ -192,7 +192,7 @@ def _compare_schemas(
     from tableferry.pipelines.command.session import configured_servers
 
     choice = Choice(
-        mapped=dict(_parts(text, "=", "--map") for text in _listed(mapped)),
+        mapped=_mapped(mapped),
         columns=_listed(columns),
         exclude=_listed(exclude),
     )
@@ -335,6 +335,20 @@ def _parts(text: str, between: str, option: str, *, last: bool = False) -> tuple
     return before.strip(), after.strip()
 
 
+def _mapped(texts: Sequence[str]) -> dict[str, str]:
+    """B's names of columns by A's.
+
+    Raises:
+        InputError: one has another form, or a column is named twice.
+    """
+    pairs = [_parts(text, "=", "--map") for text in _listed(texts)]
+    for names in zip(*pairs, strict=True):
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise InputError(f"--map: {twice[0]!r} is mapped twice")
+    return dict(pairs)
+
+
 def _listed(texts: Sequence[str]) -> list[str]:
-    """Names, of which an option takes several between commas."""
-    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
+    """Names, of which an option takes several between commas; each once."""
+    names = [name.strip() for text in texts for name in text.split(",")]
+    return [*dict.fromkeys(filter(None, names))]

@@ -185,11 +185,20 @@ def test_a_page_and_lines_say_the_same(tables: Tables, copy: str, tmp_path: Path
     assert f"ferry: {first} and {second} differ" in result.stderr
 
 
+def test_a_key_that_is_named_twice_is_that_key(tables: Tables, copy: str) -> None:
+    first, second = f"postgres://public.{copy}", f"clickhouse://warehouse.{copy}"
+    result = run("compare", first, second, "--key", "id,id", "--key", "id", "--limit", "1")
+    assert result.exit_code == 1, result.output
+    assert "9 rows different" in result.stdout
+
+
 def test_without_a_key_counts_and_sums_are_compared(tables: Tables, copy: str) -> None:
     first, second = f"postgres://public.{copy}", f"clickhouse://warehouse.{copy}"
     found = tables.compare(first, second)
     assert found["differences"] is None
-    assert "--key" in found["notes"][-2]
+    assert "only counts and the sum of the digests are; --key" in found["notes"][-2]
+    counted = tables.compare(first, second, "--level", "count")
+    assert counted["ok"] and "compared: only counts are; --key" in counted["notes"][-2]
     assert found["read"]["a"] == {"counted": COUNT, "again": 0, "sent": 0}
 
 
@@ -323,6 +332,8 @@ def test_queries_are_compared_as_tables_are(tables: Tables, copy: str) -> None:
     [
         (["--key", "nope"], "has no column 'nope'"),
         (["--map", "id"], "--map: 'id' should have the form name=value"),
+        (["--map", "note=fixed,fixed=fixed"], "--map: 'fixed' is mapped twice"),
+        (["--map", "note=fixed", "--map", "note=ident"], "--map: 'note' is mapped twice"),
         (["--tolerance", "price:bend=2"], "--tolerance price: bend: '2' is no tolerance"),
         (["--tolerance", "day:round=2"], "round does not go with it, which is compared as date"),
         (["--map", "ident=ratio", "--exclude", "ratio"], "leave it out: --exclude ident"),
