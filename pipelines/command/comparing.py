@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from tableferry.resources.digest.tolerance import Tolerance
     from tableferry.resources.tables import TableRef
 
+MOST_SHOWN = 10_000
+"""As many differing values as are kept, see `checks.comparing.tables.EXAMINED`."""
+
 LEVELS = ("count", "checksum", "sample_hash", "full_hash")
 _QUERY = re.compile(r"(?P<connection>\w+):(?!//)\s*(?P<query>\S.*)", re.DOTALL)
 
@@ -74,7 +77,7 @@ def _not_compared(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--recheck", metavar="TIMESxPAUSE", help="Look again at rows that differ: 3x10s.")
 @click.option(
     "--limit",
-    type=click.IntRange(0),
+    type=click.IntRange(0, MOST_SHOWN),
     default=20,
     show_default=True,
     help="Maximum rows to show.",

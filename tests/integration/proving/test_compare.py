@@ -339,7 +339,7 @@ def test_queries_are_compared_as_tables_are(tables: Tables, copy: str) -> None:
         (["--map", "ident=ratio", "--exclude", "ratio"], "leave it out: --exclude ident"),
         (["--columns", "id", "--key", "day"], "the key column 'day' is not compared"),
         (["--recheck", "x"], "recheck: 'x' should be"),
-        (["--limit", "-1"], "-1 is not in the range x>=0"),
+        (["--limit", "-1"], "-1 is not in the range 0<=x<=10000"),
         (["--where", "nonsense >"], "syntax error"),
         (["--save", "no_transfer.txt"], "no_transfer.txt should end in .yaml"),
         (["--save", "no name.yaml"], "--save: no transfer can compare that: "),
