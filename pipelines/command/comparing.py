@@ -126,6 +126,8 @@ def compare(
     if schema:
         if key or tolerances or where or where_a or where_b or sample or ranges or recheck or save:
             raise InputError("--schema reads no rows; it takes --map, --columns and --exclude only")
+        if query := next((each for each in (first, second) if _QUERY.fullmatch(each.strip())), ""):
+            raise InputError(f"--schema compares tables; {query!r} is a query")
         _compare_schemas(first, second, mapped, columns, exclude, html, as_json=as_json)
     from tableferry.checks.comparing.pairing import Choice, pair
     from tableferry.checks.comparing.tables import compare_tables
@@ -301,11 +303,6 @@ def compared_table(text: str) -> TableRef:
         raise InputError(f"{text!r}: {system.title} are compared by their names, not by a query")
     query = match["query"].rstrip().rstrip(";")
     return TableRef(system.name, "", "query", connection, query=query)
-
-
-def is_query(text: str) -> bool:
-    """Whether a text is a query behind the name of its connection."""
-    return _QUERY.fullmatch(text.strip()) is not None
 
 
 def tolerances_of(declared: Sequence[str]) -> dict[str, Tolerance]:

@@ -19,7 +19,6 @@ from tableferry.checks.comparing.schemas import (
     compare_schemas,
     declared_of,
 )
-from tableferry.pipelines.command.comparing import is_query
 from tableferry.pipelines.command.listing import Column, Listing, Row
 from tableferry.pipelines.command.render import shown
 from tableferry.resources.connecting.names import table_of
@@ -49,9 +48,6 @@ def compared(servers: Servers, first: str, second: str, choice: Choice) -> list[
         InputError: a pattern fits no table, or both refer to different numbers of tables.
         TableMissing: a table that is named does not exist.
     """
-    for text in (first, second):
-        if is_query(text):
-            raise InputError(f"--schema compares tables; {text!r} is a query")
     pattern = table_of(first)
     if not _WILDCARD.search(f"{pattern.schema}{pattern.name}") or pattern.system.by_path:
         pairs = {pattern: table_of(second)}
