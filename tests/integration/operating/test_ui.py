@@ -506,6 +506,8 @@ def test_the_copy_of_another_tool_is_compared_by_its_checks(
     found = ui.outcome(page, lambda: page.press("Execute all"))
     assert found is dg.DagsterRunStatus.FAILURE, "as the command ends with 1"
     page.open(f"{checks}&checkDetail=checksum")
+    # until then, the only tab of this name is the asset's
+    page.see("Execution history", "Failed")
     hide = "Hide navigation"
     if page.shows(hide):
         page.do(lambda: page.click_text(hide), until_seen=lambda: not page.shows(hide))
