@@ -70,16 +70,16 @@ class TableRef:
         except InputError as error:
             if match is not None:
                 raise InputError(
-                    f"{text!r} should have the form system://schema.table: {error}"
+                    f"{_shown(text)} should have the form system://schema.table: {error}"
                 ) from None
             system = None
         if system is not None and system.by_path:
             folder, _, pattern = path.rpartition("/")
             return cls(system.name, folder or ".", pattern or system.by_path, connection)
-        if system is None or match is None:
+        if system is None or match is None or _LOGIN.match(match["schema"]):
             raise InputError(
-                f"{text!r} should have the form system://schema.table, with a connection or a "
-                f"system out of {', '.join(registry.system_names())}; "
+                f"{_shown(text)} should have the form system://schema.table, with a connection or "
+                f"a system out of {', '.join(registry.system_names())}; "
                 'a name with a dot or a quotation mark as "order-lines.2024" or "say ""hi"""'
             )
         return cls(system.name, _unquoted(match["schema"]), _unquoted(match["table"]), connection)
@@ -103,8 +103,15 @@ _REFERENCE = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _QUOTED_TABLE = re.compile(r'\A["\s]|\s\Z')
-_QUOTED_SCHEMA = re.compile(_QUOTED_TABLE.pattern + r"|\.")
+_LOGIN = re.compile(r"[^\":@]*:[^@]*@")
+"""How a URL begins that somebody took for a reference."""
+_QUOTED_SCHEMA = re.compile(_QUOTED_TABLE.pattern + r"|\.|:.*@")
 """Names that need quotation marks, or are easily misread without."""
+
+
+def _shown(text: str) -> str:
+    """Quote a text for a message; a URL that was taken for a reference, without its login."""
+    return repr(re.sub("(?<=://).*@", "***@", text, flags=re.DOTALL))
 
 
 def _unquoted(text: str) -> str:

@@ -445,11 +445,23 @@ class Transfer(Section):
 
     _repairs: bool = PrivateAttr(default=False)
 
+    _watches: bool = PrivateAttr(default=False)
+
     def repaired(self) -> Transfer:
-        """Return the transfer for a run that puts right the rows of its targets that differ."""
-        copy = self.model_copy(update={"delta": "always"})
+        """Return the transfer for a run that puts right the rows of its targets that differ.
+
+        Runs of a transfer that moves nothing (`write: none`) never write; a repair is asked for.
+        """
+        write = self.write if self.write.moves else WriteMode.REPLACE
+        copy = self.model_copy(update={"delta": "always", "write": write})
         copy._repairs = True
+        copy._watches = self.watches
         return copy
+
+    @property
+    def watches(self) -> bool:
+        """Whether the file declares that tables are only compared, also while they are repaired."""
+        return self._watches or not self.write.moves
 
     @property
     def repairs(self) -> bool:

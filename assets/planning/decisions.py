@@ -71,7 +71,8 @@ def decisions(
     with concerning(f"{plan.transfer.transfer}: {hop.plan.target}"):
         alone = _each_alone(plan, hop, servers, log, force=force)
     if plan.transfer.repairs:
-        done = committed(log, hop.spec.to, ())
+        # what another tool has moved need never have been equal
+        done = alone if plan.transfer.watches else committed(log, hop.spec.to, ())
         return {name: Decision(Reason.REPAIR) if name in done else alone[name] for name in alone}
     if plan.transfer.recreates:
         alone = dict.fromkeys(alone, Decision(Reason.RECREATED))

@@ -45,10 +45,8 @@ def compares_first(
     transfer: Transfer, hop: Hop, servers: Servers, reason: Reason, rows: int
 ) -> bool:
     """Whether a range of so many rows is compared, to move only the rows that differ."""
-    if transfer.delta == "never" or reason not in REASONS or not _single_rows(transfer, hop):
+    if transfer.delta == "never" or reason not in REASONS or only_whole(transfer, hop):
         return False
-    if hop.plan.fitting:
-        return False  # the rows that it keeps back are found as the range moves
     if transfer.delta == "always":
         return True
     if transfer.reconcile in ("count", "in_flight"):
@@ -114,21 +112,29 @@ def _digests_slowly(hop: Hop, servers: Servers) -> bool:
     return target.settings().facts.known(("digests slowly", source.settings().address), slowly)
 
 
-def _single_rows(transfer: Transfer, hop: Hop) -> bool:
-    """Whether single rows of a range can be told, compared, and written by themselves."""
+def only_whole(transfer: Transfer, hop: Hop) -> str:
+    """Why single rows of a range cannot be told, compared, or written by themselves.
+
+    Empty if they can be.
+    """
     plan, mode = hop.plan, hop.options.mode
-    return (
-        hop.existing is not None
+    if hop.existing is None:
+        return f"{plan.target} does not exist"
+    changed = [c.source.name for c in plan.columns if c.on_overflow != "refuse"]
+    problems = {
         # a column that is added to the target differs in every row
-        and not new_columns(plan, hop.existing)
-        and loader_of(plan.target.system).deltas
-        and not mode.whole_table
-        and not mode.keeps_known
-        and bool(row_identity(plan))
-        and not transfer.placed
-        and source_of(plan.source.system).own_key is None
+        f"{plan.target} lacks columns": new_columns(plan, hop.existing),
+        f"rows of {plan.target.system.title} are not written by themselves": (
+            not loader_of(plan.target.system).deltas
+        ),
+        f"'write: {mode}' replaces the table": mode.whole_table,
+        f"'write: {mode}' never changes rows": mode.keeps_known,
+        f"{plan.source} has no primary key that is copied as a whole": not row_identity(plan),
+        "its ranges are blocks of storage": transfer.placed,
+        f"{plan.source.system.title} have no key": source_of(plan.source.system).own_key,
         # of values that a policy changes, a move counts those of all rows
-        and all(column.on_overflow == "refuse" for column in plan.columns)
-        # which may be about all rows of a range
-        and not transfer.expectations
-    )
+        f"on_overflow changes values of {', '.join(map(repr, changed))}": changed,
+        "expectations may be about all rows of a range": transfer.expectations,
+        "the rows that on_reject keeps back are found as a range moves": hop.plan.fitting,
+    }
+    return next((why for why, problem in problems.items() if problem), "")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tableferry.assets.log.records import RangeRecord, Reason, State
 from tableferry.assets.planning.decisions import COMPARED_FIRST
-from tableferry.assets.planning.deltas import compares_first
+from tableferry.assets.planning.deltas import compares_first, only_whole
 from tableferry.assets.planning.resolve import (
     Hop,
 )
@@ -228,8 +228,10 @@ def _repair(attempt: RangeAttempt, reason: Reason) -> Outcome:
     if reason is not Reason.REPAIR:
         raise InputError("it has not been moved yet, so that there is nothing to repair")
     if not compares_first(work.plan.transfer, hop, work.servers, reason, rows):
+        why = only_whole(work.plan.transfer, hop)
         raise InputError(
-            "its rows cannot be put right by themselves; `ferry run --force` moves the range"
+            f"its rows cannot be put right by themselves: {why}; `ferry run --force` moves the "
+            "range"
         )
     restricted = rows_that_differ(attempt)
     assert restricted.proof is not None

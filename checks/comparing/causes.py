@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import json
+import math
 import re
 import struct
 import unicodedata
@@ -81,6 +82,8 @@ _NUMERIC = ("integer", "decimal", "float", "time", "timestamp")
 def _common(field: Field, pairs: Sequence[tuple[str, str]]) -> str | None:
     """Say to how many digits all values were cut or rounded; None if there is no such number."""
     moments = field.kind in ("time", "timestamp")
+    if moments and all(_to_minutes(_ticks(first)) == _ticks(second) for first, second in pairs):
+        return TO_MINUTES
     read = (lambda text: decimal.Decimal(_ticks(text)).scaleb(-7)) if moments else decimal.Decimal
     numbers = [(read(first), read(second)) for first, second in pairs]
     least = max(_places(second) for _, second in numbers)
@@ -137,6 +140,8 @@ def _number(first: str, second: str) -> str | None:
         return None
     if a == -b:
         return "the sign"
+    if float(a) == _single(a) == _single(b) != float(b):
+        return "passed through a 32-bit float"
     digits = max(0, -int(b.normalize(_EXACT).as_tuple().exponent))
     if _places(a) > digits:
         # most tools round numbers
@@ -163,12 +168,17 @@ def _decimals(digits: int) -> str:
 
 
 def _single(number: decimal.Decimal) -> float:
-    return float(struct.unpack("f", struct.pack("f", float(number)))[0])
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", float(number)))[0])
+    except OverflowError:
+        return math.nan
 
 
 _FRACTION = re.compile(r"(?P<whole>.*?)(?:\.(?P<part>\d+))?")
 _UNITS = {7: "100 ns", 6: "microseconds", 3: "milliseconds", 0: "seconds"}
 _TICK = 10_000_000 // 300
+_MINUTE = 60 * 10_000_000
+TO_MINUTES = "rounded to minutes"
 
 
 def _second(digits: int) -> str:
@@ -190,6 +200,8 @@ def _moment(first: str, second: str) -> str | None:
     for unit, name in ((60, "minutes"), (3600, "hours"), (86_400, "days")):
         if b % (unit * 10**7) == 0 and a - a % (unit * 10**7) == b:
             return f"cut to {name}"
+    if a != b == _to_minutes(a):
+        return TO_MINUTES
     if 0 < abs(a - b) <= _TICK:
         return "rounded to 1/300 of a second"
     shift = b - a
@@ -200,6 +212,11 @@ def _moment(first: str, second: str) -> str | None:
     if not rest and seconds % 86_400 == 0:
         return f"shifted by {seconds // 86_400 * (1 if shift > 0 else -1):+d} days"
     return None
+
+
+def _to_minutes(ticks: int) -> int:
+    """Round a moment as a `smalldatetime` does."""
+    return (ticks + _MINUTE // 2) // _MINUTE * _MINUTE
 
 
 def _ticks(text: str) -> int:

@@ -102,6 +102,8 @@ def pair(
         except NotComparableError as error:
             problems[name] = f"column {name!r}: {error}; leave it out: --exclude {name}"
             continue
+        except InputError as error:
+            raise InputError(f"column {name!r}: {error}") from None
         plans[name] = ColumnPlan(a, b, None, pa.null(), compared=what)
         if found.rule:
             rules[name] = found.rule

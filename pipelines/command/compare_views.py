@@ -24,6 +24,11 @@ _KINDS = {
     "extra_in_target": ONLY_IN_B,
     "different": DIFFERENT,
 }
+_WITHOUT_KEY = {
+    "row_count": "only counts are",
+    "checksum": "only counts and the sum of the digests are",
+}
+"""What is compared of tables without a key, by check."""
 
 
 def headline(outcome: Outcome) -> str:
@@ -80,9 +85,10 @@ def notes(outcome: Outcome) -> Iterator[str]:
         if condition:
             yield f"of the rows of {side} with {condition}"
     if not pairing.keyed:
+        what = _WITHOUT_KEY.get(outcome.verdict.check, "all digests of rows are, as a whole")
         yield (
-            "neither table has a primary key that is compared: only counts and the sum of the "
-            "digests are; --key COLUMNS finds the rows that differ"
+            f"neither table has a primary key that is compared: {what}; --key COLUMNS finds the "
+            "rows that differ"
         )
     yield f"read of A: {_read(outcome.read['source'])}; of B: {_read(outcome.read['target'])}"
 

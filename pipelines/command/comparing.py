@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
 from tableferry.pipelines.command.shell import as_json, end, print_json, user_errors
-from tableferry.resources.errors import InputError
+from tableferry.resources.errors import InputError, TableferryError
 
 if TYPE_CHECKING:
+    from tableferry.assets.planning.resolve import Servers
     from tableferry.checks.comparing.pairing import Pairing
     from tableferry.checks.verdict import Level
     from tableferry.resources.contract.endpoint import Endpoint
     from tableferry.resources.digest.tolerance import Tolerance
     from tableferry.resources.tables import TableRef
 
+MOST_SHOWN = 10_000
+"""As many differing values as are kept, see `checks.comparing.tables.EXAMINED`."""
+
 LEVELS = ("count", "checksum", "sample_hash", "full_hash")
 _QUERY = re.compile(r"(?P<connection>\w+):(?!//)\s*(?P<query>\S.*)", re.DOTALL)
+
+
+def _not_compared(command: Callable[..., None]) -> Callable[..., None]:
+    """Have every error end the command with 2, as 1 says that the tables differ."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except InputError:
+            raise
+        except TableferryError as error:
+            raise InputError(str(error)) from error
+
+    return wrapped
 
 
 @click.command()
@@ -55,7 +75,13 @@ _QUERY = re.compile(r"(?P<connection>\w+):(?!//)\s*(?P<query>\S.*)", re.DOTALL)
     help="Ranges of the key that are compared apart  [default: up to 32].",
 )
 @click.option("--recheck", metavar="TIMESxPAUSE", help="Look again at rows that differ: 3x10s.")
-@click.option("--limit", default=20, show_default=True, help="Maximum rows to show.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0, MOST_SHOWN),
+    default=20,
+    show_default=True,
+    help="Maximum rows to show.",
+)
 @click.option(
     "--save",
     type=click.Path(dir_okay=False),
@@ -66,6 +92,7 @@ _QUERY = re.compile(r"(?P<connection>\w+):(?!//)\s*(?P<query>\S.*)", re.DOTALL)
 @click.option("--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write a report.")
 @as_json
 @user_errors
+@_not_compared
 def compare(
     first: str,
     second: str,
@@ -99,6 +126,8 @@ def compare(
     if schema:
         if key or tolerances or where or where_a or where_b or sample or ranges or recheck or save:
             raise InputError("--schema reads no rows; it takes --map, --columns and --exclude only")
+        if query := next((each for each in (first, second) if _QUERY.fullmatch(each.strip())), ""):
+            raise InputError(f"--schema compares tables; {query!r} is a query")
         _compare_schemas(first, second, mapped, columns, exclude, html, as_json=as_json)
     from tableferry.checks.comparing.pairing import Choice, pair
     from tableferry.checks.comparing.tables import compare_tables
@@ -111,7 +140,7 @@ def compare(
     tables = compared_table(first), compared_table(second)
     looks = Recheck.parse(recheck) if recheck else None
     choice = Choice(
-        mapped=dict(_parts(text, "=", "--map") for text in _listed(mapped)),
+        mapped=_mapped(mapped),
         columns=_listed(columns),
         exclude=_listed(exclude),
         key=_listed(key),
@@ -131,17 +160,18 @@ def compare(
     )
     level = "sample_hash" if sample else level
     if save:
-        _save(pairing, level, Path(save))
+        _save(pairing, level, Path(save), servers)
     if looks and not pairing.keyed:
         raise InputError("--recheck looks at rows, which need a key: --key COLUMNS")
-    outcome = compare_tables(
-        pairing,
-        source,
-        target,
-        cast("Level", level),
-        ranges=ranges,
-        recheck=looks,
-    )
+    with source.read_beside(target):
+        outcome = compare_tables(
+            pairing,
+            source,
+            target,
+            cast("Level", level),
+            ranges=ranges,
+            recheck=looks,
+        )
     if html:
         Path(html).write_text(compare_views.page(outcome, limit), encoding="utf-8")
     if as_json:
@@ -167,7 +197,7 @@ def _compare_schemas(
     from tableferry.pipelines.command.session import configured_servers
 
     choice = Choice(
-        mapped=dict(_parts(text, "=", "--map") for text in _listed(mapped)),
+        mapped=_mapped(mapped),
         columns=_listed(columns),
         exclude=_listed(exclude),
     )
@@ -183,7 +213,7 @@ def _compare_schemas(
     end([f"{differ} of {len(pairs)} pairs of tables are declared otherwise"] * bool(differ))
 
 
-def _save(pairing: Pairing, level: str, path: Path) -> None:
+def _save(pairing: Pairing, level: str, path: Path, servers: Servers) -> None:
     """Write a transfer that compares the tables, and moves nothing.
 
     Raises:
@@ -192,7 +222,13 @@ def _save(pairing: Pairing, level: str, path: Path) -> None:
     """
     import yaml
 
+    from tableferry.assets.declaring.transfer_files import load_transfer
+    from tableferry.assets.planning.resolve import resolve_hops
+    from tableferry.assets.running.adopting import unfit
     from tableferry.resources.types.export import Refusal
+
+    if path.suffix not in (".yaml", ".yml"):
+        raise InputError(f"--save: {path} should end in .yaml, as a transfer's file does")
 
     plan = pairing.plan
     problems = {
@@ -226,6 +262,13 @@ def _save(pairing: Pairing, level: str, path: Path) -> None:
     }
     with path.open("x", encoding="utf-8") as file:
         yaml.safe_dump(document, file, sort_keys=False, allow_unicode=True)
+    try:
+        hops = resolve_hops(load_transfer(path), servers)
+        if why := next(filter(None, map(unfit, hops)), ""):
+            raise InputError(why)
+    except TableferryError as error:
+        path.unlink()
+        raise InputError(f"--save: no transfer can compare that: {error}") from None
 
 
 def require_rows_shown(endpoint: Endpoint, table: TableRef) -> None:
@@ -292,6 +335,20 @@ def _parts(text: str, between: str, option: str, *, last: bool = False) -> tuple
     return before.strip(), after.strip()
 
 
+def _mapped(texts: Sequence[str]) -> dict[str, str]:
+    """B's names of columns by A's.
+
+    Raises:
+        InputError: one has another form, or a column is named twice.
+    """
+    pairs = [_parts(text, "=", "--map") for text in _listed(texts)]
+    for names in zip(*pairs, strict=True):
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise InputError(f"--map: {twice[0]!r} is mapped twice")
+    return dict(pairs)
+
+
 def _listed(texts: Sequence[str]) -> list[str]:
-    """Names, of which an option takes several between commas."""
-    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
+    """Names, of which an option takes several between commas; each once."""
+    names = [name.strip() for text in texts for name in text.split(",")]
+    return [*dict.fromkeys(filter(None, names))]

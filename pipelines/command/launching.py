@@ -16,7 +16,7 @@ from uuid import uuid4
 import dagster as dg
 
 from tableferry.assets.log.command_runs import carry_out, selected
-from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, TRANSFER
+from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, REPAIR, TRANSFER
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, this_process
 from tableferry.assets.running.progress import OnProgress, Progress
@@ -54,9 +54,15 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
 
 
-def built(session: Session, name: str, caller: Caller) -> dg.Definitions:
-    """Build the definitions of one transfer on the servers of a session."""
-    return build(session.declared.only(name), {name: caller}, bound=session.servers)
+def built(session: Session, name: str, caller: Caller, *, repairs: bool = False) -> dg.Definitions:
+    """Build the definitions of one transfer on the servers of a session.
+
+    Those of a repair have the targets as assets, also of a transfer that moves nothing.
+    """
+    declared = session.declared.only(name)
+    if repairs:
+        declared = replace(declared, transfers={name: declared.transfer(name).repaired()})
+    return build(declared, {name: caller}, bound=session.servers)
 
 
 def logging_config(level: str | None) -> dict[str, Any]:
@@ -68,7 +74,8 @@ def execute(session: Session, share: Share, caller: Caller) -> Outcome:
     """Execute the runs of a share in this process, one after the other."""
     outcome = Outcome()
     name = share.transfer
-    job = selected(built(session, name, caller), share.hops)
+    repairs = REPAIR in share.tags
+    job = selected(built(session, name, caller, repairs=repairs), share.hops)
     for number, (first, last) in enumerate(share.segments, start=1):
         caller.last = number == len(share.segments)
         tags = {**share.tags, TRANSFER: name, RANGE_START: first, RANGE_END: last}

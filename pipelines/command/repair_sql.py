@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tableferry.assets.log.records import Reason
-from tableferry.assets.planning.deltas import MOST_ROWS, compares_first
+from tableferry.assets.planning.deltas import MOST_ROWS, compares_first, only_whole
 from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops
 from tableferry.assets.planning.rows_to_move import delta_between
 from tableferry.assets.planning.transfer_plan import known_ranges
+from tableferry.assets.running.adopting import extend_ranges
+from tableferry.assets.running.repairs import require_repairable
+from tableferry.checks.counts import count_by_range
 from tableferry.pipelines.command.finding import match_ranges, select_hops
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.status import status
@@ -61,9 +64,13 @@ def scripts(
             themselves.
         TableferryError: too many rows differ, or they cannot be told by their primary key.
     """
-    transfer = session.moving_transfer(name).repaired()
+    transfer = session.transfer(name).repaired()
     servers = session.servers_of(transfer)
     hops = resolve_hops(transfer, servers)
+    chosen_hops = select_hops(name, hops, hop)
+    require_repairable(transfer, chosen_hops, servers)
+    if transfer.watches:
+        extend_ranges(transfer, servers, session.instance)
     known = {each.name: each for each in known_ranges(transfer, hops, session.instance)}
     chosen = match_ranges(name, ranges, known) or list(known)
     rows = {
@@ -71,14 +78,19 @@ def scripts(
         for view in status(session, name).ranges
         if view.state.in_target
     }
-    for selected in select_hops(name, hops, hop):
+    for selected in chosen_hops:
+        if transfer.watches:
+            source, ranges_there = servers.endpoint(selected.plan.source), [*known.values()]
+            there = count_by_range(selected.plan, source, "source", ranges_there)
+            rows |= {(selected.number, key): number for key, number in there.items()}
         for key in chosen:
             number = rows.get((selected.number, key))
             if number is None:
                 continue
             if not compares_first(transfer, selected, servers, Reason.REPAIR, number):
                 raise InputError(
-                    f"{name}: {selected.plan.target}: its rows cannot be put right by themselves"
+                    f"{name}: {selected.plan.target}: its rows cannot be put right by themselves: "
+                    f"{only_whole(transfer, selected)}"
                 )
             if script := _script(selected, servers, known[key], number):
                 yield script

@@ -105,16 +105,9 @@ def _show(
     """Show what differs in the committed ranges, with up to 20 rows of each, and exit."""
     from tableferry.pipelines.command import runner
     from tableferry.pipelines.command.render import console, difference_table
-    from tableferry.pipelines.command.status import status
     from tableferry.resources.words import counted
 
-    session.moving_transfer(name)
-    views = [
-        view
-        for view in status(session, name).ranges
-        if view.state.in_target and hop in (None, view.hop)
-    ]
-    known = dict.fromkeys(view.range for view in views)
+    known = _compared(session, name, hop)
     chosen = [key for key in known if not ranges or key in ranges] or [*ranges]
     document = []
     for key in chosen:
@@ -131,3 +124,27 @@ def _show(
     elif not document:
         click.echo(f"{name}: no row differs")
     end([f"{name}: {counted(len(document), 'range')} would be repaired"] if document else [])
+
+
+def _compared(session: Session, name: str, hop: int | None) -> list[str]:
+    """The ranges that a repair compares: those that are committed, or all that others fill.
+
+    Raises:
+        InputError: a target that others fill cannot be repaired.
+    """
+    from tableferry.assets.planning.resolve import resolve_hops
+    from tableferry.assets.running.adopting import extend_ranges
+    from tableferry.assets.running.repairs import require_repairable
+    from tableferry.pipelines.command.finding import select_hops
+    from tableferry.pipelines.command.status import status
+
+    transfer = session.transfer(name).repaired()
+    if transfer.watches:
+        servers = session.servers_of(transfer)
+        hops = select_hops(name, resolve_hops(transfer, servers), hop)
+        require_repairable(transfer, hops, servers)
+        extend_ranges(transfer, servers, session.instance)
+        return list(session.instance.get_dynamic_partitions(transfer.partitions_name))
+    views = status(session, name).ranges
+    present = [each.range for each in views if each.state.in_target and hop in (None, each.hop)]
+    return [*dict.fromkeys(present)]

@@ -26,6 +26,7 @@ from tableferry.assets.planning.transfer_plan import (
 )
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.progress import OnProgress, Progress, unwatched
+from tableferry.assets.running.repairs import require_repairable
 from tableferry.checks.whole_table import row_count
 from tableferry.pipelines.command.finding import Work, read_work
 from tableferry.pipelines.command.range_views import (
@@ -85,7 +86,7 @@ def run(
     Raises:
         InputError: the transfer, hop or a range does not exist.
     """
-    transfer = session.moving_transfer(name)
+    transfer = session.transfer(name) if repair else session.moving_transfer(name)
     if recreate:
         transfer = transfer.recreated()
     if repair:
@@ -100,7 +101,10 @@ def run(
         )
         if joined is not None:
             work = replace(work, ranges=work.requested)
-        found = session.read(partial(_adoptable, work, servers)) if work.ranges else None
+        if repair:
+            require_repairable(transfer, work.hops, servers)
+        moves = bool(work.ranges) and not repair
+        found = session.read(partial(_adoptable, work, servers)) if moves else None
         if found:
             on_note(found)
         total = len(work.ranges) * len(work.hops)

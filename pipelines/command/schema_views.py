@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -21,6 +22,7 @@ from tableferry.checks.comparing.schemas import (
 from tableferry.pipelines.command.listing import Column, Listing, Row
 from tableferry.pipelines.command.render import shown
 from tableferry.resources.connecting.names import table_of
+from tableferry.resources.contract.markers import MARKERS
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.tables import TableRef
@@ -68,19 +70,34 @@ def compared(servers: Servers, first: str, second: str, choice: Choice) -> list[
     pairs = {table: table_of(filled(second, table)) for table in tables}
     found = _declared(servers, [*pairs, *pairs.values()])
     compared = [_pair(one, other, found, Choice()) for one, other in pairs.items()]
-    schemas = {other.schema for other in pairs.values()}
-    extra = [
-        table
-        for table in _listed(servers, next(iter(pairs.values())))
-        if table.schema in schemas and table not in pairs.values()
+    compared += [
+        SchemaPair(None, table)
+        for table in _listed(servers, table_of(second))
+        if table not in pairs.values() and _named_by(table_of(second), table, pattern)
     ]
-    compared += [SchemaPair(None, table) for table in extra]
     return sorted(compared, key=lambda pair: pair.equal)
+
+
+def _named_by(template: TableRef, table: TableRef, pattern: TableRef) -> bool:
+    """Whether a template names a table for one that would fit a pattern."""
+    names = {"schema": pattern.schema, "table": ""}
+    for text, name in ((template.schema, table.schema), (template.name, table.name)):
+        expression, known = "", set[str]()
+        for number, part in enumerate(re.split(_FILLED, text)):
+            placeholder = f"(?P={part})" if part in known else f"(?P<{part}>.+)"
+            expression += placeholder if number % 2 else re.escape(part)
+            known |= {part} if number % 2 else set()
+        match = re.fullmatch(expression, name)
+        if match is None:
+            return False
+        names |= match.groupdict()
+    meant = replace(pattern, schema=names["schema"], name=names["table"] or pattern.name)
+    return fits(meant, f"{pattern.schema}.{pattern.name}")
 
 
 def _listed(servers: Servers, table: TableRef) -> list[TableRef]:
     listed = source_of(table.system).tables(servers.endpoint(table), table.connection)
-    return [each.table for each in listed if not each.view]
+    return [each.table for each in listed if not each.view and each.table.name != MARKERS]
 
 
 def _declared(servers: Servers, tables: Sequence[TableRef]) -> dict[TableRef, Declared]:

@@ -39,6 +39,18 @@ class ClickHouseDialect(Dialect):
         """NULL is of no type without Nullable."""
         return f"CAST({value} AS {declared_type(column)})"
 
+    def exact_decimal(self, double: str, column: Column) -> str:
+        """See `Dialect.exact_decimal`. CAST raises an error instead."""
+        kind = read(column.type).kind
+        assert isinstance(kind, Decimal)
+        return f"toDecimal256OrNull({self.text(double)}, {kind.scale})"
+
+    def rounded(self, number: str, digits: int) -> str:
+        """See `Dialect.rounded`. Halves of floats would be rounded to even."""
+        text = f"toString({number})"
+        exact = f"round(toDecimal256OrNull({text}, {MOST_DIGITS // 2}), {digits})"
+        return f"ifNull(toString({exact}), {text})"
+
     ordered_texts = ("String",)
 
     def in_key_order(self, name: str, column: Column, kind: KeyKind) -> str:

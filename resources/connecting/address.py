@@ -199,6 +199,25 @@ class Server(BaseModel):
         """
         return self._gate.permit(ended=ended) if self._gate else nullcontext()
 
+    def read_beside(self, other: object) -> AbstractContextManager[None]:
+        """Hold the right to read two tables at the same time: one of this server, one of another.
+
+        Of one budget, both connections are taken together: with each process having one of them,
+        none would get its second.
+
+        Raises:
+            InputError: both are within one budget, of a single connection.
+        """
+        own = self._gate
+        if own is None or not isinstance(other, Server) or other._gate is not own:
+            return nullcontext()
+        if not own.budget.has_snapshots:
+            raise InputError(
+                f"{own.connection} may have one connection only; to compare two of its tables "
+                "takes two, one for each"
+            )
+        return own.holding()
+
     def keep_pace(self, size: int) -> None:
         """Wait for as long as bytes that were read should have taken by the budget."""
         if self._gate is not None:

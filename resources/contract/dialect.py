@@ -118,7 +118,10 @@ class Dialect:
         return f"CAST({value} AS {column.type})"
 
     def exact_decimal(self, double: str, column: Column) -> str:
-        """Write a double as a decimal of a column's type, with all digits that tell it apart."""
+        """Write a double as a decimal, with all digits that tell it apart.
+
+        It has the scale of a column's type. A double that the type does not hold is NULL.
+        """
         return self.cast(self.text(double), column)
 
     def rounded(self, number: str, digits: int) -> str:

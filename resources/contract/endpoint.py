@@ -47,6 +47,9 @@ class Endpoint(Protocol):
     def budget(self, connection: str) -> Budget | None:
         """Return what reading by this connection may cost the server; None if nothing bounds it."""
 
+    def read_beside(self, other: object) -> AbstractContextManager[None]:
+        """Hold the right to read a table of this server, and one of another, at the same time."""
+
     def within_budget(self, connection: str, sharing: Sharing | None = None) -> Self:
         """Return the server as a source that is read within the connection's budget."""
 

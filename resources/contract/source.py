@@ -479,5 +479,6 @@ def columns_of_rows(endpoint: Endpoint, table: TableRef) -> list[Column]:
     columns = source_of(table.system).query_columns(endpoint, table)
     names = [column.name for column in columns]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1 or not name]:
-        raise InputError(f"{table}: several columns are named {twice[0]!r}; name them by AS")
+        which = f"several columns are named {twice[0]!r}" if twice[0] else "a column has no name"
+        raise InputError(f"{table}: {which}; name them by AS")
     return columns

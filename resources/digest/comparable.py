@@ -20,6 +20,7 @@ from tableferry.resources.digest.fields import (
 from tableferry.resources.digest.overflow import integer_type
 from tableferry.resources.types import kinds
 from tableferry.resources.types.column import Column
+from tableferry.resources.types.export import Refusal
 
 _MICROSECONDS_PER_DAY = kinds.MICROSECONDS_PER_DAY
 _LONGEST = 38
@@ -94,7 +95,7 @@ def _of_two_kinds(
             rule = f"{first.type} is compared as the nearest double"
             if _fits_a_double(source, first):
                 return Comparable(field, rule)
-            exact = _of_type(source.types.decimal(_LONGEST, one.scale), first)
+            exact = _of_type(_exact_type(source, first), first)
             back = source.dialect.exact_decimal(double, exact)
             same = source.dialect.cast(source.quote(first.name), exact)
             field = replace(field, rendered=f"CASE WHEN {back} = {same} THEN {double} END")
@@ -106,6 +107,14 @@ def _of_two_kinds(
             field = _field(first, second, one.kind, scale=one.scale)
             return Comparable(field, f"whole numbers are compared as {unit} since 1970")
     return None
+
+
+def _exact_type(system: System, number: Column) -> str:
+    """A type of decimals that holds all values of an integer or decimal column."""
+    type_ = declared(system.types, number.type)
+    if type_.kind == "decimal" and (type_.precision is None or type_.precision > _LONGEST):
+        return number.type
+    return system.types.decimal(_LONGEST, type_.scale)
 
 
 def _fits_a_double(system: System, column: Column) -> bool:
@@ -132,6 +141,15 @@ def _alike(source: System, first: Column, target: System, second: Column) -> Com
         if field.target_rendered is None:
             field = replace(field, target_rendered=computed(target, second))
         return Comparable(field, "; ".join(rules))
+    if field.kind == "decimal":
+        field = replace(field, rendered=_digits(source, first))
+        return Comparable(
+            replace(
+                field,
+                scale=max(one.scale, other.scale),
+                target_rendered=_digits(target, second),
+            )
+        )
     zones = {one.zoned, other.zoned}
     as_utc = source.types.wall_clocks_as_utc or target.types.wall_clocks_as_utc
     if field.kind == "timestamp" and zones == {True, False} and not as_utc:
@@ -145,6 +163,17 @@ def _alike(source: System, first: Column, target: System, second: Column) -> Com
         ),
         "; ".join(rules),
     )
+
+
+def _digits(system: System, number: Column) -> str | None:
+    """Write a decimal that says itself how many digits it has, as 1.50, without its last zeros.
+
+    None for other decimals.
+    """
+    type_, export = declared(system.types, number.type), system.types.export(number.type)
+    if type_.precision is not None or isinstance(export, Refusal) or export.arrow is None:
+        return computed(system, number)
+    return export.arrow.replace("{}", system.quote(number.name))
 
 
 def _unread(source: System, first: Column, target: System, second: Column) -> Comparable:

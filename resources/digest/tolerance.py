@@ -5,12 +5,13 @@ Both servers do it in their own SQL, before the digest. Nothing is tolerated tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.system import System
+from tableferry.resources.digest.fields import declared
 from tableferry.resources.digest.overflow import integer_type
 from tableferry.resources.errors import InputError
 from tableferry.resources.types import kinds
@@ -83,7 +84,7 @@ class Tolerance:
         return ", ".join(
             f"{name}: {written.get(name, str(value).lower())}"
             for name, value in declared
-            if value not in (None, False)
+            if value is not None and value is not False
         )
 
     def applied(self, field: Field, source: System, target: System) -> Field:
@@ -94,6 +95,8 @@ class Tolerance:
         """
         self._require_kind(field)
         if self.round is not None:
+            if any(_bare(field, side, each) for side, each in _sides(source, target)):
+                field = replace(field, scale=max(field.scale, self.round))
             field = _on_both(field, source, target, self._rounded)
         if self.truncate is not None:
             field = _on_both(field, source, target, self._truncated)
@@ -112,8 +115,8 @@ class Tolerance:
         for name, unfit in problems.items():
             if unfit:
                 raise InputError(
-                    f"column {field.name!r}: {name} does not go with it, which is compared as "
-                    f"{field.kind} ({field.source.type}, {field.target.type})"
+                    f"{name} does not go with it, which is compared as {field.kind} "
+                    f"({field.source.type}, {field.target.type})"
                 )
 
     def _rounded(self, field: Field, side: Side, system: System, value: str) -> tuple[str, str]:
@@ -121,7 +124,9 @@ class Tolerance:
         wanted = kinds.Float(64) if field.kind == "float" else kinds.Decimal(38, field.scale)
         type_ = str(types.default(wanted))
         column = replace(field.column(side), type=type_, nullable=True)
-        rounded = dialect.rounded(dialect.cast(value, column), self.round or 0)
+        # a cast would round the digits of a decimal that says itself how many it has
+        number = value if _bare(field, side, system) else dialect.cast(value, column)
+        rounded = dialect.rounded(number, self.round or 0)
         return dialect.cast(rounded, column), type_
 
     def _truncated(self, field: Field, side: Side, system: System, value: str) -> tuple[str, str]:
@@ -137,14 +142,22 @@ class Tolerance:
         if self.json:
             canonical = dialect.canonical_json(value)
             if canonical is None:
-                raise InputError(
-                    f"column {field.name!r}: {system.title} has no canonical form of JSON"
-                )
+                raise InputError(f"{system.title} has no canonical form of JSON")
             value = canonical
         value = dialect.trimmed(value) if self.trim else value
         value = dialect.lower(value) if self.case else value
         value = dialect.empty_as_null(value) if self.null else value
         return value, system.types.text
+
+
+def _sides(source: System, target: System) -> Sequence[tuple[Side, System]]:
+    return (("source", source), ("target", target))
+
+
+def _bare(field: Field, side: Side, system: System) -> bool:
+    """Whether a side has decimals without a declared number of digits."""
+    type_ = declared(system.types, field.column(side).type)
+    return type_.kind == "decimal" and type_.precision is None
 
 
 def _on_both(field: Field, source: System, target: System, change: Any) -> Field:
@@ -153,10 +166,9 @@ def _on_both(field: Field, source: System, target: System, change: Any) -> Field
     `change` gets the field, the side, its system and the SQL of the value, and returns the SQL of
     the new value and its declared type.
     """
-    systems: dict[Side, System] = {"source": source, "target": target}
     changed = {
         side: change(field, side, system, field.value(side, system.dialect))
-        for side, system in systems.items()
+        for side, system in _sides(source, target)
     }
     (source_sql, source_type), (target_sql, target_type) = changed["source"], changed["target"]
     return replace(

@@ -26,6 +26,15 @@ class FilesDialect(Dialect):
         """Cast a value to text, as DuckDB prints it."""
         return f"CAST({value} AS VARCHAR)"
 
+    def exact_decimal(self, double: str, column: Column) -> str:
+        """See `Dialect.exact_decimal`. CAST raises an error instead."""
+        return f"TRY_{super().exact_decimal(double, column)}"
+
+    def rounded(self, number: str, digits: int) -> str:
+        """See `Dialect.rounded`. A double is rounded by its digits, as 1.005."""
+        exact = f"ROUND(TRY_CAST({self.text(number)} AS DECIMAL(38, 18)), {digits})"
+        return f"coalesce({self.text(exact)}, {self.text(super().rounded(number, digits))})"
+
     def folded(self, name: str) -> str:
         """Fold a name: names that differ in case are the same column."""
         return name.casefold()

@@ -14,6 +14,9 @@ from tableferry.resources.postgres.places import bound as tid
 from tableferry.resources.postgres.types import read
 from tableferry.resources.types.column import Column
 
+_STRING_OR_LAST_ZEROS = r'("(?:[^"\\]|\\.)*")|(\.\d*[1-9])0+(?!\d)|\.0+(?!\d)'
+"""Matches the strings of a JSON text, and the last zeros behind a point elsewhere."""
+
 
 class PostgresDialect(Dialect):
     """See `Dialect`."""
@@ -60,9 +63,15 @@ class PostgresDialect(Dialect):
         """See `Dialect.rounded`. Only a numeric is rounded to digits."""
         return f"round(CAST({number} AS numeric), {digits})"
 
+    def exact_decimal(self, double: str, column: Column) -> str:
+        """See `Dialect.exact_decimal`. A numeric without a precision holds all of them."""
+        return f"CAST({self.text(double)} AS numeric)"
+
     def canonical_json(self, text: str) -> str | None:
-        """See `Dialect.canonical_json`."""
-        return f"CAST(CAST({text} AS jsonb) AS text)"
+        """See `Dialect.canonical_json`. A jsonb keeps the last zeros of a number, as 1.50."""
+        written = f"CAST(CAST({text} AS jsonb) AS text)"
+        pattern, kept = self.literal(_STRING_OR_LAST_ZEROS), self.literal(r"\1\2")
+        return f"regexp_replace({written}, {pattern}, {kept}, 'g')"
 
     def exact_sum(self, number: str) -> str:
         """See `Dialect.exact_sum`. The sum of bigints is a numeric."""

@@ -166,8 +166,8 @@ class SqlServerDialect(Dialect):
         return f"CAST({value} AS nvarchar(max))"
 
     def exact_decimal(self, double: str, column: Column) -> str:
-        """The text of a float has six digits."""
-        return self.cast(double, column)
+        """The text of a float has six digits; CAST raises an error for one that is too large."""
+        return f"TRY_{self.cast(double, column)}"
 
     def trimmed(self, text: str) -> str:
         """TRIM takes no BOTH before SQL Server 2022."""

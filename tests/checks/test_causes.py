@@ -44,6 +44,9 @@ def field(kind: Any) -> Field:
         ("decimal", "12345678901234567.89", "12345678901234568", "rounded to whole numbers"),
         ("integer", "9007199254740993", "9007199254740992", "passed through a double"),
         ("float", "0.1", "0.10000000149011612", "passed through a 32-bit float"),
+        ("float", "0.10000000149011612", "0.1", "passed through a 32-bit float"),
+        ("decimal", "1" * 40 + ".25", "1" * 40 + ".3", "rounded to 1 decimal"),
+        ("float", "1e+300", "2e+300", "another value"),
         ("integer", "1", "7", "another value"),
         ("float", "nan", "1.0", "another value"),
         ("timestamp", f"{DAY} 10:00:00.123456", f"{DAY} 10:00:00.123", "cut to milliseconds"),
@@ -52,6 +55,7 @@ def field(kind: Any) -> Field:
         ("timestamp", f"{DAY} 10:00:00", f"{DAY} 04:30:00", "shifted by -5.5 hours (time zone)"),
         ("timestamp", f"{DAY} 10:20:30", f"{DAY} 00:00:00", "cut to days"),
         ("timestamp", f"{DAY} 10:00:00.001", f"{DAY} 10:00:00.003", "rounded to 1/300 of a second"),
+        ("timestamp", f"{DAY} 10:00:31", f"{DAY} 10:01:00", "rounded to minutes"),
         ("timestamp", "infinity", f"{DAY} 10:00:00", "another value"),
         ("time", "10:20:30.5", "10:20:30", "cut to seconds"),
         ("time", "10:20:30", "1970-01-01 10:20:30", "a date added"),
@@ -77,3 +81,7 @@ def test_all_values_of_a_column_share_a_number_of_digits() -> None:
     found = [Difference("1", "different", "c", *pair) for pair in moments]
     (cause,) = likely_causes(found, {"c": field("timestamp")})["c"]
     assert (cause.says, cause.values) == ("cut to milliseconds", 3)
+    minutes = [(f"{DAY} 10:00:31", f"{DAY} 10:01:00"), (f"{DAY} 10:00:20", f"{DAY} 10:00:00")]
+    found = [Difference("1", "different", "c", *pair) for pair in minutes]
+    (cause,) = likely_causes(found, {"c": field("timestamp")})["c"]
+    assert (cause.says, cause.values) == ("rounded to minutes", 2)

@@ -79,3 +79,19 @@ def test_quotation_marks_stand_only_where_they_are_needed(table: TableRef, text:
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"should have the form system://schema\.table"):
         TableRef.parse(text)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:secret@host:5432/db",
+        "postgres://user:se/cr@et@host/db",
+        "postgres://user:secret@host.example.com/db",
+    ],
+)
+def test_the_login_of_a_url_is_not_repeated(url: str) -> None:
+    with pytest.raises(InputError, match=r"://\*\*\*@host") as error:
+        TableRef.parse(url)
+    assert "user" not in str(error.value) and "cr" not in str(error.value).split("@host")[0]
+    odd = TableRef("postgres", "a:b@c", "t")
+    assert TableRef.parse(str(odd)) == odd

@@ -12,8 +12,10 @@ from urllib.parse import urlencode
 import psutil
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 from tableferry.assets.log.records import State
+from tableferry.pipelines.cli import main
 from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import Command, ask_sqlserver, crash, reopen
 
@@ -180,3 +182,70 @@ def test_a_sqlserver_is_read_by_as_few(
         assert command.wait() == 0, command.output
     assert max(connections) == 1
     ask_sqlserver(one, f"DROP TABLE {table}")
+
+
+def test_tables_are_compared_within_few_connections(bounded: Make) -> None:
+    one = bounded(COPY, *TABLE, most="2")
+    first, second = SOURCE.format(t=one.table), f"{SOURCE.format(t=one.table)}_copy"
+    one.source(
+        "CREATE TABLE {t}_copy AS SELECT * FROM {t} WHERE id <> 7",
+        "UPDATE {t}_copy SET amount = amount + 1 WHERE id % 3 = 0",
+    )
+    with sessions_of(one) as sessions:
+        for level in ("checksum", "full_hash"):
+            options = ["--key", "id", "--level", level, "--recheck", "1x0s"]
+            found = CliRunner().invoke(main, ["compare", first, second, *options])
+            assert found.exit_code == 1, found.output
+            assert "1 row only in A, 1,333 rows different" in found.output
+    assert max(sessions) == 2, "one for each table"
+    for _ in range(200):
+        if not slots_held(one):
+            break
+        time.sleep(0.05)
+    assert slots_held(one) == 0, "nothing is kept by a process that reads nothing"
+
+
+def test_comparisons_at_once_share_the_connections(bounded: Make, tmp_path: Path) -> None:
+    one = bounded(COPY, *TABLE, most="2")
+    first, second = SOURCE.format(t=one.table), f"{SOURCE.format(t=one.table)}_copy"
+    one.source("CREATE TABLE {t}_copy AS SELECT id, name, -amount AS amount FROM {t}")
+    commands = [Command(tmp_path / str(number)) for number in range(3)]
+    with sessions_of(one) as sessions:
+        for number, command in enumerate(commands):
+            (tmp_path / str(number)).mkdir()
+            command.start("compare", first, second, "--key", "id")
+        for command in commands:
+            assert command.wait() == 1, command.output
+    assert max(sessions) == 2
+
+
+def test_rows_that_differ_are_sent_at_the_pace_of_the_budget(bounded: Make) -> None:
+    table = "CREATE TABLE {t} (id integer PRIMARY KEY, name text NOT NULL)"
+    rows = "INSERT INTO {t} SELECT g, repeat('x', 996) FROM generate_series(1, 600) g"
+    one = bounded(COPY, table, rows, rate="0.3")
+    other = f"postgres:SELECT id, '' AS name FROM public.{one.table}"
+    started = time.monotonic()
+    found = CliRunner().invoke(main, ["compare", SOURCE.format(t=one.table), other])
+    assert found.exit_code == 1, found.output
+    assert "600 rows different" in found.output
+    assert time.monotonic() - started >= 600 * 1000 / 300_000
+
+
+def test_one_connection_is_enough_for_a_table_and_too_few_for_two(bounded: Make) -> None:
+    one = bounded(COPY, *TABLE, most="1")
+    assert one.run().good
+    table = SOURCE.format(t=one.table)
+    with sessions_of(one) as sessions:
+        arguments = [
+            "compare",
+            table,
+            f"clickhouse://warehouse.{one.table}",
+            "--level",
+            "full_hash",
+        ]
+        found = CliRunner().invoke(main, arguments)
+        assert found.exit_code == 0, found.output
+        refused = CliRunner().invoke(main, ["compare", table, table])
+        assert refused.exit_code == 2
+        assert "to compare two of its tables takes two, one for each" in refused.stderr
+    assert max(sessions) == 1

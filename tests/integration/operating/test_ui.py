@@ -74,6 +74,19 @@ hops: ["clickhouse://warehouse.{NEW}"]
 key: id
 ranges: {{rows: 1000}}
 """
+WATCHED = "aircraft"
+COMPARED = f"""\
+transfer: {WATCHED}
+description: Filled by another tool.
+source: postgres://public.{WATCHED}
+hops: ["clickhouse://warehouse.{WATCHED}"]
+key: id
+ranges: {{bounds: [1, 251, 501, 751]}}
+write: none
+"""
+COPY = f"""\
+CREATE OR REPLACE TABLE warehouse.{WATCHED} (id Int32, tailnum String, flights Int64)
+ENGINE = MergeTree ORDER BY id"""
 SOURCE = f"""\
 DROP TABLE IF EXISTS {NAME};
 CREATE TABLE {NAME} AS
@@ -85,6 +98,11 @@ CREATE TABLE {OTHER} AS
 SELECT row_number() OVER (ORDER BY carrier)::int AS id, carrier, count(*) AS departures
 FROM flights GROUP BY carrier;
 ALTER TABLE {OTHER} ADD PRIMARY KEY (id);
+DROP TABLE IF EXISTS {WATCHED};
+CREATE TABLE {WATCHED} AS
+SELECT row_number() OVER (ORDER BY tailnum)::int AS id, tailnum, count(*) AS flights
+FROM flights WHERE tailnum IS NOT NULL GROUP BY tailnum LIMIT 1000;
+ALTER TABLE {WATCHED} ADD PRIMARY KEY (id), ALTER tailnum SET NOT NULL, ALTER flights SET NOT NULL;
 """
 STORES = own("stores")
 """A schema of 30 tables, of which one has rows."""
@@ -130,6 +148,7 @@ def ui(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sho
     (folder / "transfers").mkdir()
     (folder / "transfers" / f"{NAME}.yaml").write_text(DECLARED, encoding="utf-8")
     (folder / "transfers" / f"{OTHER}.yaml").write_text(SCHEDULED, encoding="utf-8")
+    (folder / "transfers" / f"{WATCHED}.yaml").write_text(COMPARED, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in stack.environment().items():
             patch.setenv(name, value)
@@ -182,6 +201,8 @@ def test_the_demo_registers_its_ranges_for_the_ui(ui: Shown) -> None:
         f"clickhouse/warehouse/{NAME}",
         f"postgres/public/{OTHER}",
         f"clickhouse/warehouse/{OTHER}",
+        f"postgres/public/{WATCHED}",
+        f"clickhouse/warehouse/{WATCHED}",
     }
     last = found[f"clickhouse/warehouse/{NAME}"]
     assert (last["groupName"], last["kinds"]) == (NAME, ["clickhouse"])
@@ -462,6 +483,46 @@ def test_a_failed_check_shows_the_rows_that_differ(
     assert moved is dg.DagsterRunStatus.SUCCESS
     assert ui.target("count()", 10103) == 1
     assert runner.check(ui.session, NAME).good, "the damaged range has moved again"
+
+
+def test_the_copy_of_another_tool_is_compared_by_its_checks(
+    ui: Shown, page: Browser, pictures: Path
+) -> None:
+    """A transfer with `write: none`: of its target, which was damaged, only checks can be run."""
+    clickhouse = ui.session.servers.endpoints["clickhouse"]
+    rows = ui.session.servers.endpoints["postgres"].query(f"SELECT * FROM public.{WATCHED}")
+    values = ", ".join(
+        f"({id}, '{tail}{' ' * (id == 600)}', {flights + (id in (600, 601))})"
+        for id, tail, flights in rows
+        if id != 602
+    )
+    for statement in (COPY, f"INSERT INTO warehouse.{WATCHED} VALUES {values}"):
+        clickhouse.execute(statement)
+    before = clickhouse.query(f"SELECT count(), sum(flights) FROM warehouse.{WATCHED}")
+    checks = f"/assets/clickhouse/warehouse/{WATCHED}?view=checks"
+    page.open(checks)
+    page.see("checksum", "row_count")
+    assert not page.can_press("Materialize"), "there is nothing to materialize"
+    found = ui.outcome(page, lambda: page.press("Execute all"))
+    assert found is dg.DagsterRunStatus.FAILURE, "as the command ends with 1"
+    page.open(f"{checks}&checkDetail=checksum")
+    # until then, the only tab of this name is the asset's
+    page.see("Execution history", "Failed")
+    hide = "Hide navigation"
+    if page.shows(hide):
+        page.do(lambda: page.click_text(hide), until_seen=lambda: not page.shows(hide))
+    page.do(lambda: page.click_text("Partitions"), until_seen=lambda: page.shows("Failed (1)"))
+    page.see("Failed (1)", "Passed (4)")
+    row = "[title='0000000501..0000000751']"
+    page.do(lambda: page.click(row), until_seen=lambda: page.shows("differing_rows"))
+    shown = page.see("1 row missing in target, 2 rows different", "missing in target", "602")
+    tail, flights = rows[599][1:]
+    for value in (f"'{tail}'", f"'{tail} '", str(flights), str(flights + 1)):
+        assert value in shown, value
+    page.picture(pictures / "watched.png")
+    assert (pictures / "watched.png").stat().st_size < MOST_BYTES
+    after = clickhouse.query(f"SELECT count(), sum(flights) FROM warehouse.{WATCHED}")
+    assert after == before, "nothing was written"
 
 
 def test_a_failed_range_is_found_understood_and_repaired_by_a_second_person(

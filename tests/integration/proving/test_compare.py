@@ -185,11 +185,20 @@ def test_a_page_and_lines_say_the_same(tables: Tables, copy: str, tmp_path: Path
     assert f"ferry: {first} and {second} differ" in result.stderr
 
 
+def test_a_key_that_is_named_twice_is_that_key(tables: Tables, copy: str) -> None:
+    first, second = f"postgres://public.{copy}", f"clickhouse://warehouse.{copy}"
+    result = run("compare", first, second, "--key", "id,id", "--key", "id", "--limit", "1")
+    assert result.exit_code == 1, result.output
+    assert "9 rows different" in result.stdout
+
+
 def test_without_a_key_counts_and_sums_are_compared(tables: Tables, copy: str) -> None:
     first, second = f"postgres://public.{copy}", f"clickhouse://warehouse.{copy}"
     found = tables.compare(first, second)
     assert found["differences"] is None
-    assert "--key" in found["notes"][-2]
+    assert "only counts and the sum of the digests are; --key" in found["notes"][-2]
+    counted = tables.compare(first, second, "--level", "count")
+    assert counted["ok"] and "compared: only counts are; --key" in counted["notes"][-2]
     assert found["read"]["a"] == {"counted": COUNT, "again": 0, "sent": 0}
 
 
@@ -208,6 +217,66 @@ def test_tolerances_are_applied_by_both_servers_and_shown(tables: Tables, copy: 
         ) in found["says"]
     only_one = tables.compare(first, second, *among, *options[:2])
     assert only_one["differences"]["by_column"] == {"note": 2, "at": 1}
+
+
+JSON = {
+    1: ('{"a":1,"b":[1,2]}', '{ "b": [1, 2], "a": 1 }', True),
+    2: ('{"a": 1.50, "b": 2.0, "c": 1e2}', '{"a": 1.5, "b": 2, "c": 100}', True),
+    3: (r'["\u00fc", "x.0 1.50"]', '["ü", "x.0 1.50"]', True),
+    4: ('{"a": 1, "a": 2}', '{"a": 2}', True),
+    5: ('["1.50"]', '["1.5"]', False),
+    6: ("[1, 2]", "[2, 1]", False),
+    7: ("null", None, False),
+    8: ('{"a": null}', "{}", False),
+    9: ("1.05", "1.5", False),
+    10: (None, None, True),
+    11: (r'{"a\"b": "\\"}', r'{ "a\"b":"\\" }', True),
+}
+"""JSON on both sides, and whether it means the same."""
+
+
+@pytest.mark.parametrize("types", [("jsonb", "json"), ("text", "jsonb"), ("text", "varchar(99)")])
+def test_json_is_compared_by_what_it_means(tables: Tables, types: tuple[str, str]) -> None:
+    names = ("public.{t}_j", "public.{t}_k")
+    for side, (name, type_) in enumerate(zip(names, types, strict=True)):
+        tables.execute("postgres", f"CREATE TABLE {name} (id int PRIMARY KEY, doc {type_})")
+        for i, row in JSON.items():
+            text = "NULL" if row[side] is None else f"'{row[side]}'"
+            statement = f"INSERT INTO {name} VALUES ({i}, {text})"
+            tables.found["postgres"].endpoint.execute(statement.replace("{t}", tables.name))
+    refs = [f"{tables.ref('postgres')}_{suffix}" for suffix in "jk"]
+    differing = {i for i, (_, _, same) in JSON.items() if not same}
+    try:
+        assert not tables.compare(*refs)["ok"], "no tolerance is implied"
+        for level in ("checksum", "full_hash"):
+            options = ["--tolerance", "doc:json=canonical", "--level", level]
+            found = tables.compare(*refs, *options)
+            rows = {int(each["row"]["id"]) for each in found["differences"]["examples"]}
+            assert rows == differing
+            assert "within tolerances: doc (json: canonical)" in found["says"]
+    finally:
+        tables.execute("postgres", *(f"DROP TABLE {name}" for name in names))
+
+
+def test_json_is_canonical_on_postgres_alone(tables: Tables) -> None:
+    for system, title in (("clickhouse", "ClickHouse"), ("sqlserver", "SQL Server")):
+        refs = tables.ref("postgres"), tables.ref(system)
+        refused = run("compare", *refs, "--tolerance", "note:json=canonical")
+        assert refused.exit_code == 2
+        assert f"column 'note': {title} has no canonical form of JSON" in refused.stderr
+    name = tables.ref("postgres")
+    refused = run("compare", name, name, "--tolerance", "note:json=canonical")
+    assert refused.exit_code == 2, "no JSON, which is no difference"
+    assert "invalid input syntax for type json" in refused.stderr
+
+
+def test_a_tolerance_of_no_digits_is_shown(tables: Tables) -> None:
+    first = f"postgres:SELECT id, price + 0.25 AS price FROM public.{tables.name}"
+    options = ["--key", "id", "--tolerance", "price:round=0"]
+    # half a unit is rounded away from zero, and so is more
+    found = tables.compare(first, "clickhouse", *options)
+    assert found["ok"], found
+    assert "within tolerances: price (round: 0)" in found["says"]
 
 
 def test_empty_texts_may_count_as_null(tables: Tables) -> None:
@@ -263,11 +332,17 @@ def test_queries_are_compared_as_tables_are(tables: Tables, copy: str) -> None:
     [
         (["--key", "nope"], "has no column 'nope'"),
         (["--map", "id"], "--map: 'id' should have the form name=value"),
+        (["--map", "note=fixed,fixed=fixed"], "--map: 'fixed' is mapped twice"),
+        (["--map", "note=fixed", "--map", "note=ident"], "--map: 'note' is mapped twice"),
         (["--tolerance", "price:bend=2"], "--tolerance price: bend: '2' is no tolerance"),
         (["--tolerance", "day:round=2"], "round does not go with it, which is compared as date"),
         (["--map", "ident=ratio", "--exclude", "ratio"], "leave it out: --exclude ident"),
         (["--columns", "id", "--key", "day"], "the key column 'day' is not compared"),
         (["--recheck", "x"], "recheck: 'x' should be"),
+        (["--limit", "-1"], "-1 is not in the range 0<=x<=10000"),
+        (["--where", "nonsense >"], "syntax error"),
+        (["--save", "no_transfer.txt"], "no_transfer.txt should end in .yaml"),
+        (["--save", "no name.yaml"], "--save: no transfer can compare that: "),
     ],
 )
 def test_what_cannot_be_compared_is_said(tables: Tables, options: list[str], says: str) -> None:
@@ -275,6 +350,37 @@ def test_what_cannot_be_compared_is_said(tables: Tables, options: list[str], say
     assert result.exit_code == 2, result.output
     assert says in result.stderr
     assert "Traceback" not in result.output
+    assert not Path("no name.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("SELECT id FROM public.{t} WHERE note = 1", "operator does not exist"),
+        ("SELECT id, 1 AS note, id / (id - 7) AS price FROM public.{t}", "division by zero"),
+    ],
+)
+def test_what_a_server_refuses_is_no_difference(tables: Tables, query: str, says: str) -> None:
+    """1 would say that the tables differ."""
+    first = f"postgres:{query.format(t=tables.name)}"
+    result = run("compare", first, tables.ref("clickhouse"), "--json")
+    assert result.exit_code == 2, result.output
+    assert says in result.stderr and json.loads(result.stdout)["ok"] is False
+
+
+def test_a_table_that_is_dropped_meanwhile_is_no_difference(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables.execute("postgres", "CREATE TABLE public.{t}_gone AS SELECT * FROM public.{t} LIMIT 9")
+
+    def drop(*_: object) -> None:
+        tables.execute("postgres", "DROP TABLE IF EXISTS public.{t}_gone")
+
+    monkeypatch.setattr("tableferry.checks.recheck.pause", drop)
+    first = f"{tables.ref('postgres')}_gone"
+    found = run("compare", first, tables.ref("clickhouse"), "--key", "id", "--recheck", "1x1s")
+    assert found.exit_code == 2, found.output
+    assert "does not exist" in found.stderr
 
 
 OTHER_TYPES = {
@@ -482,3 +588,19 @@ def test_a_comparison_is_saved_as_a_transfer_that_only_compares(
     refused = run("compare", *refs, "--save", str(folder / "other.yaml"))
     assert refused.exit_code == 2
     assert "--save: a transfer does not compare tolerances" in refused.stderr
+    query = f"postgres:SELECT id, note FROM public.{tables.name}"
+    refused = run("compare", query, tables.ref("clickhouse"), "--save", str(folder / "other.yaml"))
+    assert "--save: a transfer does not compare queries" in refused.stderr
+    assert not (folder / "other.yaml").exists()
+
+
+def test_what_a_transfer_would_not_make_is_not_saved(
+    tables: Tables, others: dict[str, str], tmp_path: Path
+) -> None:
+    """A decimal is compared with a double by a rule; a transfer makes none of it."""
+    path = tmp_path / "saved.yaml"
+    pair = others["postgres"], others["clickhouse"]
+    refused = run("compare", *pair, "--columns", "id,price", "--save", str(path))
+    assert refused.exit_code == 2
+    assert "--save: no transfer can compare that: " in refused.stderr and "price" in refused.stderr
+    assert not path.exists()

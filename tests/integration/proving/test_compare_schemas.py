@@ -110,9 +110,26 @@ def test_a_whole_schema_has_a_line_per_pair_differences_first(name: str, tmp_pat
     assert "only in A" in page.read_text(encoding="utf-8")
 
 
+def test_a_pattern_is_about_the_tables_that_it_names_on_either_side(name: str) -> None:
+    """Others of B's schema are none of its business."""
+    found = compare(f"postgres://{name}.*_same", f"sqlserver://dbo.{name}_{{table}}", code=1)
+    named = {pair["a"] or pair["b"] for pair in found["pairs"]}
+    assert named == {f"postgres://{name}.{name}_same"}
+    found = compare(f"postgres://{name}.{name}_s*", "sqlserver://dbo.{table}", code=1)
+    assert [pair["b"] for pair in found["pairs"]] == [f"sqlserver://dbo.{name}_same"]
+    found = compare(f"sqlserver://dbo.{name}_*", f"postgres://{name}.{{table}}", code=1)
+    alone = [pair["b"] for pair in found["pairs"] if pair["a"] is None]
+    assert alone == [f"postgres://{name}.{name}_alone"]
+
+
 @pytest.mark.parametrize(
     ("first", "second", "says"),
     [
+        (
+            "postgres:SELECT 1 AS id",
+            "sqlserver://dbo.{t}_same",
+            "'postgres:SELECT 1 AS id' is a query",
+        ),
         ("postgres://{t}.nope*", "sqlserver://dbo.{{table}}", "fits no table"),
         ("postgres://{t}.*", "sqlserver://dbo.x", "should name its tables by {{table}}"),
         ("postgres://{t}.nope", "sqlserver://dbo.{t}_same", "nope does not exist"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import dagster as dg
@@ -117,3 +118,134 @@ def test_its_checks_are_all_that_dagster_can_execute(ferry: Callable[..., Ferry]
     one.declare("['sqlserver://dbo.{t}']", write="none", schedule="'0 5 * * *'")
     refused = command("validate")
     assert refused.exit_code == 2 and "takes check_schedule" in refused.stderr
+
+
+DAMAGES = {
+    "sqlserver": (
+        "DELETE FROM dbo.{t} WHERE id = 7",
+        "UPDATE dbo.{t} SET note = N'wrong' WHERE id IN (8, 33)",
+        "INSERT INTO dbo.{t} VALUES (41, N'stray')",
+    ),
+    "clickhouse": (
+        "DELETE FROM warehouse.{t} WHERE id = 7",
+        "ALTER TABLE warehouse.{t} UPDATE note = 'wrong' WHERE id IN (8, 33)"
+        " SETTINGS mutations_sync = 1",
+        "INSERT INTO warehouse.{t} VALUES (41, 'stray')",
+    ),
+}
+
+
+def damaged(ferry: Callable[..., Ferry], system: str) -> Ferry:
+    """A pair that is only compared, of which the copy has other rows, and none was ever equal."""
+    hop, create, insert, _ = COPIES[system]
+    one = ferry(f"['{hop}']", *SOURCE, write="none", ranges="{bounds: [1, 10, 20]}")
+    looking.run(one.stack, system, create.format(t=one.table))
+    for n in range(1, 41):
+        looking.run(one.stack, system, insert.format(t=one.table, n=n))
+    for statement in DAMAGES[system]:
+        looking.run(one.stack, system, statement.format(t=one.table))
+    return one
+
+
+@pytest.mark.parametrize("system", COPIES)
+def test_it_is_repaired_where_the_user_asks_for_it(
+    ferry: Callable[..., Ferry], system: str
+) -> None:
+    one = damaged(ferry, system)
+    name, session = one.table, one.session
+    before = command("repair", name, "--dry-run", "--json")
+    assert before.exit_code == 1, before.output
+    shown = json.loads(before.stdout)["differences"]
+    assert len(shown) == 2, "the ranges with damage"
+    assert not runner.check(session, name).good, "nothing was put right"
+    done = command("repair", name, "--json")
+    assert done.exit_code == 0, done.output
+    ranges = json.loads(done.stdout)["ranges"]
+    written = [
+        sum(each[what] or 0 for each in ranges) for what in ("inserted", "updated", "deleted")
+    ]
+    assert written == [1, 2, 1]
+    after = runner.check(session, name, level="full_hash")
+    assert after.good, after.errors
+    assert command("repair", name, "--dry-run").stdout.strip() == f"{name}: no row differs"
+    assert command("status", "--all").exit_code == 0
+    assert command("report", name).exit_code == 0
+    # it is watched as before
+    one.source("UPDATE {t} SET note = 'newer' WHERE id = 5")
+    behind = runner.check(session, name)
+    assert behind.good and "the source is newer" in behind.closing
+    refused = command("run", name)
+    assert refused.exit_code == 2 and "moves nothing" in refused.stderr
+
+
+def test_the_statements_of_its_repair_are_printed(ferry: Callable[..., Ferry]) -> None:
+    one = damaged(ferry, "sqlserver")
+    printed = command("repair", one.table, "--sql", "--json")
+    assert printed.exit_code == 1, printed.output
+    scripts = json.loads(printed.stdout)["scripts"]
+    assert sum(each["updated"] for each in scripts) == 2
+    assert not runner.check(one.session, one.table).good, "nothing was put right"
+    for each in scripts:
+        looking.run(one.stack, "sqlserver", "; ".join(each["statements"]))
+    assert runner.check(one.session, one.table).good
+
+
+REFUSED = {
+    "view": (
+        "sqlserver://dbo.{t}",
+        ("CREATE VIEW dbo.{t} AS SELECT 1 AS id, CAST(N'n1' AS nvarchar(max)) AS note",),
+        "it is a view, which shows rows of other tables",
+    ),
+    "narrow": (
+        "sqlserver://dbo.{t}",
+        ("CREATE TABLE dbo.{t} (id int NOT NULL PRIMARY KEY, note int)",),
+        "'note'",
+    ),
+    "missing": ("sqlserver://dbo.{t}", (), "does not exist"),
+    "lacking": (
+        "sqlserver://dbo.{t}",
+        ("CREATE TABLE dbo.{t} (id int NOT NULL PRIMARY KEY)",),
+        "has no column 'note'",
+    ),
+    "folder": ("files://archive/{t}/", (), "rows of files are not written by themselves"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_a_repair_cannot_write_is_refused(ferry: Callable[..., Ferry], case: str) -> None:
+    hop, statements, says = REFUSED[case]
+    one = ferry(f"['{hop}']", *SOURCE, write="none")
+    for statement in statements:
+        looking.run(one.stack, "sqlserver", statement.format(t=one.table))
+    for options in ((), ("--dry-run",), ("--sql",)):
+        refused = command("repair", one.table, *options)
+        assert refused.exit_code == 2, refused.output
+        assert f"{one.table} cannot be repaired: " in refused.stderr and says in refused.stderr
+    if case == "view":
+        looking.run(one.stack, "sqlserver", f"DROP VIEW dbo.{one.table}")
+
+
+def test_without_a_primary_key_no_row_is_repaired(ferry: Callable[..., Ferry]) -> None:
+    one = ferry(
+        "['sqlserver://dbo.{t}']",
+        "CREATE TABLE {t} (id int NOT NULL, note text)",
+        "INSERT INTO {t} VALUES (1, 'n1')",
+        write="none",
+    )
+    looking.run(one.stack, "sqlserver", COPIES["sqlserver"][1].format(t=one.table))
+    assert not runner.check(one.session, one.table).good
+    refused = command("repair", one.table)
+    assert refused.exit_code == 2
+    assert "has no primary key that is copied as a whole" in refused.stderr
+
+
+def test_rows_are_not_repaired_without_a_column_that_both_tables_have(
+    ferry: Callable[..., Ferry],
+) -> None:
+    one = ferry("['sqlserver://dbo.{t}']", *SOURCE, write="none", exclude="[note]")
+    looking.run(one.stack, "sqlserver", COPIES["sqlserver"][1].format(t=one.table))
+    assert not runner.check(one.session, one.table).good
+    for options in ((), ("--dry-run",), ("--sql",)):
+        refused = command("repair", one.table, *options)
+        assert refused.exit_code == 2, refused.output
+        assert "rows would be written without 'note', which is left out" in refused.stderr

@@ -1,0 +1,72 @@
+"""Which transfers can be repaired that move nothing (`write: none`), whose targets others fill."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.planning.deltas import only_whole
+from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.running.adopting import unfit
+from tableferry.resources.contract.source import source_of
+from tableferry.resources.errors import InputError
+
+
+def require_repairable(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> None:
+    """Refuse to repair what another tool has moved, where a row of it cannot be written.
+
+    Nothing is created or altered for a repair, as it is for a move.
+
+    Args:
+        transfer: the transfer, as `Transfer.repaired` returns it.
+        hops: its hops that would be repaired.
+        servers: the servers of its tables.
+
+    Raises:
+        InputError: names each target, and why its rows cannot be put right.
+    """
+    if not transfer.watches:
+        return
+    reasons = []
+    for hop in hops:
+        why = (
+            _no_table(hop, servers)
+            or unfit(hop)
+            or only_whole(transfer, hop)
+            or _incomplete(hop, servers)
+        )
+        if why:
+            target = hop.plan.target
+            reasons.append(why if str(target) in why else f"{target}: {why}")
+    if reasons:
+        raise InputError(f"{transfer.transfer} cannot be repaired: {'; '.join(reasons)}")
+
+
+def _no_table(hop: Hop, servers: Servers) -> str:
+    target = hop.plan.target
+    if target.system.by_path:
+        return f"rows of {target.system.title} are not written by themselves"
+    listed = source_of(target.system).tables(servers.endpoint(target), target.connection)
+    if any(each.table == target and each.view for each in listed):
+        return "it is a view, which shows rows of other tables; compare the table itself"
+    return ""
+
+
+def _incomplete(hop: Hop, servers: Servers) -> str:
+    """Say which columns of both tables a transfer leaves out, so that rows would lack them."""
+    plan, existing = hop.plan, hop.existing or {}
+    copied = {column.target.name for column in plan.columns}
+    others = {
+        name.casefold()
+        for name, column in existing.items()
+        if name not in copied and not column.generated
+    }
+    compared = {column.source.name for column in plan.columns}
+    left_out = [
+        column.name
+        for column in servers.endpoint(plan.source).columns(plan.source)
+        if column.name not in compared and column.name.casefold() in others
+    ]
+    if not left_out:
+        return ""
+    return f"rows would be written without {', '.join(map(repr, left_out))}, which is left out"
