@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.checks.checksum import Digests, both_sides, table_and_key
+from tableferry.checks.checksum import Digests, both_sides
 from tableferry.checks.drilldown import BUCKETS, Comparison
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.rowhash import (
@@ -22,21 +20,18 @@ from tableferry.checks.rowhash import (
     Layout,
     unequal_chunks,
 )
+from tableferry.checks.selecting import SHOWN_KEY, conditions, shown_key
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.fields import Field, Side
+from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.fingerprint import Figures, KnownFigures
-from tableferry.resources.contract.table_sql import predicate
 from tableferry.resources.digest.fields import fields, key_field
 from tableferry.resources.digest.measure import DIGEST as DIGEST_SUM
 from tableferry.resources.digest.measure import ROWS, Grouped
-from tableferry.resources.digest.values import shown
-from tableferry.resources.errors import InputError, TableferryError
-from tableferry.resources.keys import text as texts
-from tableferry.resources.keys.bounds import to_bound
-from tableferry.resources.keys.range import Bound, KeyKind, KeyRange
+from tableferry.resources.errors import TableferryError
+from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.words import counted
 
@@ -46,13 +41,6 @@ all buckets are held in memory."""
 
 MOST_LISTED = 4_000
 """Maximum number of buckets that a query names; beyond it all rows of the range are read."""
-
-ROWS_PER_STATEMENT, KEYS_LENGTH = 500, 20_000
-"""Maximum rows that a condition selects, and length of the keys that it lists: bcp takes its query
-from the command line, of which Linux limits each argument to 128 KiB."""
-
-NEAR = dt.timedelta(seconds=1)
-"""How much further a range of times reaches than the times that it is to have."""
 
 COMPARED = "the rows as they were compared"
 
@@ -165,10 +153,10 @@ def _delta(
         inserted=len(inserted),
         updated=len(updated),
         deleted=len(deleted),
-        read=tuple(_conditions(plan, "source", digests, key_range.kind, moved)),
+        read=tuple(conditions(plan, "source", digests, key_range.kind, moved)),
         delete=tuple(
             f"({in_target}) AND {condition}"
-            for condition in _conditions(plan, "target", digests, key_range.kind, deleted)
+            for condition in conditions(plan, "target", digests, key_range.kind, deleted)
         ),
         staged=KnownFigures(known.digest, _figures(len(moved), _sum(moved)), COMPARED),
         source=known,
@@ -284,10 +272,6 @@ def _read(
             found.add(chunk)
 
 
-_KEY = "c0"
-"""The column of `Layout.columns` with the key."""
-
-
 class _Found:
     """The rows that differ, chunk by chunk."""
 
@@ -313,7 +297,7 @@ class _Found:
             (self._updated, chunk.rows("different", "source")),
             (self._extra, chunk.rows("extra_in_target", "target")),
         )
-        columns = [IDENTITY, DIGEST, _KEY]
+        columns = [IDENTITY, DIGEST, SHOWN_KEY]
         differing = pa.concat_tables([rows.select([IDENTITY]) for _, rows in kinds])[IDENTITY]
         self._require_unique(chunk.source, differing, self._plan.source)
         self._require_unique(chunk.target, differing, self._plan.target)
@@ -330,7 +314,7 @@ class _Found:
         is one to update.
         """
         numbers = [(name, pa.int64()) for name in (IDENTITY, DIGEST)]
-        schema = pa.schema([*numbers, (_KEY, pa.large_binary())])
+        schema = pa.schema([*numbers, (SHOWN_KEY, pa.large_binary())])
         inserted, updated, extra = (
             pa.concat_tables([schema.empty_table(), *tables])
             for tables in (self._inserted, self._updated, self._extra)
@@ -359,52 +343,5 @@ class _Found:
         raise NotUnique(
             f"{table}: {len(sharing)} rows share a primary key "
             f"({', '.join(self._plan.primary_key)}): "
-            f"{key.name} = {_shown(key, sharing[_KEY][0].as_py())}"
+            f"{key.name} = {shown_key(key, sharing[SHOWN_KEY][0].as_py())}"
         )
-
-
-def _shown(key: Field, value: bytes | None) -> str | None:
-    return None if value is None else shown(key, value.decode(errors="backslashreplace"))
-
-
-def _conditions(
-    plan: CopyPlan, side: Side, digests: Digests, kind: KeyKind, rows: pa.Table
-) -> Iterator[str]:
-    """Write conditions in the SQL of a side that each select some of the rows of a range."""
-    for at in range(0, len(rows), ROWS_PER_STATEMENT):
-        part = rows.slice(at, ROWS_PER_STATEMENT)
-        near = _near(plan, side, _bounds(key_field(plan), kind, part[_KEY].to_pylist()), kind)
-        identities = ", ".join(map(str, part[IDENTITY].to_pylist()))
-        exactly = f"{digests.identity[side]} IN ({identities})"
-        yield f"({near}) AND {exactly}" if near else exactly
-
-
-def _near(plan: CopyPlan, side: Side, bounds: Sequence[Bound], kind: KeyKind) -> str:
-    """Write a condition on the key column that all of some keys meet, and few others."""
-    table, column = table_and_key(plan, side)
-    dialect, name = table.system.dialect, table.system.quote(column.name)
-    if not bounds:
-        return ""
-    if kind == "timestamp":
-        # constants may have other digits than the column, or be rounded otherwise
-        times = [bound for bound in bounds if isinstance(bound, dt.datetime)]
-        with suppress(OverflowError):
-            around = KeyRange(kind, min(times) - NEAR, max(times) + NEAR)
-            return predicate(column, around, table.system)
-        return ""
-    listed = ", ".join(dialect.bound(bound, column) for bound in dict.fromkeys(bounds))
-    return f"{name} IN ({listed})" if len(listed) <= KEYS_LENGTH else ""
-
-
-def _bounds(field: Field, kind: KeyKind, keys: Sequence[bytes | None]) -> list[Bound]:
-    """Read keys; return none if one of them cannot be written as a constant everywhere."""
-    bounds = []
-    for key in keys:
-        try:
-            bound = to_bound(_shown(field, key), kind)
-        except InputError:
-            return []
-        if isinstance(bound, str) and texts.problem(bound):
-            return []
-        bounds.append(bound)
-    return bounds
