@@ -63,6 +63,10 @@ class ClickHouseDialect(Dialect):
             return _decimal(bound, kind.precision or MOST_DIGITS)
         return super().bound(bound, column)
 
+    def whole_steps(self, name: str, first: int, width: int) -> str:
+        """`/` would make a float."""
+        return f"intDiv(toInt64({name}) - toInt64({first}), toInt64({width}))"
+
     def exact_sum(self, number: str) -> str:
         """A sum of Int64 would wrap around."""
         return f"toString(sum(toInt128({number})))"

@@ -92,6 +92,10 @@ class Dialect:
             return f"timestamp '{bound.isoformat(sep=' ', timespec='microseconds')}'"
         return f"date '{bound.isoformat()}'"
 
+    def whole_steps(self, name: str, first: int, width: int) -> str:
+        """Write how many whole steps lead from a number to an integer key that is not below it."""
+        return f"(CAST({name} AS bigint) - CAST({first} AS bigint)) / CAST({width} AS bigint)"
+
     def of_file(self, name: str, file: str, column: Column) -> str:
         """Write the condition that a row comes from a file, whose name is in the quoted column."""
         return f"{name} = {self.literal(file)}"
