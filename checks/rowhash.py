@@ -22,7 +22,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.table_sql import read_from
-from tableferry.resources.digest.expressions import key_number
+from tableferry.resources.digest.expressions import key_number, sorts_like_number
 from tableferry.resources.digest.fields import fields
 from tableferry.resources.digest.values import shown
 
@@ -123,6 +123,13 @@ def _unequal_chunks(layout: Layout, source: _Stream, target: _Stream) -> Iterato
             yield chunk
 
 
+def of_the_same_keys(
+    layout: Layout, source_rows: pa.RecordBatchReader, target_rows: pa.RecordBatchReader
+) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:
+    """Yield the rows of two streams like `merge_rows`', those of some keys at a time, in order."""
+    yield from _chunks(_Stream(source_rows, layout), _Stream(target_rows, layout))
+
+
 @dataclass(frozen=True)
 class Layout:
     """The columns of the frames that both sides are read into, and how both are ordered."""
@@ -165,13 +172,13 @@ class Layout:
     def query(self, plan: CopyPlan, digests: Digests, side: Side, where: str) -> str:
         """Write the query of one side: the numbers of `order`, the digest, then the values."""
         table, key = table_and_key(plan, side)
-        numbers, ordered = [digests.identity[side]], ["1"]
-        if len(self.order) > 1:
-            numbers.insert(0, f"COALESCE({key_number(plan, side)}, 0)")
-            # the bare column has the same order, and may have an index; but not if NULL is among
-            # the keys, or if the number stands for what another tool has written as a text
-            bare = plan.key.compared is None
-            ordered = [table.system.quote(key.name) if bare else "1", "2"]
+        known = {KEY: f"COALESCE({key_number(plan, side)}, 0)", IDENTITY: digests.identity[side]}
+        numbers = [known[name] for name in self.order]
+        ordered = [str(at) for at in range(1, len(numbers) + 1)]
+        # the bare column has the same order, and may have an index; but not if NULL is among the
+        # keys, or if the number stands for what another tool has written as a text
+        if KEY in self.order and (plan.key.compared is None or sorts_like_number(plan, side)):
+            ordered[0] = table.system.quote(key.name)
         values = digests.shown[side] if self.fields else ()
         expressions = [*numbers, str(digests.row[side]), *values]
         prefix = alias_prefix(where, *ordered, *expressions)
@@ -383,9 +390,10 @@ def _unequal(order: list[str], source: pa.Table | None, target: pa.Table | None)
         others.select([*paired_by, POSITION]).rename_columns([*paired_by, TARGET_POSITION]),
         paired_by,
         join_type="inner",
+        use_threads=False,
     )
-    missing = unmatched.join(others, paired_by, join_type="left anti")
-    extra = others.join(unmatched, paired_by, join_type="left anti")
+    missing = unmatched.join(others, paired_by, join_type="left anti", use_threads=False)
+    extra = others.join(unmatched, paired_by, join_type="left anti", use_threads=False)
     return Chunk(source, target, missing, extra, pairs)
 
 
@@ -404,7 +412,7 @@ def _unmatched(
     )
 
     def remaining(rows: pa.Table, others: pa.Table) -> pa.Table:
-        unequal = rows.join(others, [*compared, _RANK], join_type="left anti")
+        unequal = rows.join(others, [*compared, _RANK], join_type="left anti", use_threads=False)
         return _ranked(unequal.drop(_RANK), compared[:-1])
 
     return remaining(source_ranks, target_ranks), remaining(target_ranks, source_ranks)

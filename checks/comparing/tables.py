@@ -8,6 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tableferry.checks.comparing.by_key import (
+    SIDES,
+    ComparisonByKey,
+    conditions,
+    finds_by_key,
+    joined,
+)
 from tableferry.checks.comparing.causes import UNHELD, Cause, likely_causes
 from tableferry.checks.comparing.pairing import Pairing
 from tableferry.checks.drilldown import Comparison
@@ -23,9 +30,14 @@ from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.keys.bounds import from_number, largest_number, to_bound, to_number
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.ranges.key_kind import key_kind
+from tableferry.resources.ranges.sql import ENUMERATED, MOST_RANGES
 
 RANGES = 32
-"""So many ranges are summed up apart, so that only those that differ are read again."""
+"""So many ranges are summed up apart, so that only those that differ are read again; `MOST_RANGES`
+where rows are found by their keys."""
+
+MOST_DIGESTS = 500_000
+"""Maximum number of rows of which digests are sent for the sake of a few ranges."""
 
 EXAMINED = 10_000
 """Maximum number of differing values of which causes are guessed."""
@@ -41,7 +53,7 @@ class Read:
     counted: int = 0
     """Rows that the server read once, to count them or to sum up their digests."""
     again: int = 0
-    """Rows of them that it summed up a second time, in buckets."""
+    """Rows of them that it digested a second time."""
     sent: int = 0
     """Rows that it sent, by their digests or values."""
 
@@ -103,17 +115,16 @@ def compare_tables(
     differences = None
     again: dict[Side, int] = {"source": 0, "target": 0}
     if unequal and pairing.keyed:
-        where = _conditions(plan, unequal)
-        looked = Comparison(plan, source, target, unequal[0], where=where, limit=EXAMINED)
+        for each in unequal:
+            again["source"] += verdicts[each.name].source[ROWS]
+            again["target"] += verdicts[each.name].target[ROWS]
+        looked = _comparison(plan, source, target, unequal, again)
         if recheck is not None:
             verdict = Looks(looked, recheck).judge(verdict)
             differences = verdict.differences
         else:
             differences = looked.differences
             verdict = replace(verdict, differences=differences)
-        for each in unequal:
-            again["source"] += verdicts[each.name].source[ROWS]
-            again["target"] += verdicts[each.name].target[ROWS]
     elif unequal and recheck is not None:
         raise AssertionError("a table without a key has no rows to look at again")
     sent = (differences.rows_compared, differences.target_rows_compared) if differences else (0, 0)
@@ -159,13 +170,18 @@ def _cut(
     plan, kind = pairing.plan, pairing.range_kind
     nullable = plan.key.source.nullable or plan.key.target.nullable
     others = [KeyRange(kind or "integer", null=True)] if nullable else []
-    count = RANGES if wanted is None else wanted
+    count = wanted or (MOST_RANGES if finds_by_key(plan) else RANGES)
     if kind is None or count < 2 or (wanted is None and pairing.key_side is None):
         return [KeyRange(kind or "integer"), *others]
     digits = key_kind(replace(plan.key.source, primary_key=None), plan.source.system)[1]
     side: Side = "target" if pairing.key_side == 1 else "source"
     low, high = _extent(plan, target if side == "target" else source, side, kind, digits)
-    cuts = sorted({low + (high - low) * number // count for number in range(1, count)} - {low})
+    if wanted is None:
+        # of one width, so that a division tells the range of a row
+        width = (high - low) // count + 1
+        cuts = [*range(low + width, high + 1, width)]
+    else:
+        cuts = sorted({low + (high - low) * number // count for number in range(1, count)} - {low})
     bounds = [None, *(from_number(cut, kind) for cut in cuts), None]
     bounded = itertools.pairwise(bounds)
     return [*(KeyRange(kind, lower, upper, digits=digits) for lower, upper in bounded), *others]
@@ -193,19 +209,22 @@ def _extent(
     return to_number(to_bound(low, kind)), to_number(to_bound(high, kind))
 
 
-def _conditions(plan: CopyPlan, ranges: Sequence[KeyRange]) -> dict[Side, str]:
-    """The conditions that select just these ranges; neighbours are one."""
-    joined: list[KeyRange] = []
-    for each in ranges:
-        last = joined[-1] if joined else None
-        if last and not each.null and last.upper is not None and last.upper == each.lower:
-            joined[-1] = replace(last, upper=each.upper)
-        else:
-            joined.append(each)
-    return {
-        "source": " OR ".join(f"({plan.source_range(each)})" for each in joined),
-        "target": " OR ".join(f"({plan.target_range(each)})" for each in joined),
-    }
+def _comparison(
+    plan: CopyPlan,
+    source: Endpoint,
+    target: Endpoint,
+    ranges: Sequence[KeyRange],
+    rows: Mapping[Side, int],
+) -> Comparison:
+    """The search for the rows that differ in some ranges, which have so many rows."""
+    few = max(rows.values()) <= MOST_DIGESTS or len(ranges) > ENUMERATED
+    if few and finds_by_key(plan):
+        both = rows["source"], rows["target"]
+        return ComparisonByKey(
+            plan, source, target, ranges[0], limit=EXAMINED, ranges=ranges, rows=both
+        )
+    where = {side: conditions(plan, side, joined(ranges)) for side in SIDES}
+    return Comparison(plan, source, target, ranges[0], where=where, limit=EXAMINED)
 
 
 def _together(level: Level, verdicts: Sequence[Verdict]) -> Verdict:

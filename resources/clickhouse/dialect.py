@@ -75,9 +75,9 @@ class ClickHouseDialect(Dialect):
             return _decimal(bound, kind.precision or MOST_DIGITS)
         return super().bound(bound, column)
 
-    def stretch(self, name: str, lower: int, width: int) -> str:
-        """`/` is a division of doubles."""
-        return f"intDiv(toInt64({name}) - ({lower}), {width})"
+    def whole_steps(self, name: str, first: int, width: int) -> str:
+        """`/` would make a float."""
+        return f"intDiv(toInt64({name}) - toInt64({first}), toInt64({width}))"
 
     def exact_sum(self, number: str) -> str:
         """A sum of Int64 would wrap around."""

@@ -31,6 +31,7 @@ class ClickHouseSource(Source):
     """See `Source`. Each query reads the parts that exist when it begins."""
 
     instead_of_snapshot = "a BACKUP restored into another database"
+    by_columns = True
     versions_last = False
     row_version = staticmethod(row_version)
     versions_tie = staticmethod(versions_tie)

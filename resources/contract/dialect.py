@@ -92,10 +92,9 @@ class Dialect:
             return f"timestamp '{bound.isoformat(sep=' ', timespec='microseconds')}'"
         return f"date '{bound.isoformat()}'"
 
-    def stretch(self, name: str, lower: int, width: int) -> str:
-        """Write how many whole stretches of so many keys lie between a bound and an integer key,
-        which is not below it."""
-        return f"(CAST({name} AS bigint) - ({lower})) / {width}"
+    def whole_steps(self, name: str, first: int, width: int) -> str:
+        """Write how many whole steps lead from a number to an integer key that is not below it."""
+        return f"(CAST({name} AS bigint) - CAST({first} AS bigint)) / CAST({width} AS bigint)"
 
     def of_file(self, name: str, file: str, column: Column) -> str:
         """Write the condition that a row comes from a file, whose name is in the quoted column."""

@@ -73,6 +73,10 @@ class Source:
     place: Place | None = None
     """The place of a row, for tables that have no key; None if the system has no such thing."""
 
+    by_columns = False
+    """Whether a condition on a column reads that column alone, so that rows are found by it without
+    an index."""
+
     versions_last = True
     """Whether rows keep their versions until somebody writes to the table. Otherwise `auto` alone
     goes by them: a range would move whenever the server reorganizes its storage."""

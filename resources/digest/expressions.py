@@ -11,6 +11,7 @@ from tableferry.resources.contract.digest_writer import Algorithm
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.system import System
 from tableferry.resources.digest.fields import key_field
+from tableferry.resources.types.kinds import Integer
 
 
 @dataclass(frozen=True)
@@ -87,3 +88,20 @@ def key_number(plan: CopyPlan, side: Side) -> str | None:
     field = key_field(plan)
     system = plan.source.system if side == "source" else plan.target.system
     return system.digest.whole(field, field.column(side), field.value(side, system.dialect))
+
+
+def sorts_like_number(plan: CopyPlan, side: Side) -> bool:
+    """Say whether the key of a hop is a column of integers without NULL, and compared as such.
+
+    It then sorts like its number, which identifies a key.
+    """
+    field = key_field(plan)
+    system = plan.source.system if side == "source" else plan.target.system
+    column, type_ = field.column(side), system.types.read(field.column(side).type).kind
+    return (
+        field.kind == "integer"
+        and field.rendering(side) is None
+        and not column.nullable
+        and isinstance(type_, Integer)
+        and type_.high < 2**63
+    )

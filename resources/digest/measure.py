@@ -62,7 +62,7 @@ class Grouped:
             first, key_range = position * COUNT, ranges[position]
             if (width := segment_width(key_range)) is None:
                 return str(first)
-            return f"{first} + {dialect.stretch(name, int(str(key_range.lower)), width)}"
+            return f"{first} + {dialect.whole_steps(name, int(str(key_range.lower)), width)}"
 
         rows = filtered(within(ranges, key, system), where)
         if len(ranges) == 1:

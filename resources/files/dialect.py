@@ -18,6 +18,10 @@ class FilesDialect(Dialect):
         """The condition that a row is in a file."""
         return f"{OF_FILE}({name}, {self.literal(file)})"
 
+    def whole_steps(self, name: str, first: int, width: int) -> str:
+        """`/` would make a float."""
+        return super().whole_steps(name, first, width).replace(" / ", " // ")
+
     def exact_sum(self, number: str) -> str:
         """Sum up exactly: the sum of BIGINT is a HUGEINT."""
         return f"CAST(sum({number}) AS VARCHAR)"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.table_sql import predicate
 from tableferry.resources.keys.range import Bound, KeyRange
 from tableferry.resources.types.column import Column
+from tableferry.resources.types.kinds import Integer
 
 MOST_RANGES = 500
 """The maximum ranges of a query: SQL Server nests CASE ten deep, and a balanced tree needs nine.
 https://learn.microsoft.com/sql/t-sql/language-elements/case-transact-sql"""
+
+LONGEST = 2**62 - 1
+"""Differences of two numbers up to this one, and down to its negative, have 64 bits."""
 
 ENUMERATED = 16
 """Up to this many ranges get a condition each, so that rows between them are not read."""
@@ -25,8 +30,8 @@ def range_number(
 ) -> str:
     """Write the position in `ranges` of the range that a row belongs to; -1 if to none.
 
-    A balanced tree of CASE, so that many ranges cost a few comparisons per row. With `number_of`,
-    what that writes for the position instead.
+    Many ranges of integers, of one width, cost a division per row, all others a few comparisons: a
+    balanced tree of CASE. With `number_of`, what that writes for the position instead.
 
     Raises:
         ValueError: two of the ranges overlap.
@@ -67,11 +72,35 @@ def range_number(
         below = predicate(column, KeyRange(kind, upper=cuts[middle]), system)
         return f"CASE WHEN {below} THEN {tree(low, middle)} ELSE {tree(middle + 1, high)} END"
 
-    sql = tree(0, len(cuts))
+    divided = _by_division(cuts, labels, column, system) if number_of is str else None
+    sql = divided or tree(0, len(cuts))
     null = next((i for i, r in enumerate(ranges) if r.null), None)
     if null is not None:
         sql = f"CASE WHEN {system.quote(column.name)} IS NULL THEN {number_of(null)} ELSE {sql} END"
     return sql
+
+
+def _by_division(
+    cuts: Sequence[Bound], labels: Sequence[int], column: Column, system: System
+) -> str | None:
+    """Write the number of a range by a division; None if their widths or places do not allow it."""
+    type_ = system.types.read(column.type).kind
+    if (
+        len(labels) <= ENUMERATED
+        or not isinstance(type_, Integer)
+        or [*labels] != [*range(len(labels))]
+    ):
+        return None
+    numbers = [cut for cut in cuts if isinstance(cut, int)]
+    widths = {upper - lower for lower, upper in itertools.pairwise(numbers)}
+    first, last = numbers[0], numbers[-1]
+    if len(numbers) < len(cuts) or len(widths) > 1 or first < -LONGEST or last > LONGEST:
+        return None
+    name, width = system.quote(column.name), widths.pop()
+    below = predicate(column, KeyRange("integer", upper=first), system)
+    above = predicate(column, KeyRange("integer", lower=last), system)
+    steps = system.dialect.whole_steps(name, first, width)
+    return f"CASE WHEN {below} THEN 0 WHEN {above} THEN {len(numbers)} ELSE {steps} + 1 END"
 
 
 def within(ranges: Sequence[KeyRange], column: Column, system: System) -> str:
