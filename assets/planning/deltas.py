@@ -63,7 +63,9 @@ def compares_first(
 def uses_segments(transfer: Transfer) -> bool:
     """Whether ranges are fingerprinted by segments, which tell a run where rows have changed."""
     mode = transfer.write
-    if transfer.delta == "never" or transfer.keeps_rows or mode.whole_table or transfer.placed:
+    if transfer.delta == "never" or not mode.moves or mode.whole_table:
+        return False
+    if transfer.keeps_rows or transfer.placed:
         return False
     if transfer.delta == "always":
         return True

@@ -83,9 +83,10 @@ class PoolSlots:
         self._partial_since: float | None = None
         self._reaped_at = -float("inf")
         self._lock = threading.RLock()
-        limits = self._storage.get_pool_limits()
-        if (self._pool, number) not in [(limit.name, limit.limit) for limit in limits]:
-            self._storage.set_concurrency_slots(self._pool, number)
+        with self._alone():
+            limits = self._storage.get_pool_limits()
+            if (self._pool, number) not in [(limit.name, limit.limit) for limit in limits]:
+                self._storage.set_concurrency_slots(self._pool, number)
 
     def request(self, count: int) -> bool:
         """See `Slots.request`. Requests are served in their order."""

@@ -206,7 +206,7 @@ def _move_changed(attempt: RangeAttempt, reason: Reason) -> Outcome:
     changed = work.decided[attempt.hop.number][attempt.name].changed if planned else ()
     why: list[str | None] = []
     # where the source did not change, others may have changed the target, as the proof shows
-    for parts in (changed, ()) if changed else ((),):
+    for parts in dict.fromkeys((changed, ())):
         try:
             return move(rows_that_differ(attempt, parts=parts), reason)
         except TableferryError as error:

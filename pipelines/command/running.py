@@ -26,7 +26,6 @@ from tableferry.assets.planning.transfer_plan import (
 )
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.progress import OnProgress, Progress, unwatched
-from tableferry.assets.running.repairs import require_repairable
 from tableferry.checks.whole_table import row_count
 from tableferry.pipelines.command.finding import Work, read_work
 from tableferry.pipelines.command.range_views import (
@@ -102,6 +101,8 @@ def run(
         if joined is not None:
             work = replace(work, ranges=work.requested)
         if repair:
+            from tableferry.assets.running.repairs import require_repairable
+
             require_repairable(transfer, work.hops, servers)
         moves = bool(work.ranges) and not repair
         found = session.read(partial(_adoptable, work, servers)) if moves else None

@@ -16,6 +16,8 @@ from click.testing import CliRunner
 
 from tableferry.assets.log.records import State
 from tableferry.pipelines.cli import main
+from tableferry.resources.connecting.gate import close_gates
+from tableferry.resources.connecting.pace import CREDIT_SECONDS
 from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import Command, ask_sqlserver, crash, reopen
 
@@ -36,6 +38,7 @@ Make = Callable[..., Ferry]
 @pytest.fixture
 def bounded(ferry: Make, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Makes a transfer whose source is a connection with a budget, and sessions of a name."""
+    close_gates()  # the slots of the test before are no part of another budget
 
     def make(hops: str, *statements: str, most: str = "", rate: str = "", **settings: str) -> Ferry:
         one = ferry(hops, *statements)
@@ -144,6 +147,7 @@ def test_rows_are_read_at_the_pace_of_the_budget(bounded: Make, wire: str) -> No
     rows = "INSERT INTO {t} SELECT g, repeat('x', 996) FROM generate_series(1, 2400) g"
     hops = f"[{{{{to: 'clickhouse://warehouse.{{t}}', wire: {wire}}}}}]"
     one = bounded(hops, table, rows, rate="0.4", ranges="{count: 2}")
+    time.sleep(CREDIT_SECONDS)  # of the test before
     started = time.monotonic()
     view = one.run()
     assert view.good, view.errors
@@ -224,6 +228,7 @@ def test_rows_that_differ_are_sent_at_the_pace_of_the_budget(bounded: Make) -> N
     rows = "INSERT INTO {t} SELECT g, repeat('x', 996) FROM generate_series(1, 600) g"
     one = bounded(COPY, table, rows, rate="0.3")
     other = f"postgres:SELECT id, '' AS name FROM public.{one.table}"
+    time.sleep(CREDIT_SECONDS)  # of the test before
     started = time.monotonic()
     found = CliRunner().invoke(main, ["compare", SOURCE.format(t=one.table), other])
     assert found.exit_code == 1, found.output
