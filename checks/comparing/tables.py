@@ -99,7 +99,7 @@ def compare_tables(
         target: the server of the second one.
         level: how strictly.
         ranges: into how many ranges of the key the tables are cut; by default as many as can be
-            cut without reading rows, up to `RANGES`.
+            cut without reading rows, up to `RANGES` or `MOST_RANGES`.
         recheck: how often rows that differ are looked at again.
 
     Raises:

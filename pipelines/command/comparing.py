@@ -72,7 +72,7 @@ def _not_compared(command: Callable[..., None]) -> Callable[..., None]:
     "--ranges",
     type=click.IntRange(1, 500),
     metavar="N",
-    help="Ranges of the key that are compared apart  [default: up to 32].",
+    help="Ranges of the key that are compared apart  [default: up to 500, by the key's type].",
 )
 @click.option("--recheck", metavar="TIMESxPAUSE", help="Look again at rows that differ: 3x10s.")
 @click.option(
