@@ -15,6 +15,8 @@ import pyarrow as pa
 from adbc_driver_postgresql import StatementOptions
 
 from tableferry.resources.connecting.pool import ConnectionPool
+from tableferry.resources.errors import InputError
+from tableferry.resources.postgres.settings import MISREAD
 
 BATCH_BYTES = 4 << 20
 """Size hint for ADBC's batches: its default, 16 MiB, takes more memory and is no faster."""
@@ -30,6 +32,7 @@ class ArrowSession:
 
     Raises:
         adbc_driver_manager.Error: the connection failed.
+        InputError: the types were read under a setting that garbles them.
     """
 
     def __init__(self, conninfo: str, preparation: Sequence[str], settling: float = 0.0) -> None:
@@ -42,6 +45,11 @@ class ArrowSession:
             self._connection = opened.enter_context(adbc_driver_manager.AdbcConnection(database))
             for statement in preparation:
                 self._run(statement)
+            if self._rows(MISREAD):
+                raise InputError(
+                    "quote_all_identifiers of the role, the database or the server must be off "
+                    "behind a pooler that does not pass startup options on"
+                )
             self._opened = opened.pop_all()
 
     def select(self, sql: str, *before: str) -> pa.RecordBatchReader:
@@ -114,6 +122,12 @@ class ArrowSession:
         statement, self._statement = self._statement, None
         if statement is not None:
             statement.close()
+
+    def _rows(self, sql: str) -> int:
+        with adbc_driver_manager.AdbcStatement(self._connection) as statement:
+            statement.set_sql_query(sql)
+            stream, _ = statement.execute_query()
+            return int(pa.RecordBatchReader.from_stream(stream).read_all().num_rows)
 
     def _run(self, sql: str) -> None:
         with adbc_driver_manager.AdbcStatement(self._connection) as statement:

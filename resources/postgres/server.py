@@ -34,18 +34,17 @@ from tableferry.resources.contract.snapshots import (
     SharedSnapshot,
     Snapshot,
 )
-from tableferry.resources.errors import TableMissing
+from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.postgres import arrow_session, catalog
 from tableferry.resources.postgres.arrow_session import ArrowSession
 from tableferry.resources.postgres.copy_out import copy_out
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import connection_failed, statement_failed
 from tableferry.resources.postgres.position import position
-from tableferry.resources.postgres.session import PostgresSession
+from tableferry.resources.postgres.session import PostgresSession, has_own_session
 from tableferry.resources.postgres.settings import (
     AT_LOGIN,
     NO_OPTIONS,
-    NOTHING_MISREAD,
     POLICIES,
     QUERIES,
     SESSION,
@@ -62,6 +61,9 @@ logger = logging.getLogger(__name__)
 PgConnection = psycopg.Connection[tuple[Any, ...]]
 
 NOTHING: Mapping[str, str] = {}
+
+OWN_SESSION = "own session"
+"""The fact that connections have sessions of their own."""
 
 CLOSING_SECONDS = 2.0
 """How long to wait for the end of a session."""
@@ -358,7 +360,13 @@ class PostgresServer(Server):
             connection = psycopg.connect(
                 conninfo(settings), autocommit=True, prepare_threshold=None
             )
-            connection.execute("; ".join(self._preparation(extra)).encode())
+            try:
+                owns = partial(has_own_session, settings, connection)
+                settings.facts.known(OWN_SESSION, owns)
+                connection.execute("; ".join(self._preparation(extra)).encode())
+            except BaseException:
+                connection.close()
+                raise
         except psycopg.Error as error:
             raise connection_failed(settings, error) from error
         connection.add_notice_handler(_log_notice)
@@ -377,16 +385,20 @@ class PostgresServer(Server):
 
     def _new_arrow_session(self) -> ArrowSession:
         settings, preparation = self.settings(), self._preparation()
+        if not settings.facts.latest(OWN_SESSION, False):
+            self._new_connection().close()
+            time.sleep(self._settling)
         try:
             try:
                 return ArrowSession(conninfo(settings, AT_LOGIN), preparation, self._settling)
             except adbc_driver_manager.Error as error:
                 if NO_OPTIONS not in str(error):
                     raise
-            also = (*preparation, NOTHING_MISREAD)
-            return ArrowSession(conninfo(settings), also, self._settling)
+            return ArrowSession(conninfo(settings), preparation, self._settling)
         except adbc_driver_manager.Error as error:
             raise connection_failed(settings, error) from error
+        except InputError as error:
+            raise settings.failed(str(error)) from error
 
     @property
     def _settling(self) -> float:

@@ -2,14 +2,78 @@
 
 from __future__ import annotations
 
+import select
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import psycopg
 
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.postgres.errors import statement_failed
+from tableferry.resources.postgres.settings import conninfo
+
+PROCESS = "SELECT pg_catalog.pg_backend_pid()"
+
+LOOKS = 3
+"""How often two clients of a pooler are compared. By default PgBouncer lends the session that was
+returned last, and the first look tells; with server_round_robin, or beside other clients, the next
+ones do."""
+
+LOOK_SECONDS = 2.0
+"""How long a second client may wait for a session: the first one may have the only one."""
+
+
+def has_own_session(
+    settings: ConnectionSettings, connection: psycopg.Connection[tuple[Any, ...]]
+) -> bool:
+    """Return True if a connection has a session of its own; nothing is set in it yet.
+
+    A pooler may lend a session for a transaction or a statement only. Settings then stay with it,
+    for other clients, and snapshots and locks are lost. A pooler gives its clients a key to cancel
+    by that is not the server's, which is how it is noticed; nothing but the number of the server's
+    process is asked.
+
+    Raises:
+        ConnectionFailed: others get the session between two transactions.
+    """
+    own, others = {_asked(connection)}, set[int]()
+    if own == {connection.info.backend_pid}:
+        return True
+    with closing(psycopg.connect(conninfo(settings), autocommit=True)) as second:
+        for _ in range(LOOKS):
+            if (other := _asked_briefly(second.pgconn)) is None:
+                break  # there is no session for it while the first connection has its own
+            others.add(other)
+            own.add(_asked(connection))
+            if len(own) > 1 or own & others:
+                raise settings.failed(
+                    "a pooler between gives each transaction another session, but settings, "
+                    "snapshots and locks need one that stays: name the server's own port, or a "
+                    "pool in session mode (PgBouncer: pool_mode = session)"
+                )
+    return True
+
+
+def _asked(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
+    return int(connection.execute(PROCESS.encode()).fetchall()[0][0])
+
+
+def _asked_briefly(connection: psycopg.pq.abc.PGconn) -> int | None:
+    """Return the server's process; None if there is no answer for as long as a look may take."""
+    until = time.monotonic() + LOOK_SECONDS
+    connection.send_query(PROCESS.encode())
+    while connection.is_busy():
+        left = max(0.0, until - time.monotonic())
+        if not select.select([connection.socket], [], [], left)[0]:
+            return None
+        connection.consume_input()
+    result = connection.get_result()
+    value = result.get_value(0, 0) if result is not None and result.ntuples else None
+    while connection.get_result() is not None:
+        pass
+    return None if value is None else int(value)
 
 
 class PostgresSession:

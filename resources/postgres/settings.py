@@ -70,14 +70,14 @@ AT_LOGIN = "-c search_path=pg_catalog,pg_temp -c quote_all_identifiers=off"
 """Startup options for ADBC, which reads the server's types before any statement of ours."""
 
 NO_OPTIONS = "unsupported startup parameter"
-"""The error of poolers that do not pass `AT_LOGIN` on."""
+"""The error of poolers that refuse `AT_LOGIN`."""
 
-NOTHING_MISREAD = (
-    "SELECT CASE WHEN reset_val = 'on' THEN ('quote_all_identifiers of the role or the database "
-    "must be off where a pooler refuses startup options')::bool END "
-    "FROM pg_catalog.pg_settings WHERE name = 'quote_all_identifiers'"
+MISREAD = (
+    "SELECT reset_val FROM pg_catalog.pg_settings "
+    "WHERE name = 'quote_all_identifiers' AND reset_val = 'on'"
 )
-"""Fails behind such a pooler if ADBC has read the types under a setting that garbles them."""
+"""Has a row if ADBC has read the types under a setting that garbles them: a pooler that refuses or
+drops `AT_LOGIN` leaves the role's."""
 
 CONNECT_DEFAULTS = {
     "connect_timeout": "10",
