@@ -15,7 +15,6 @@ from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, WireFo
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.table_sql import filtered, read_from
-from tableferry.resources.digest.expressions import DigestSql
 from tableferry.resources.digest.fields import all_fields, identity_fields, own_field
 from tableferry.resources.digest.guards import Guard, guards
 from tableferry.resources.digest.measure import CHANGED, ROWS, Grouped, measure
@@ -146,22 +145,17 @@ def _examined(
         name: tuple(guard for guard in of_column if guard.condition is not None)
         for name, of_column in written.items()
     }
-    conditions = {
-        name: " OR ".join(f"({guard.condition})" for guard in of_column)
-        for name, of_column in known.items()
-        if of_column
-    }
-    counts, rows = _counts(plan, source, conditions)
-    digests = dialect(source)
+    conditions = {name: any_of(of_column) for name, of_column in known.items() if of_column}
+    by_name, rows = count_refused(plan, source, conditions)
     found: dict[str, RefusedColumn] = {}
     for column in plan.columns:
         name = column.target.name
-        if not counts.get(name):
+        if not by_name.get(name):
             continue
-        shown_values = tuple(examples(plan, source, digests, column, known[name]))
+        shown_values = tuple(_examples(plan, source, column, known[name]))
         reasons = {example.reason for example in shown_values}
         broken = [guard for guard in known[name] if guard.reason in reasons] or [*known[name]]
-        found[name] = RefusedColumn(column, counts[name], shown_values, _remedies(broken))
+        found[name] = RefusedColumn(column, by_name[name], shown_values, _remedies(broken))
     unseen: list[tuple[str, str]] = []
     by_client = {
         name: of_column
@@ -181,69 +175,70 @@ def _remedies(broken: Sequence[Guard]) -> tuple[OverflowPolicy, ...]:
     )
 
 
-def _counts(
-    plan: CopyPlan, source: Endpoint, conditions: Mapping[str, str]
-) -> tuple[dict[str, int], int]:
-    """Count the rows that meet each condition, and all rows."""
-    counts: dict[str, int] = {}
-    rows, names = 0, list(conditions)
-    grouped = Grouped("0", filtered("1 = 1", plan.where))
-    for start in range(0, max(1, len(names)), COLUMNS_AT_ONCE):
-        some = {name: conditions[name] for name in names[start : start + COLUMNS_AT_ONCE]}
-        figures = measure(source, plan.source, "source", grouped, changed=some)
-        for group in figures.values():
-            rows = group[ROWS]
-            counts |= group.get(CHANGED, {})
-    return counts, rows
+def any_of(written: Sequence[Guard]) -> str:
+    """Write the condition that a value breaks any of some guards, whose conditions are known."""
+    return " OR ".join(f"({guard.condition})" for guard in written)
 
 
-def examples(
+def count_refused(
     plan: CopyPlan,
     source: Endpoint,
-    digests: DigestSql,
-    column: ColumnPlan,
-    written: Sequence[Guard],
+    conditions: Mapping[str, str],
     *,
     rows_of: str | None = None,
-    most: int = EXAMPLES,
     snapshot: str | None = None,
-) -> Iterator[Example]:
-    """Read rows whose values break one of a column's guards, the first ones by their keys.
+) -> tuple[dict[str, int], int]:
+    """Count the rows that meet each condition, and all rows.
 
     Args:
         plan: the hop.
         source: the server of its source.
-        digests: how that shows values.
-        column: the column.
-        written: its guards, whose conditions are known.
+        conditions: the conditions, by name.
         rows_of: the condition on rows; by default those of the transfer's row filter.
-        most: maximum number of rows.
         snapshot: the exported PostgreSQL snapshot to read under.
     """
-    system, keys = plan.source.system, identity_fields(plan)
-    field = _own_field(plan, column)
+    counted: dict[str, int] = {}
+    rows, names = 0, list(conditions)
+    grouped = Grouped("0", rows_of or filtered("1 = 1", plan.where))
+    for start in range(0, max(1, len(names)), COLUMNS_AT_ONCE):
+        some = {name: conditions[name] for name in names[start : start + COLUMNS_AT_ONCE]}
+        figures = measure(source, plan.source, "source", grouped, changed=some, snapshot=snapshot)
+        for group in figures.values():
+            rows = group[ROWS]
+            counted |= group.get(CHANGED, {})
+    return counted, rows
+
+
+def _examples(
+    plan: CopyPlan, source: Endpoint, column: ColumnPlan, written: Sequence[Guard]
+) -> Iterator[Example]:
+    """Read the first rows, by their keys, whose values break one of a column's guards.
+
+    Rows that share their key are one example.
+    """
+    digests, system, keys = dialect(source), plan.source.system, identity_fields(plan)
+    field = own_field_of(plan, column)
     selected = [digests.shown(each, "source") for each in (*keys, field)]
-    head, tail = system.dialect.limited(most)
+    head, tail = system.dialect.limited(EXAMPLES)
     seen: set[tuple[str | None, ...]] = set()
     for guard in written:
-        where = filtered(str(guard.condition), rows_of or plan.where)
+        where = filtered(str(guard.condition), plan.where)
         prefix = alias_prefix(where, *selected)
         listed = ", ".join(f"{sql} AS {prefix}{number}" for number, sql in enumerate(selected))
         rows = source.query(
             f"SELECT {head}{listed} FROM {read_from(plan.source)} WHERE {where} "
-            f"ORDER BY {system.quote(plan.key.source.name)}{tail}",
-            snapshot=snapshot,
+            f"ORDER BY {system.quote(plan.key.source.name)}{tail}"
         )
         for *values, form in rows:
             forms = tuple(shown(key, value) for key, value in zip(keys, values, strict=True))
-            if forms not in seen and len(seen) < most:
+            if forms not in seen and len(seen) < EXAMPLES:
                 seen.add(forms)
                 names = [key.source.name for key in keys]
                 key = dict(zip(names, forms, strict=True))
                 yield Example(key, shown(field, form), guard.reason)
 
 
-def _own_field(plan: CopyPlan, column: ColumnPlan) -> Field:
+def own_field_of(plan: CopyPlan, column: ColumnPlan) -> Field:
     """Describe a column as the source has it: what the target would hold may be rounded."""
     (field,) = [each for each in all_fields(plan) if each.name == column.target.name]
     return field if field.kind == "array" else own_field(plan.source.system, column.source)

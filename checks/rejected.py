@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tableferry.checks.refused_values import examples
+from tableferry.checks.refused_values import any_of, count_refused, own_field_of
+from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan, WireChoice
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.quarantine import Quarantine, RejectedValue
+from tableferry.resources.contract.table_sql import filtered, read_from
+from tableferry.resources.digest.fields import identity_fields
 from tableferry.resources.digest.guards import Guard, guards
 from tableferry.resources.digest.measure import CHANGED, ROWS, Grouped, measure
 from tableferry.resources.digest.probe import dialect
+from tableferry.resources.digest.values import shown
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.keys.range import KeyRange
 
@@ -90,22 +94,53 @@ def rejected_in(
             f"{plan.target} cannot hold values of {rejected} of {rows} rows, and max_rejected "
             f"({most}) allows {allowed}: `ferry plan --values` shows them"
         )
-    values: list[RejectedValue] = []
-    for column in plan.columns if rejected else ():
-        name = column.target.name
-        for found in examples(
-            plan,
-            source,
-            dialect(source),
-            column,
-            by_column.get(name, ()),
-            rows_of=in_range,
-            most=MOST_REJECTED,
-            snapshot=snapshot,
-        ):
-            key = json.dumps(dict(found.key), ensure_ascii=False)
-            values.append(RejectedValue(key, name, found.value, found.reason))
-    return Quarantine(rejected, tuple(values), run_id)
+    if not rejected:
+        return Quarantine(0, (), run_id)
+    conditions = {name: any_of(written) for name, written in by_column.items()}
+    by_name, _ = count_refused(plan, source, conditions, rows_of=in_range, snapshot=snapshot)
+    by_column = {name: by_column[name] for name in conditions if by_name.get(name)}
+    values = tuple(_values(plan, source, by_column, in_range, snapshot))
+    # those that were read: without a snapshot, there may be others by now than were counted
+    return Quarantine(len({value.row for value in values}), values, run_id)
+
+
+def _values(
+    plan: CopyPlan,
+    source: Endpoint,
+    by_column: Mapping[str, Sequence[Guard]],
+    in_range: str,
+    snapshot: str | None,
+) -> Iterator[RejectedValue]:
+    """Read all rejected values by one query, so that each row is read once, whatever its key is."""
+    digests, system, keys = dialect(source), plan.source.system, identity_fields(plan)
+    columns = [column for column in plan.columns if column.target.name in by_column]
+    fields = [own_field_of(plan, column) for column in columns]
+    selected = [digests.shown(key, "source") for key in keys]
+    for column, field in zip(columns, fields, strict=True):
+        written = by_column[column.target.name]
+        cases = (f"WHEN {guard.condition} THEN {n}" for n, guard in enumerate(written))
+        value = digests.shown(field, "source")
+        selected.append(f"CASE {' '.join(cases)} ELSE -1 END")
+        selected.append(f"CASE WHEN {any_of(written)} THEN {value} END")
+    where = filtered(_any(by_column), in_range)
+    prefix = alias_prefix(where, *selected)
+    listed = ", ".join(f"{sql} AS {prefix}{number}" for number, sql in enumerate(selected))
+    head, tail = system.dialect.limited(MOST_REJECTED)
+    rows = source.query(
+        f"SELECT {head}{listed} FROM {read_from(plan.source)} WHERE {where} "
+        f"ORDER BY {system.quote(plan.key.source.name)}{tail}",
+        snapshot=snapshot,
+    )
+    for number, row in enumerate(rows, start=1):
+        named = zip(keys, row, strict=False)
+        texts = {field.source.name: shown(field, form) for field, form in named}
+        key = json.dumps(texts, ensure_ascii=False)
+        for at, (column, field) in enumerate(zip(columns, fields, strict=True)):
+            reason, form = row[len(keys) + 2 * at :][:2]
+            if int(reason) >= 0:
+                name = column.target.name
+                guard = by_column[name][int(reason)]
+                yield RejectedValue(key, name, shown(field, form), guard.reason, number)
 
 
 def allowed_of(most: str, rows: int) -> int:
@@ -115,6 +150,5 @@ def allowed_of(most: str, rows: int) -> int:
     return int(most)
 
 
-def _any(by_column: Mapping[str, tuple[Guard, ...]]) -> str:
-    conditions = [f"({guard.condition})" for written in by_column.values() for guard in written]
-    return " OR ".join(conditions)
+def _any(by_column: Mapping[str, Sequence[Guard]]) -> str:
+    return any_of([guard for written in by_column.values() for guard in written])

@@ -17,9 +17,9 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.inspection import inspection_of
-from tableferry.resources.contract.quarantine import RANGE, ROW_KEY
+from tableferry.resources.contract.quarantine import IDENTITY
 from tableferry.resources.contract.table_sql import filtered, qualified
-from tableferry.resources.contract.target import quarantine_of
+from tableferry.resources.contract.target import of_ranges, quarantine_of
 from tableferry.resources.digest.measure import ROWS, Grouped, measure
 from tableferry.resources.errors import TableMissing
 from tableferry.resources.keys.range import KeyRange
@@ -68,7 +68,7 @@ def whole_table(
     known_rows = rows if ranges_partition(ranges, nullable=plan.key.source.nullable) else None
     source_rows, target_rows, strays = _count(plan, source, target, ranges, snapshot, known_rows)
     seconds = time.monotonic() - began
-    rejected = _rejected(plan, target)
+    rejected = _rejected(plan, target, ranges)
     total = Verdict.of_figure(
         TOTAL_ROWS,
         ROWS,
@@ -157,18 +157,23 @@ def _count(
     return source_rows, target_rows, target_rows - in_ranges
 
 
-def _rejected(plan: CopyPlan, target: Endpoint) -> int:
-    """Count the rows that are kept beside the target instead of in it."""
-    if not plan.fitting:
+def _rejected(plan: CopyPlan, target: Endpoint, ranges: Sequence[KeyRange]) -> int:
+    """Count the rows of some ranges that are kept beside the target instead of in it."""
+    if not plan.fitting or not ranges:
         return 0
+    table, system = quarantine_of(plan.target), plan.target.system
     try:
-        target.columns(quarantine_of(plan.target))
+        present = {column.name: column for column in target.columns(table)}
     except TableMissing:
         return 0  # no run has moved the table like this yet
-    names = ", ".join(map(plan.target.system.quote, (RANGE, ROW_KEY)))
-    table = qualified(quarantine_of(plan.target))
-    sql = f"SELECT COUNT(*) FROM (SELECT DISTINCT {names} FROM {table}) AS ferry__rows"
-    return int(target.query(sql)[0][0])
+    names = ", ".join(
+        f"{system.dialect.grouping_key(system.quote(name), present[name])} AS {system.quote(name)}"
+        for name in IDENTITY
+        if name in present
+    )
+    where = of_ranges(plan.target, [key_range.name for key_range in ranges])
+    rows = f"SELECT DISTINCT {names} FROM {qualified(table)} WHERE {where}"
+    return int(target.query(f"SELECT COUNT(*) FROM ({rows}) AS ferry__rows")[0][0])
 
 
 def _unique_key(plan: CopyPlan, target: Endpoint) -> Verdict:

@@ -12,7 +12,7 @@ import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.profiles import profile
-from tableferry.assets.log.ledger import committed_schema, latest_record, records
+from tableferry.assets.log.ledger import committed, committed_schema, latest_record, records
 from tableferry.assets.log.records import State
 from tableferry.assets.log.run_tags import (
     FORCE,
@@ -89,6 +89,7 @@ def execute(
             outcomes = run_ranges(work, selected)
         good = caller.last and all(outcome.good for outcome in outcomes)
         if good and ends_last(instance, transfer, context.run):
+            _forget_rejected(context, ready, selected, servers)
             check_tables(context, transfer, hops, servers, caller, work.source)
         return outcomes
 
@@ -228,6 +229,20 @@ def _earlier(instance: dg.DagsterInstance, hop: Hop, names: Sequence[str]) -> Ea
     dropped = {*dropped_columns(hop.plan, hop.existing, committed_schema(instance, hop.asset))}
     dropped |= {name for record in by_range.values() for name in record.not_filled}
     return Earlier(by_range, tuple(name for name in unplanned if name in dropped))
+
+
+def _forget_rejected(
+    context: dg.AssetExecutionContext, ready: Prepared, selected: Sequence[Hop], servers: Servers
+) -> None:
+    """Remove what is kept of rows that are in the target now, or beside it with other ranges."""
+    transfer, instance = ready.plan.transfer, context.instance
+    if transfer.on_reject != "quarantine":
+        return
+    names = instance.get_dynamic_partitions(transfer.partitions_name)
+    for hop in selected:
+        if {*names} <= {*committed(instance, hop.asset, ())}:
+            kept = names if hop.plan.fitting else ()
+            servers.target(hop.plan.target).keep_quarantined(hop.plan, kept)
 
 
 def check_tables(

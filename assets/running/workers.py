@@ -248,6 +248,8 @@ def _commit_empty(attempt: RangeAttempt, reason: Reason) -> Outcome | None:
     hop = attempt.hop
     if hop.options.mode.whole_table or attempt.marked_by_moving or not_compared(hop.plan):
         return None
+    if hop.plan.fitting:
+        return None  # only a move removes what is kept of rows that were rejected before
     attempt.tell("reconcile")
     verdicts = verdicts_of(attempt, hop.plan.target)
     if not all(verdict.passed for verdict in verdicts) or verdicts[0].target[ROWS]:

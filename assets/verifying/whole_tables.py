@@ -123,9 +123,11 @@ def _explained(
     """Distinguish rows that the source has gained since its ranges were read from lost rows."""
     if verdict.check != TOTAL_ROWS or verdict.passed or not hop.first:
         return verdict
-    rows = [one.rows for one in records(instance, hop.asset, [one.name for one in ranges]).values()]
-    there = int(verdict.target["rows"])
-    there -= verdict.metadata.get("rejected", 0)
+    by_range = records(instance, hop.asset, [one.name for one in ranges]).values()
+    rows, rejected = [one.rows for one in by_range], verdict.metadata.get("rejected", 0)
+    if sum(one.quarantined or 0 for one in by_range) != rejected:
+        return verdict  # rejected rows are missing, or there are others
+    there = int(verdict.target["rows"]) - rejected
     if None in rows or sum(filter(None, rows)) != there:
         return verdict
     since = int(verdict.source["rows"]) - int(verdict.target["rows"])

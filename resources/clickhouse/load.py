@@ -27,7 +27,7 @@ from tableferry.resources.clickhouse.ddl import (
 from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.clickhouse.locks import HeldRange, Owner
 from tableferry.resources.clickhouse.publish_audit import PublishAudit
-from tableferry.resources.clickhouse.quarantine import add_to_quarantine, replace_quarantine
+from tableferry.resources.clickhouse.quarantine import replace_quarantine
 from tableferry.resources.clickhouse.server import RANGE_COLUMN
 from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.delta import Delta
@@ -113,7 +113,8 @@ class ClickHouseLoad(HeldRange):
         target = self.plan.target
         rows = self.resource.query(
             f"SELECT name FROM system.tables WHERE database = {literal(target.schema)} "
-            f"AND startsWith(name, {literal(staging_prefix(target))}) ORDER BY name"
+            f"AND startsWith(name, {literal(staging_prefix(target))}) "
+            "ORDER BY metadata_modification_time, name"
         )
         kept = rejected_of(target, self.key_range.name)
         names = [name for (name,) in rows]
@@ -142,14 +143,15 @@ class ClickHouseLoad(HeldRange):
                 f"{self.table} range {self.key_range.name}: somebody else wrote to it after the "
                 "audit"
             )
-        if self.options.quarantine is not None:
-            # without a transaction a row may be in the target and beside it for a moment, or until
-            # the next attempt after a crash, but at no time in neither
-            add_to_quarantine(
-                self.resource, self.plan.target, self.key_range.name, self.options.quarantine
-            )
+        # without a transaction a row may be in the target and beside it for a moment, or until the
+        # next attempt after a crash, but at no time in neither
+        self._quarantine(keep=True)
         crash_points.reached("inside_finalise")
         rows = self._replace_partition() if self.atomic else self._rewrite()
+        self._quarantine(keep=False)
+        return rows
+
+    def _quarantine(self, *, keep: bool) -> None:
         if self.options.quarantine is not None:
             replace_quarantine(
                 self.resource,
@@ -158,8 +160,8 @@ class ClickHouseLoad(HeldRange):
                 self.options.quarantine,
                 replace(self.staging_table, name=f"{self.staging}v"),
                 self.owner,
+                keep=keep,
             )
-        return rows
 
     def _publish_audit(self) -> PublishAudit | None:
         return PublishAudit(self, self._in_range) if self.options.audits_shown else None

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tableferry.resources import crash_points
 from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.clickhouse.locks import Owner
 from tableferry.resources.clickhouse.server import ClickHouseServer
-from tableferry.resources.contract.quarantine import COLUMNS, RANGE, Quarantine
+from tableferry.resources.contract.quarantine import COLUMNS, RANGE, ROW_NUMBER, Quarantine
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target import quarantine_of
+from tableferry.resources.contract.target import of_ranges, quarantine_of
 from tableferry.resources.tables import TableRef
 
 SETTINGS = {"insert_deduplicate": 0, "async_insert": 0}
 
+VALUE = "row_key, column_name, value, row_number"
+"""What identifies a value that is kept of a range."""
+
 
 def create_quarantine(resource: ClickHouseServer, target: TableRef) -> None:
-    """Create the table beside a target, if it is missing."""
+    """Create the table beside a target, if it is missing, or give it the columns that it lacks."""
+    table = qualified(quarantine_of(target))
     columns = ", ".join(f"{name} Nullable(String)" for name in COLUMNS)
     resource.execute(
-        f"CREATE TABLE IF NOT EXISTS {qualified(quarantine_of(target))} ({RANGE} String, {columns})"
+        f"CREATE TABLE IF NOT EXISTS {table} ({RANGE} String, {columns})"
         f" ENGINE = MergeTree PARTITION BY {RANGE} ORDER BY tuple()"
     )
-
-
-def add_to_quarantine(
-    resource: ClickHouseServer, target: TableRef, range_name: str, quarantine: Quarantine
-) -> None:
-    """Keep values of a range beside those that are kept of it already."""
-    if kept := [*quarantine.stored(range_name)]:
-        _insert(resource, qualified(quarantine_of(target)), kept)
+    resource.execute(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {ROW_NUMBER} Nullable(String)")
 
 
 def replace_quarantine(
@@ -40,6 +37,8 @@ def replace_quarantine(
     quarantine: Quarantine,
     staging: TableRef,
     owner: Owner,
+    *,
+    keep: bool = False,
 ) -> None:
     """Replace what is kept of a range, at once; it may be repeated.
 
@@ -50,27 +49,42 @@ def replace_quarantine(
         quarantine: what is to be kept of it.
         staging: a table of that name is used in between.
         owner: who owns it.
+        keep: whether what is kept already stays, each value once.
     """
-    kept, table = [*quarantine.stored(range_name)], qualified(quarantine_of(target))
-    if not kept:
-        resource.execute(f"ALTER TABLE {table} DROP PARTITION {literal(range_name)}")
+    rows, table = [*quarantine.stored(range_name)], qualified(quarantine_of(target))
+    if not rows:
+        if not keep:
+            resource.execute(f"ALTER TABLE {table} DROP PARTITION {literal(range_name)}")
         return
-    staged = qualified(staging)
+    staged, partition = qualified(staging), literal(range_name)
     resource.execute(drop_table(staging))
     resource.execute(f"CREATE TABLE {staged} AS {table} COMMENT {owner.comment()}")
     try:
-        _insert(resource, staged, kept)
+        _insert(resource, staged, rows)
+        if keep:
+            resource.execute(
+                f"INSERT INTO {staged} SELECT * FROM {table} WHERE {RANGE} = {partition} "
+                f"AND ({VALUE}) NOT IN (SELECT {VALUE} FROM {staged})",
+                SETTINGS | {"transform_null_in": 1},
+            )
         crash_points.reached("inside_quarantine")
-        resource.execute(
-            f"ALTER TABLE {table} REPLACE PARTITION {literal(range_name)} FROM {staged}"
-        )
+        resource.execute(f"ALTER TABLE {table} REPLACE PARTITION {partition} FROM {staged}")
     finally:
         resource.execute(drop_table(staging))
 
 
-def forget_quarantine(resource: ClickHouseServer, target: TableRef, ranges: Sequence[str]) -> None:
+def keep_quarantined(resource: ClickHouseServer, target: TableRef, ranges: Collection[str]) -> None:
+    """Remove what is kept of other ranges than these."""
+    table = qualified(quarantine_of(target))
+    rest = f"WHERE NOT ({of_ranges(target, ranges)})" if ranges else ""
+    names = resource.query(f"SELECT DISTINCT {RANGE} FROM {table} {rest}")
+    forget_quarantine(resource, target, [str(name) for (name,) in names])
+
+
+def forget_quarantine(
+    resource: ClickHouseServer, target: TableRef, ranges: Collection[str]
+) -> None:
     """Remove what is kept of ranges that there are no longer."""
-    create_quarantine(resource, target)
     for name in ranges:
         table = qualified(quarantine_of(target))
         resource.execute(f"ALTER TABLE {table} DROP PARTITION {literal(name)}")
@@ -80,4 +94,5 @@ def _insert(resource: ClickHouseServer, table: str, rows: Sequence[tuple[str | N
     values = ", ".join(
         f"({', '.join('NULL' if text is None else literal(text) for text in row)})" for row in rows
     )
-    resource.execute(f"INSERT INTO {table} VALUES {values}", SETTINGS)
+    names = ", ".join((RANGE, *COLUMNS))
+    resource.execute(f"INSERT INTO {table} ({names}) VALUES {values}", SETTINGS)

@@ -30,7 +30,11 @@ from tableferry.resources.clickhouse.markers import (
     table_identity,
 )
 from tableferry.resources.clickhouse.publish_audit import BEFORE
-from tableferry.resources.clickhouse.quarantine import create_quarantine, forget_quarantine
+from tableferry.resources.clickhouse.quarantine import (
+    create_quarantine,
+    forget_quarantine,
+    keep_quarantined,
+)
 from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
 from tableferry.resources.clickhouse.staging import (
     Image,
@@ -53,6 +57,7 @@ from tableferry.resources.contract.target import (
     is_rejected,
     keeps_rows,
     no_live_owner,
+    quarantine_of,
     rejected_of,
     row_identity,
     shadow_of,
@@ -303,7 +308,7 @@ class ClickHouseTarget(Target):
         """
         table = written_to(plan, options)
         layout = self._require(table)
-        if plan.fitting:
+        if plan.fitting and not into and layout_of(self.resource, quarantine_of(plan.target)):
             forget_quarantine(self.resource, plan.target, [gone.name for gone in ranges])
         if layout_of(self.resource, markers_of(table)):
             markers = MarkerTable(self.resource, plan.target)
@@ -325,6 +330,11 @@ class ClickHouseTarget(Target):
             elif key_range.kind == "file" and into:
                 continue
             self.resource.execute(f"ALTER TABLE {qualified(table)} DROP {partition(key_range)}")
+
+    def keep_quarantined(self, plan: CopyPlan, ranges: Sequence[str]) -> None:
+        """See `Target.keep_quarantined`."""
+        if layout_of(self.resource, quarantine_of(plan.target)):
+            keep_quarantined(self.resource, plan.target, ranges)
 
     def clean(
         self, target: TableRef, alive: Alive = no_live_owner, *, rejected: bool = True

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 SUFFIX = "__rejected"
 """The suffix of the table that keeps the values."""
 
-RANGE, ROW_KEY = "range_name", "row_key"
-COLUMNS = (ROW_KEY, "column_name", "value", "reason", "run_id")
+RANGE, ROW_KEY, ROW_NUMBER = "range_name", "row_key", "row_number"
+IDENTITY = (RANGE, ROW_KEY, ROW_NUMBER)
+"""What identifies a rejected row; tables of earlier releases lack the number."""
+COLUMNS = (ROW_KEY, "column_name", "value", "reason", "run_id", ROW_NUMBER)
 """The columns of that table, which are texts: first the range that a value is of."""
 
 
@@ -24,6 +26,9 @@ class RejectedValue:
     value: str | None
     """The value as text."""
     reason: str
+    row: int
+    """Number of its row among the rejected rows of the range: without a primary key, rows may
+    share their key."""
 
 
 @dataclass(frozen=True)
@@ -40,4 +45,7 @@ class Quarantine:
         for each in self.values:
             # not every system's texts can have it
             value = None if each.value is None else each.value.replace("\0", "\\0")
-            yield range_name, each.key, each.column, value, each.reason, self.run_id
+            yield (
+                *(range_name, each.key, each.column, value, each.reason),
+                *(self.run_id, str(each.row)),
+            )

@@ -19,7 +19,7 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard, PublishAudit, having
 from tableferry.resources.contract.markers import Publication, Published
 from tableferry.resources.contract.marks import Mark
-from tableferry.resources.contract.quarantine import SUFFIX, Quarantine
+from tableferry.resources.contract.quarantine import RANGE, SUFFIX, Quarantine
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError, ReceiptMismatch, TableferryError
 from tableferry.resources.keys.range import KeyRange
@@ -313,6 +313,12 @@ class Target(Protocol):
         If nothing replaces them, their rows are deleted.
         """
 
+    def keep_quarantined(self, plan: CopyPlan, ranges: Sequence[str]) -> None:
+        """Remove what is kept of rejected rows of other ranges than these.
+
+        Those of a retired range stay until the ranges that replace it have been published.
+        """
+
     def clean(
         self, target: TableRef, alive: Alive = no_live_owner, *, rejected: bool = True
     ) -> list[str]:
@@ -341,6 +347,18 @@ def quarantine_of(table: TableRef) -> TableRef:
     return _beside(table, SUFFIX)
 
 
+def of_ranges(target: TableRef, ranges: Iterable[str]) -> str:
+    """Write the condition on rows of `quarantine_of` that they are of some ranges, of at least one.
+
+    Names of ranges of texts may differ in case or blanks alone.
+    """
+    system = target.system
+    column = Column(RANGE, system.types.text)
+    name = system.dialect.grouping_key(system.quote(RANGE), column)
+    told_apart = (system.dialect.grouping_key(system.dialect.literal(r), column) for r in ranges)
+    return f"{name} IN ({', '.join(told_apart)})"
+
+
 def _beside(table: TableRef, suffix: str) -> TableRef:
     dialect = table.system.dialect
     longest = dialect.longest_name - len(suffix) - DIGEST
@@ -364,7 +382,9 @@ def is_rejected(target: TableRef, name: str) -> bool:
 def surplus_rejected(target: TableRef, names: Iterable[str]) -> list[str]:
     """The rejected ones of a target's staging tables that must be dropped to keep another.
 
-    They are taken from the names in their order.
+    Args:
+        target: the target.
+        names: the staging tables, the oldest first.
     """
     kept = [name for name in names if is_rejected(target, name)]
     return kept[: max(0, len(kept) - MOST_REJECTED + 1)]

@@ -95,6 +95,7 @@ class FileLoad:
         target, kept = self.plan.target, rejected(self.plan.target, self.key_range)
         with translated():
             names = self.folder.staged(staging_prefix(target))
+            names.sort(key=lambda name: (self.folder.staging / name).stat().st_mtime_ns)
             for name in surplus_rejected(target, (name.removesuffix(SUFFIX) for name in names)):
                 (self.folder.staging / f"{name}{SUFFIX}").unlink(missing_ok=True)
             os.replace(self.staged, self.folder.staging / kept.name)

@@ -123,6 +123,15 @@ class PostgresStatements(Statements):
             f"AND c.relname IN ({', '.join(map(self.text, names))})"
         )
 
+    def by_age(self, table: TableRef, prefix: str) -> str:
+        """See `Statements.by_age`. No catalog has the time, but oids grow with it."""
+        return (
+            "SELECT c.relname FROM pg_catalog.pg_class c "
+            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+            f"WHERE n.nspname = {self.text(table.schema)} AND c.relkind = 'r' "
+            f"AND left(c.relname, {len(prefix)}) = {self.text(prefix)} ORDER BY c.oid"
+        )
+
     def limit_waiting(self, seconds: int) -> tuple[str, str]:
         """See `Statements.limit_waiting`. The setting ends with the transaction."""
         setting = "SELECT pg_catalog.set_config('lock_timeout', '{}', true)"

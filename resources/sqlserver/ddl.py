@@ -126,6 +126,16 @@ class SqlServerStatements(Statements):
             f"WHERE s.name = {literal(schema)} AND t.name IN ({', '.join(map(literal, names))})"
         )
 
+    def by_age(self, table: TableRef, prefix: str) -> str:
+        """See `Statements.by_age`."""
+        return (
+            "SELECT CAST(t.name AS nvarchar(128)) FROM sys.tables AS t "
+            "INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
+            f"WHERE s.name = {literal(table.schema)} "
+            f"AND LEFT(t.name, {len(prefix)}) = {literal(prefix)} "
+            "ORDER BY t.create_date, t.object_id"
+        )
+
     def rename(self, table: TableRef, name: str) -> str:
         """Babelfish requires the object type, and its sp_rename reads no doubled quotes."""
         path = ".".join(without_doubled(part) for part in (table.schema, table.name))

@@ -116,8 +116,8 @@ class TransactionalLoad(Generic[AnySession]):
     def keep_rejected(self) -> TableRef:
         """Give the staged rows a table that the attempt's end does not drop."""
         target = self.plan.target
-        rows = self.session.query(self.sql.tables_like(target, staging_prefix(target)))
-        names = surplus_rejected(target, (name for _, name, _ in rows))
+        rows = self.session.query(self.sql.by_age(target, staging_prefix(target)))
+        names = surplus_rejected(target, (name for (name,) in rows))
         kept = rejected_of(target, self.key_range.name)
         self.run(drop_table(replace(target, name=name)) for name in names)
         self.run(self.sql.keep(self.plan, self.staging, kept))

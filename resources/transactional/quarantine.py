@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tableferry.resources.contract.quarantine import COLUMNS, RANGE, Quarantine
+from tableferry.resources.contract.quarantine import COLUMNS, RANGE, ROW_NUMBER, Quarantine
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import quarantine_of
+from tableferry.resources.contract.target import of_ranges, quarantine_of
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.statements import Session, Statements
+from tableferry.resources.types.column import Column
 
 ROWS_AT_ONCE = 200
 """Maximum rows of one INSERT."""
 
 
 def create_quarantine(sql: Statements, session: Session, target: TableRef) -> None:
-    """Create the table beside a target, if it is missing."""
+    """Create the table beside a target, if it is missing, or give it the columns that it lacks."""
     table, system = quarantine_of(target), target.system
     columns = [f"{system.quote(name)} {system.types.text} NULL" for name in (RANGE, *COLUMNS)]
     if session.query(sql.table_exists(table)):
+        if not session.query(sql.column_exists(table, ROW_NUMBER)):
+            name, new = system.quote(ROW_NUMBER), Column(ROW_NUMBER, system.types.text)
+            session.execute(system.dialect.add_column(qualified(table), name, new))
         return
     try:
         session.execute(f"CREATE TABLE {qualified(table)} ({', '.join(columns)})")
@@ -47,6 +51,15 @@ def replace_quarantine(
         session.execute(f"INSERT INTO {table} ({names}) VALUES {values}")
 
 
+def keep_quarantined(
+    sql: Statements, session: Session, target: TableRef, ranges: Collection[str]
+) -> None:
+    """Remove what is kept of other ranges than these."""
+    if session.query(sql.table_exists(quarantine_of(target))):
+        rest = f"NOT ({of_ranges(target, ranges)})" if ranges else "1 = 1"
+        session.execute(f"DELETE FROM {qualified(quarantine_of(target))} WHERE {rest}")
+
+
 def forget_quarantine(
     sql: Statements, session: Session, target: TableRef, ranges: Collection[str]
 ) -> None:
@@ -56,7 +69,4 @@ def forget_quarantine(
 
 
 def _forgetting(target: TableRef, ranges: Collection[str]) -> str:
-    system = target.system
-    names = ", ".join(map(system.dialect.literal, ranges))
-    where = f"{system.quote(RANGE)} IN ({names})"
-    return f"DELETE FROM {qualified(quarantine_of(target))} WHERE {where}"
+    return f"DELETE FROM {qualified(quarantine_of(target))} WHERE {of_ranges(target, ranges)}"

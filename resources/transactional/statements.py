@@ -112,6 +112,13 @@ class Statements:
         """A query that returns a row if the table exists."""
         return f"SELECT 1 FROM INFORMATION_SCHEMA.TABLES WHERE {self._in_catalog(table)}"
 
+    def column_exists(self, table: TableRef, name: str) -> str:
+        """A query that returns a row if the table has the column."""
+        return (
+            f"SELECT 1 FROM INFORMATION_SCHEMA.COLUMNS WHERE {self._in_catalog(table)} "
+            f"AND COLUMN_NAME = {self.text(name)}"
+        )
+
     def tables_like(self, table: TableRef, prefix: str) -> str:
         """A query for schema, name and type of the tables beside one that have a prefix."""
         return (
@@ -119,6 +126,10 @@ class Statements:
             f"WHERE TABLE_SCHEMA = {self.text(table.schema)} "
             f"AND LEFT(TABLE_NAME, {len(prefix)}) = {self.text(prefix)} ORDER BY TABLE_NAME"
         )
+
+    def by_age(self, table: TableRef, prefix: str) -> str:
+        """A query for the tables in the schema of one that have a prefix, the oldest first."""
+        raise NotImplementedError
 
     def required_columns(self, table: TableRef) -> str:
         """A query for the columns that are NOT NULL and have no default."""

@@ -42,7 +42,11 @@ from tableferry.resources.transactional.load import AnySession, TransactionalLoa
 from tableferry.resources.transactional.markers import MarkerTable, PublishedIn
 from tableferry.resources.transactional.preparing import create_table, verify_table
 from tableferry.resources.transactional.publish_audit import require_deletable
-from tableferry.resources.transactional.quarantine import create_quarantine, forget_quarantine
+from tableferry.resources.transactional.quarantine import (
+    create_quarantine,
+    forget_quarantine,
+    keep_quarantined,
+)
 from tableferry.resources.transactional.script import script
 from tableferry.resources.transactional.statements import Statements
 from tableferry.resources.types.column import Column
@@ -281,9 +285,14 @@ class TransactionalTarget(Target, Generic[AnySession]):
                         )
                         session.execute(self.sql.delete_range(table, plan.target_range(key_range)))
                     markers.remove(session, [key_range.name])
-            if plan.fitting:
+            if plan.fitting and not into:
                 gone = [key_range.name for key_range in ranges]
                 forget_quarantine(self.sql, session, plan.target, gone)
+
+    def keep_quarantined(self, plan: CopyPlan, ranges: Sequence[str]) -> None:
+        """See `Target.keep_quarantined`."""
+        with self._session() as session:
+            keep_quarantined(self.sql, session, plan.target, ranges)
 
     def clean(
         self, target: TableRef, alive: Alive = no_live_owner, *, rejected: bool = True

@@ -48,15 +48,17 @@ def into(system: str, copies: str) -> str:
 
 def kept(one: Ferry, hop: int = 0) -> list[tuple[Any, ...]]:
     """What stands beside the target, by row and column."""
+    return sorted(unsorted(one, hop))
+
+
+def unsorted(one: Ferry, hop: int = 0) -> list[tuple[Any, ...]]:
     target = one.session.transfer(one.table).hops[hop].to
     quote, server = target.system.quote, one.session.servers.endpoints[target.connection]
     rows = server.query(
         "SELECT range_name, row_key, column_name, value, reason, run_id FROM "
         f"{quote(target.schema)}.{quote(target.name + '__rejected')}"
     )
-    return sorted(
-        (json.loads(key)["id"], column, value, *rest) for _, key, column, value, *rest in rows
-    )
+    return [(json.loads(key)["id"], column, value, *rest) for _, key, column, value, *rest in rows]
 
 
 def present(one: Ferry, hop: int = 0) -> set[int]:
@@ -273,3 +275,168 @@ def test_where_rows_cannot_be_kept_the_file_is_refused(
     result = command("validate")
     assert result.exit_code == 2
     assert message in result.output
+
+
+LAX = (
+    "CREATE TABLE {t} (id bigint, n int, note text, price numeric(30,3))",
+    "INSERT INTO {t} SELECT i, i, 'n' || i, i FROM generate_series(1, 20) i",
+    "INSERT INTO {t} VALUES (3, 99999, 'a', 1), (3, 99999, 'a', 1), (3, 99998, 'b', 1), "
+    "(3, 1, 'c', 1.125), (4, 70000, 'd', 1.125), (4, 70000, 'e', 2), (NULL, 99997, 'f', 3), "
+    "(NULL, 99997, 'f', 3)",
+)
+"""Eight rejected rows of a table without a primary key: duplicates, and rows that share a key."""
+LAX_KEPT = [
+    *[("3", "n", "99999")] * 2,
+    ("3", "n", "99998"),
+    ("3", "price", "1.125"),
+    *[("4", "n", "70000")] * 2,
+    ("4", "price", "1.125"),
+    *[(None, "n", "99997")] * 2,
+]
+
+
+def whole(one: Ferry) -> dict[str, tuple[bool, dict[str, Any]]]:
+    """Whether each check of the whole table passes, with its metadata."""
+    found = runner.check(one.session, one.table, level="count")
+    return {
+        check.verdict.check: (check.verdict.passed, dict(check.verdict.metadata))
+        for check in found.checks
+        if check.range is None
+    }
+
+
+@pytest.mark.parametrize("system", [*NARROW])
+def test_every_rejected_row_is_kept_also_of_rows_that_share_their_key(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    one = ferry(into(system, copies), *LAX, columns=json.dumps(NARROW[system]), **SETTINGS)
+    moved = one.run()
+    assert moved.good, moved.errors
+    by_text = [tuple(map(str, row[:3])) for row in unsorted(one)]
+    assert sorted(by_text) == sorted(tuple(map(str, row)) for row in LAX_KEPT)
+    passed, metadata = whole(one)["total_rows"]
+    assert passed and metadata["rejected"] == 8
+    assert not one.moved(one.run())
+
+    one.source("DELETE FROM {t} WHERE n = 99998")
+    assert one.run().good
+    assert len(unsorted(one)) == len(LAX_KEPT) - 1
+    assert whole(one)["total_rows"][1]["rejected"] == 7
+
+
+def test_rejected_keys_that_differ_in_case_or_blanks_are_rows_of_their_own(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    one = ferry(
+        into("sqlserver", copies),
+        "CREATE TABLE {t} (id varchar(20) PRIMARY KEY, n int)",
+        "INSERT INTO {t} VALUES ('A', 99999), ('Ab', 1), ('a', 99999), ('a ', 99999), ('b', 1)",
+        columns="{n: {type: smallint}}",
+        **{**SETTINGS, "ranges": "{bounds: [A, B, a, b]}"},
+    )
+    moved = one.run()
+    assert moved.good, moved.errors
+    assert [row[0] for row in kept(one)] == ["A", "a", "a "]
+    assert whole(one)["total_rows"][0]
+    one.source("UPDATE {t} SET n = 2 WHERE id = 'A'")
+    assert one.run().good
+    assert [row[0] for row in kept(one)] == ["a", "a "], "those of the range a .. b stay"
+
+
+@pytest.mark.parametrize("system", [*NARROW])
+@pytest.mark.parametrize(
+    "leaves",
+    ["DELETE FROM {t} WHERE id = 25", "UPDATE {t} SET id = 7 WHERE id = 25"],
+    ids=["deleted", "moved"],
+)
+def test_a_range_without_its_last_rejected_row_keeps_none(
+    ferry: Callable[..., Ferry], copies: str, system: str, leaves: str
+) -> None:
+    settings = {**SETTINGS, "ranges": "{bounds: [20, 30]}"}
+    one = ferry(
+        into(system, copies),
+        SOURCE[0],
+        "INSERT INTO {t} VALUES (1, 1, 'a', 1), (25, 99999, 'b', 1), (31, 1, 'c', 1)",
+        columns=json.dumps(NARROW[system]),
+        **settings,
+    )
+    assert one.run().good
+    assert [row[0] for row in kept(one)] == ["25"]
+    one.source(leaves)
+    moved = one.run()
+    assert moved.good, moved.errors
+    assert [row[0] for row in kept(one)] == ([] if "DELETE" in leaves else ["7"])
+    assert all(passed for passed, _ in whole(one).values())
+
+
+def test_rejected_rows_that_are_lost_fail_the_check_of_the_table(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    columns = json.dumps(NARROW["postgres"])
+    one = ferry(into("postgres", copies), *SOURCE, columns=columns, **SETTINGS)
+    assert one.run().good
+    one.source(f"DELETE FROM {copies}.{one.table}__rejected WHERE row_key LIKE '%35%'")
+    result = command("check", one.table)
+    assert result.exit_code == 1, result.output
+    assert "total_rows FAILED" in result.output
+
+
+@pytest.mark.parametrize("point", ["inside_quarantine", "inside_finalise", "after_commit"])
+def test_a_forced_run_that_is_killed_doubles_no_rejected_row(
+    ferry: Callable[..., Ferry], copies: str, tmp_path: Path, point: str
+) -> None:
+    columns = json.dumps(NARROW["clickhouse"])
+    one = ferry(into("clickhouse", copies), *LAX, columns=columns, **SETTINGS)
+    assert one.run().good
+    one.session.instance.dispose()
+    crash(Command(tmp_path), one.table, point, "--force", "--profile", "safe")
+    reopen(one)
+    assert len(unsorted(one)) == len(LAX_KEPT)
+    again = one.run()
+    assert again.good, again.errors
+    assert len(unsorted(one)) == len(LAX_KEPT)
+    assert whole(one)["total_rows"][0]
+
+
+@pytest.mark.parametrize("system", [*NARROW])
+def test_a_rejected_row_of_a_range_that_is_cut_stays_until_its_successor_has_it(
+    ferry: Callable[..., Ferry], copies: str, tmp_path: Path, system: str
+) -> None:
+    columns = json.dumps(NARROW[system])
+    one = ferry(
+        into(system, copies),
+        "CREATE TABLE {t} (id varchar(20) PRIMARY KEY, n int, price numeric(30,3))",
+        "INSERT INTO {t} SELECT 'k' || i, i, 1 FROM generate_series(100, 190) i",
+        "UPDATE {t} SET n = 99999 WHERE id = 'k180'",
+        columns=columns,
+        **{**SETTINGS, "ranges": "{rows: 50}"},
+    )
+    assert one.run().good
+    assert [row[0] for row in kept(one)] == ["k180"]
+    one.source("INSERT INTO {t} SELECT 'k' || i, i, 1 FROM generate_series(191, 290) i")
+    one.session.instance.dispose()
+    crash(Command(tmp_path), one.table, "before_export", "--profile", "safe")
+    reopen(one)
+    assert [row[0] for row in kept(one)] == ["k180"]
+    moved = one.run()
+    assert moved.good, moved.errors
+    assert [row[0] for row in kept(one)] == ["k180"]
+    assert all(passed for passed, _ in whole(one).values())
+
+
+@pytest.mark.parametrize("system", [*NARROW])
+def test_values_that_fit_meanwhile_are_not_kept(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    source = (
+        "CREATE TABLE {t} (id bigint PRIMARY KEY, n int)",
+        "INSERT INTO {t} VALUES (1, 99999)",
+    )
+    narrow = json.dumps({"n": NARROW[system]["n"]})
+    one = ferry(into(system, copies), *source, columns=narrow, **SETTINGS)
+    assert one.run().good
+    assert [row[0] for row in kept(one)] == ["1"]
+    one.declare(into(system, copies), on_schema_drift="evolve", **SETTINGS)
+    moved = one.run()
+    assert moved.good, moved.errors
+    assert present(one) == {1} and kept(one) == []

@@ -453,6 +453,8 @@ def test_only_some_rejected_staging_tables_are_kept(bench: Bench) -> None:
         assert bench.rows(kept) == row, "the newest is there"
         assert bench.target.rejected_table(bench.plan, key_range) == kept
     assert len(bench.left_over()) == MOST_REJECTED
+    gone = [bench.target.rejected_table(bench.plan, each) is None for each in ranges]
+    assert gone == [True] * 2 + [False] * MOST_REJECTED, "the oldest are gone"
     assert bench.rows() == []
 
     assert bench.target.clean(bench.table, rejected=False) == []
