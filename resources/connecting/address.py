@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Self, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
@@ -25,12 +26,22 @@ from tableferry.resources.tables import TableRef
 Item = TypeVar("Item")
 
 
+ENCODE = (
+    "special characters in user, password and database should be percent-encoded: % as %25, "
+    "@ as %40, : as %3A, / as %2F, ? as %3F, & as %26"
+)
+
+_SCHEME = re.compile(r"([a-z][a-z0-9+.:-]*)://", re.IGNORECASE)
+_HOST = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]@]*)(?::(?P<port>\d*))?")
+
+
 @functools.lru_cache(64)
 def parse_url(system: System, url: str) -> ConnectionSettings:
     """Read a connection URL, e.g. `postgresql://user:pass@host:port/database?sslmode=require`.
 
-    User, password and database may be percent-encoded. A missing port or database defaults to the
-    system's usual one.
+    User, password and database may be percent-encoded; user and password may also be options. A
+    missing port or database defaults to the system's usual one. For `System.libpq`, see there and
+    https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING-URIS
 
     Raises:
         InputError: the URL has another scheme, no host, or an invalid port. The message does not
@@ -38,30 +49,71 @@ def parse_url(system: System, url: str) -> ConnectionSettings:
     """
     usual = next(iter(system.schemes))
     expected = f"a {system} URL should look like {usual}://user:pass@host:port/database"
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise InputError(f"{expected}; its host or port cannot be read") from None
-    scheme = system.schemes.get(parts.scheme)
-    if scheme is None:
-        given = f"{parts.scheme!r}" if "://" in url else "no scheme"
+    begin = _SCHEME.match(url)
+    scheme = system.schemes.get(begin[1].lower()) if begin else None
+    if begin is None or scheme is None:
+        given = repr(begin[1]) if begin else "no scheme"
         raise InputError(f"{expected}; found {given} instead")
-    if "@" in parts.path + parts.query + parts.fragment:
-        # an unencoded / ? or # in a password would end it: its rest would be host and database
-        raise InputError(f"{expected}; special characters in user and password should be %-encoded")
-    if not parts.hostname:
-        raise InputError(f"{expected}; it names no host")
-    options = {**scheme.options, **dict(parse_qsl(parts.query, keep_blank_values=True))}
+    parts = re.fullmatch(r"([^/?]*)(?:/([^?]*))?(?:\?(.*))?", url[begin.end() :], re.DOTALL)
+    assert parts is not None
+    named, path, query = (part or "" for part in parts.groups())
+    given_options = dict(_option(part) for part in query.split("&") if part)
+    login = {
+        name: given_options.pop(name) for name in ("user", "password") if name in given_options
+    }
+    if "@" in path or any("@" in name + value for name, value in given_options.items()):
+        # an unencoded / or ? in a password would end it: its rest would be database and options
+        raise InputError(f"{expected}; {ENCODE}")
+    userinfo, _, listed = named.rpartition("@")
+    user, colon, password = userinfo.partition(":")
+    database = unquote(path.strip("/"))
+    if system.libpq:
+        listed = _as_options_say(listed, given_options, expected)
+        database = given_options.pop("dbname", database) or login.get("user") or unquote(user)
+    hosts = [_host(host, scheme.port, expected) for host in listed.split(",")]
+    if len(hosts) > 1 and not system.libpq:
+        raise InputError(f"{expected}; it names {len(hosts)} hosts: name the one to use")
+    (host, port), *more = hosts
     return ConnectionSettings(
         system=system.name,
-        host=unquote(parts.hostname),
-        port=scheme.port if port is None else port,
-        database=unquote(parts.path.strip("/")) or system.database,
-        user=None if parts.username is None else unquote(parts.username),
-        password=None if parts.password is None else unquote(parts.password),
-        options=options,
+        host=host,
+        port=port,
+        database=database or system.database,
+        user=login.get("user", unquote(user) if userinfo else None),
+        password=login.get("password", unquote(password) if colon else None),
+        options={**scheme.options, **given_options},
+        more_hosts=tuple(more),
     )
+
+
+def _option(part: str) -> tuple[str, str]:
+    name, _, value = part.partition("=")
+    return unquote(name), unquote(value)
+
+
+def _as_options_say(listed: str, options: dict[str, str], expected: str) -> str:
+    """Take `host` and `port` out of the options; return the hosts that they name."""
+    hosts, ports = options.pop("host", ""), options.pop("port", "").split(",")
+    named = [quote(host, safe="") for host in hosts.split(",")] if hosts else listed.split(",")
+    if ports == [""]:
+        return ",".join(named)
+    ports = ports * len(named) if len(ports) == 1 else ports
+    if len(ports) != len(named):
+        raise InputError(f"{expected}; it names {len(named)} hosts and {len(ports)} ports")
+    return ",".join(map(":".join, zip(named, ports, strict=True)))
+
+
+def _host(text: str, port: int, expected: str) -> tuple[str, int]:
+    match = _HOST.fullmatch(text)
+    number = int(match["port"] or port) if match else 0
+    if match is None or not 0 < number < 65536:
+        raise InputError(f"{expected}; its host or port cannot be read: {ENCODE}")
+    host = unquote(match["host"].strip("[]"))
+    if not host:
+        raise InputError(f"{expected}; it names no host")
+    if "\\" in host:
+        raise InputError(f"{expected}; instead of a named instance, name its port")
+    return host, number
 
 
 class Variable(str):
@@ -250,6 +302,7 @@ class Server(BaseModel):
             user=self._value("user") or base.user,
             password=self._secret("password") or base.password,
             options=base.options,
+            more_hosts=() if host else base.more_hosts,
         )
 
     def identity(self) -> str:

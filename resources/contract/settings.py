@@ -34,14 +34,23 @@ class ConnectionSettings:
     password: str | None = field(default=None, repr=False)
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The URL's query parameters, and its scheme's options (for ClickHouse `secure: yes|no`)."""
+    more_hosts: tuple[tuple[str, int], ...] = ()
+    """Further hosts and ports, which the driver tries after the first."""
+
+    @property
+    def hosts(self) -> tuple[tuple[str, int], ...]:
+        """All hosts and their ports, in the order in which they are tried."""
+        return ((self.host, self.port), *self.more_hosts)
 
     @property
     def address(self) -> str:
         """`system at host:port`, for errors and logs; files have no port."""
         if not self.port:
             return f"{self.system} at {self.host}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.system} at {host}:{self.port}"
+        written = (
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts
+        )
+        return f"{self.system} at {','.join(written)}"
 
     def __str__(self) -> str:
         return self.address

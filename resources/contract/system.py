@@ -48,6 +48,9 @@ class System:
     own hash of a record; see `digest.definition.RECORD`."""
     overflow: OverflowSql | None = None
     """Writes what `on_overflow` makes of values; if None, such columns are not compared."""
+    libpq: bool = False
+    """Whether connection URLs have what libpq's have: a list of hosts, `host`, `port` and `dbname`
+    as options, and the database of the user's name if none is given."""
     by_path: str | None = None
     """The default pattern, if tables are `name://folder/pattern`, files of a folder."""
     is_transient: Callable[[BaseException], bool | None] = lambda error: None

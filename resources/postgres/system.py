@@ -25,6 +25,7 @@ SYSTEM = System(
     dagster="tableferry.resources.postgres.resource:PostgresResource",
     schemes={"postgresql": Scheme(5432), "postgres": Scheme(5432)},
     database="postgres",
+    libpq=True,
     dialect=DIALECT,
     types=TYPES,
     digest=digest,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dagster as dg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from tableferry.resources import registry
 from tableferry.resources.connecting.resource import ConnectionSettings, parse_url
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.postgres.settings import conninfo
 
 SECRET = "p@ss/w:rd?"
 ENCODED = "p%40ss%2Fw%3Ard%3F"
+NOT_SECURE = {"secure": "no"}
 
 
 @pytest.mark.parametrize(
@@ -25,12 +28,21 @@ ENCODED = "p%40ss%2Fw%3Ard%3F"
             ("h", 5432, "my db", "a@b", SECRET, {"sslmode": "require"}),
         ),
         ("postgres", "postgresql://u:p@[::1]:9/d", ("::1", 9, "d", "u", "p", {})),
+        ("postgres", "postgresql://u:w:rd#@%x@h/d", ("h", 5432, "d", "u", "w:rd#@%x", {})),
+        ("postgres", "postgresql://u@h", ("h", 5432, "u", "u", None, {})),
+        ("postgres", "postgresql://%2Frun%2Fpg/d", ("/run/pg", 5432, "d", None, None, {})),
+        (
+            "postgres",
+            "postgresql:///d?host=/run/pg&port=7&user=a@b&password=p+%25%26",
+            ("/run/pg", 7, "d", "a@b", "p+%&", {}),
+        ),
+        ("clickhouse", "http://h?user=u&password=p", ("h", 8123, "default", "u", "p", NOT_SECURE)),
         (
             "sqlserver",
             "mssql://sa:p@h/db?encrypt=strict&trust_server_certificate=yes",
             ("h", 1433, "db", "sa", "p", {"encrypt": "strict", "trust_server_certificate": "yes"}),
         ),
-        ("clickhouse", "http://h", ("h", 8123, "default", None, None, {"secure": "no"})),
+        ("clickhouse", "http://h", ("h", 8123, "default", None, None, NOT_SECURE)),
         ("clickhouse", "https://u:@h/d", ("h", 8443, "d", "u", "", {"secure": "yes"})),
     ],
 )
@@ -47,14 +59,54 @@ def test_urls_are_read(system: str, url: str, expected: tuple[object, ...]) -> N
 
 
 @pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("postgresql://h1:1,h2,[::1]:3/d", "postgres at h1:1,h2:5432,[::1]:3"),
+        ("postgresql://h1,h2/d?port=7", "postgres at h1:7,h2:7"),
+        ("postgresql:///d?host=h1,::1&port=7,8", "postgres at h1:7,[::1]:8"),
+    ],
+)
+def test_hosts_are_listed_as_libpq_has_them(url: str, address: str) -> None:
+    settings = parse_url(registry.system("postgres"), url)
+    assert settings.address == address
+    given, passed = conninfo_to_dict(url), conninfo_to_dict(conninfo(settings))
+    assert (passed["host"], passed["dbname"]) == (given["host"], "d")
+    ports = str(given["port"]).split(",")
+    assert set(str(passed["port"]).split(",")) == {port or "5432" for port in ports}
+
+
+@pytest.mark.parametrize(
+    ("system", "url", "message"),
+    [
+        ("sqlserver", "mssql://sa:w:rd@h1,h2/d", "it names 2 hosts"),
+        ("clickhouse", "http://u:w:rd@h1,h2/d", "it names 2 hosts"),
+        ("sqlserver", "mssql://sa:w:rd@h\\SQLEXPRESS/d", "instead of a named instance"),
+        ("sqlserver", "mssql://sa:1/w:rd@h/d", "should be percent-encoded"),
+        ("clickhouse", "clickhouse://u:w:rd@h/d", "found 'clickhouse' instead"),
+        ("clickhouse", "http://u:w:rd@", "it names no host"),
+    ],
+)
+def test_what_other_urls_cannot_say_is_told(system: str, url: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as refused:
+        parse_url(registry.system(system), url)
+    assert "w:rd" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
     ("url", "message"),
     [
         (f"mysql://u:{ENCODED}@h/d", "found 'mysql' instead"),
         (f"u:{ENCODED}@h", "found no scheme instead"),
         (f"postgresql://u:{ENCODED}@/d", "it names no host"),
         (f"postgresql://u:{ENCODED}@h:port/d", "its host or port cannot be read"),
-        (f"postgresql://u:{SECRET}@h:1/d", "should be %-encoded"),
-        ("postgresql://u:w:rd#x@h:1/d", "its host or port cannot be read|should be %-encoded"),
+        (f"postgresql://u:{SECRET}@h:1/d", "should be percent-encoded: .*/ as %2F"),
+        ("postgresql://u:1?w:rd=x@h:1/d", "should be percent-encoded"),
+        ("postgresql://u:1/w:rd@h:1/d", "should be percent-encoded"),
+        ("postgresql://u:w:rd/x", "should be percent-encoded"),
+        ("postgresql://h:1,h:w:rd/x", "its host or port cannot be read"),
+        ("postgresql:///d?user=u&password=w:rd", "it names no host"),
+        ("postgresql://h1,h2,h3/d?port=1,2&password=w:rd", "names 3 hosts and 2 ports"),
+        ("postgresql://u:w:rd@h:99999/d", "its host or port cannot be read"),
     ],
 )
 def test_a_wrong_url_is_refused_without_repeating_it(url: str, message: str) -> None:

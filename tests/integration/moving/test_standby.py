@@ -18,6 +18,7 @@ import pytest
 from tableferry.assets.running import moving
 from tableferry.pipelines.command import runner
 from tableferry.resources.postgres.position import Position
+from tableferry.resources.postgres.resource import PostgresResource
 from tests.integration.conftest import Ferry
 from tests.servers import POSTGRES, named
 
@@ -159,6 +160,16 @@ def test_a_standby_is_read_and_what_it_lacks_is_noticed(
         f"INSERT INTO {table} SELECT g, 'row' FROM generate_series(1, 100) g",
     )
     pair.catch_up()
+
+    # of a list of hosts, the one that serves is used, by both drivers
+    standby = urlsplit(pair.standby)
+    hosts = f"{standby.netloc},{urlsplit(pair.primary).netloc.rpartition('@')[2]}"
+    listed = standby._replace(netloc=hosts.replace("@", "@127.0.0.1:1,")).geturl()
+    for sought, recovering in (("read-write", False), ("standby", True), ("any", True)):
+        source = PostgresResource(url=f"{listed}?target_session_attrs={sought}")
+        assert source.query("SELECT pg_is_in_recovery()") == [(recovering,)]
+        with source.read_arrow("SELECT pg_is_in_recovery() AS r") as reader:
+            assert reader.read_all().to_pylist() == [{"r": recovering}]
 
     # what recovery cancels is read again
     seen: list[str] = []

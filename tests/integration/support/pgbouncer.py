@@ -17,11 +17,12 @@ import psycopg
 
 
 @contextmanager
-def pgbouncer(url: str, **settings: str) -> Iterator[str]:
+def pgbouncer(url: str, *, by_socket: bool = False, **settings: str) -> Iterator[str]:
     """Start one, and yield the URL that leads through it.
 
     Args:
         url: of the server behind.
+        by_socket: whether the URL names its socket.
         settings: of its configuration, e.g. `pool_mode`.
     """
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -34,7 +35,6 @@ def pgbouncer(url: str, **settings: str) -> Iterator[str]:
     given = {
         "listen_addr": "127.0.0.1",
         "listen_port": str(port),
-        "unix_socket_dir": "",
         "auth_type": "trust",
         "admin_users": user,
         **settings,
@@ -44,8 +44,10 @@ def pgbouncer(url: str, **settings: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         config, users, log = (Path(folder, name) for name in ("pgbouncer.ini", "users", "log"))
         users.write_text(f'"{user}" "{password}"\n')
-        config.write_text("\n".join([*lines, f"auth_file = {users}"]) + "\n")
-        for path, mode in ((Path(folder), 0o755), (users, 0o644), (config, 0o644)):
+        config.write_text(
+            "\n".join([*lines, f"auth_file = {users}", f"unix_socket_dir = {folder}"]) + "\n"
+        )
+        for path, mode in ((Path(folder), 0o777), (users, 0o644), (config, 0o644)):
             path.chmod(mode)
         as_user = ["-u", "nobody"] if os.geteuid() == 0 else []
         with log.open("wb") as output:
@@ -53,6 +55,7 @@ def pgbouncer(url: str, **settings: str) -> Iterator[str]:
                 [program, *as_user, str(config)], stdout=output, stderr=subprocess.STDOUT
             )
         through = url.replace(f"{parts.hostname}:{parts.port}", f"127.0.0.1:{port}")
+        through += f"?host={folder}" if by_socket else ""
         try:
             deadline = time.monotonic() + 10
             while not _answers(through):

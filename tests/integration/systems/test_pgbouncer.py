@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from urllib.parse import quote, urlsplit
 
 import psycopg
 import pytest
@@ -99,6 +100,25 @@ def test_a_pool_of_one_session_is_no_pool_of_transactions(stack: Servers) -> Non
         source = PostgresResource(url=through)
         assert source.query("SELECT 1") == [(1,)]
         _pool.close()
+
+
+def test_a_socket_is_named_by_its_folder(stack: Servers) -> None:
+    with pgbouncer(stack.postgres_url, by_socket=True, pool_mode="session") as through:
+        query = f"{through.partition('?')[2]}&port={urlsplit(through).port}"
+        login = through.partition("//")[2].partition("@")[0]
+        user, _, password = login.partition(":")
+        database = urlsplit(through).path
+        for url in (
+            f"postgresql://{database}?{query}&user={user}&password={password}",
+            f"postgresql://{login}@{quote(query[5:].partition('&')[0], safe='')}:"
+            f"{urlsplit(through).port}{database}",
+        ):
+            source = PostgresResource(url=url)
+            assert source.query("SELECT 1") == [(1,)]
+            with source.read_arrow("SELECT 2 AS n") as reader:
+                assert reader.read_all().to_pylist() == [{"n": 2}]
+        _pool.close()
+        arrow_pool.close()
 
 
 def test_a_role_that_garbles_types_is_refused_behind_a_pooler_that_drops_options(
