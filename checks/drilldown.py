@@ -56,10 +56,16 @@ class Comparison:
         )
 
     def explained(self, verdict: Verdict) -> Verdict:
-        """Add the rows that differ to a failed verdict whose check did not find them itself."""
+        """Add the rows that differ to a failed verdict whose check did not find them itself.
+
+        The verdict stands if they cannot be looked for, and says why.
+        """
         if verdict.passed or verdict.differences is not None or verdict.check == EXPECTATIONS:
             return verdict
-        return replace(verdict, differences=self.differences)
+        try:
+            return replace(verdict, differences=self.differences)
+        except Exception as error:
+            return verdict.unexplained(error)
 
 
 def drill_down(

@@ -85,12 +85,19 @@ class Looks:
             verdict: about both sides as they are now; returned as it is if it passed, or is not
                 about rows.
             keeps_rows: whether the target may have rows that the source does not have.
+
+        Returns:
+            The verdict as it is, with the reason as a remark, if its rows cannot be looked at.
         """
         if verdict.passed or verdict.check not in CHECK_NAMES.values():
             return verdict
-        if self._lasting is None:
+        try:
+            lasting = self._lasting
+        except Exception as error:
+            return verdict.unexplained(error)
+        if lasting is None:
             return self.comparison.explained(verdict)
-        first, rows, before, differences = self._lasting
+        first, rows, before, differences = lasting
         first, rows, before = (
             _concerning(verdict, some, keeps_rows) for some in (first, rows, before)
         )

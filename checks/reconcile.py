@@ -255,16 +255,6 @@ def _by_rows(
             where[side] = f"({sql}) AND {in_sample(plan, side, digests.identity[side], one_in)}"
         source_figures = {ROWS: source_rows, "one_in": one_in}
         target_figures = {ROWS: target_rows, "one_in": one_in}
-    compared = compare_rows(plan, source, target, digests, where, values=False, snapshot=snapshot)
-    source_figures["hashed"] = compared.source_rows
-    target_figures["hashed"] = compared.target_rows
-    rows = source_figures.setdefault(ROWS, compared.source_rows)
-    equal_rows = target_figures.setdefault(ROWS, compared.target_rows) == rows
-    differences = compared.differences
-    if differences.rows:
-        explained = rows_that_differ(plan, source, target, digests, where, snapshot=snapshot)
-        # a source that is written to may have become equal meanwhile
-        differences = explained if explained.rows else differences
     changed: Mapping[str, int] = {}
     if digests.changed:
         group = Grouped("0", where["source"])
@@ -272,6 +262,20 @@ def _by_rows(
             source, plan.source, "source", group, changed=digests.changed, snapshot=snapshot
         )
         changed = counted.get(0, {}).get(CHANGED, {})
+    compared = compare_rows(plan, source, target, digests, where, values=False, snapshot=snapshot)
+    source_figures["hashed"] = compared.source_rows
+    target_figures["hashed"] = compared.target_rows
+    rows = source_figures.setdefault(ROWS, compared.source_rows)
+    equal_rows = target_figures.setdefault(ROWS, compared.target_rows) == rows
+    differences = compared.differences
+    unexplained: Exception | None = None
+    if differences.rows:
+        try:
+            explained = rows_that_differ(plan, source, target, digests, where, snapshot=snapshot)
+        except Exception as error:
+            explained, unexplained = differences, error
+        # a source that is written to may have become equal meanwhile
+        differences = explained if explained.rows else differences
     one_sided = differences.missing_in_target or differences.extra_in_target
     rows_differ = not equal_rows or one_sided
     verdict = Verdict(
@@ -283,4 +287,5 @@ def _by_rows(
         disagreeing=(*((ROWS,) if rows_differ else ()), *differences.by_column),
         differences=differences,
     )
-    return with_limits(verdict, plan, level, changed)
+    verdict = with_limits(verdict, plan, level, changed)
+    return verdict.unexplained(unexplained) if unexplained else verdict

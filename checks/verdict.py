@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
+
+from tableferry.resources.errors import describe
 
 Level = Literal["count", "in_flight", "checksum", "sample_hash", "full_hash"]
 LEVELS: tuple[Level, ...] = tuple(level for level in get_args(Level) if level != "in_flight")
@@ -150,6 +152,11 @@ class Verdict:
         return cls(
             check, not differing, {name: source}, {name: target}, disagreeing=differing, **rest
         )
+
+    def unexplained(self, error: Exception) -> Verdict:
+        """Keep a failed verdict whose rows could not be looked for, and say why they could not."""
+        why = f"which rows differ cannot be shown: {describe(error)}"
+        return replace(self, remarks=tuple(dict.fromkeys((*self.remarks, why))))
 
     def summary(self) -> str:
         """One line that says what was compared and how it ended."""

@@ -21,7 +21,7 @@ from tableferry.resources.contract.quarantine import IDENTITY
 from tableferry.resources.contract.table_sql import filtered, qualified
 from tableferry.resources.contract.target import of_ranges, quarantine_of
 from tableferry.resources.digest.measure import ROWS, Grouped, measure
-from tableferry.resources.errors import TableMissing
+from tableferry.resources.errors import TableMissing, describe
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.ranges.sql import MOST_RANGES, range_number
 from tableferry.resources.types.column import Column
@@ -187,8 +187,12 @@ def _unique_key(plan: CopyPlan, target: Endpoint) -> Verdict:
     keys, rows = (0, 0) if index else repeated_keys(plan, target)
     metadata: dict[str, Any] = {"enforced_by": index} if index else {}
     if keys:
-        examples = _examples(plan, target)
-        metadata = {"rows_with_repeated_keys": rows, "examples": examples}
+        metadata = {"rows_with_repeated_keys": rows}
+        try:
+            metadata["examples"] = _examples(plan, target)
+        except Exception as error:
+            # the verdict stands without them
+            metadata["examples"] = f"cannot be shown: {describe(error)}"
     return Verdict(
         check=UNIQUE,
         passed=not keys,

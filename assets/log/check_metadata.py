@@ -112,8 +112,10 @@ def rows_that_differed(differences: Differences) -> dg.TableMetadataValue:
 
 
 def _differences(differences: Differences) -> dict[str, Any]:
+    # a table of no rows needs a schema, and shows nothing
+    examples = {"differences": rows_that_differed(differences)} if differences.examples else {}
     return {
-        "differences": rows_that_differed(differences),
+        **examples,
         "differing_rows": differences.rows,
         "differing_rows_named_by": differences.naming(),
         "differing_rows_in_both": differences.different,

@@ -18,14 +18,20 @@ def allowing_extra_rows(
     """Pass verdicts that failed only because of rows that the write mode keeps, and count those.
 
     Figures of both sides cannot distinguish a kept row from a wrong one, so the rows decide: none
-    of the source's may be missing, or differ, or be duplicated.
+    of the source's may be missing, or differ, or be duplicated. Failures stand if the rows cannot
+    be looked at.
     """
     names = CHECK_NAMES.values()
     failed = [verdict for verdict in verdicts if not verdict.passed and verdict.check in names]
-    if not failed or not allows_extra_rows(hop, compared):
+    if not failed or not keeps_rows(hop.plan, hop.options):
         return tuple(verdicts)
     of_all_rows = next((one.differences for one in failed if one.check == "full_hash"), None)
-    differences = of_all_rows or compared.differences
+    try:
+        if not allows_extra_rows(hop, compared):
+            return tuple(verdicts)
+        differences = of_all_rows or compared.differences
+    except Exception as error:
+        return tuple(one.unexplained(error) if one in failed else one for one in verdicts)
     return tuple(
         _judged(verdict, verdict.differences or differences, differences)
         if verdict in failed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -266,8 +267,11 @@ def _compared(
             if side == "source":
                 verdicts[name] = source_is_newer(verdicts[name])
                 continue
-            keeps = allows_extra_rows(hop, compared[name])
-            verdict = looks[name].judge(verdicts[name], keeps_rows=keeps)
+            try:
+                keeps = allows_extra_rows(hop, compared[name])
+                verdict = looks[name].judge(verdicts[name], keeps_rows=keeps)
+            except Exception as error:
+                verdict = verdicts[name].unexplained(error)
             unknown = not verdict.passed and side is None and transfer.write.moves
             verdicts[name] = side_unknown(verdict) if unknown else verdict
         yield verdicts
@@ -290,7 +294,9 @@ def _changed_sides(
     now: dict[str, Verdict] = {}
     if level not in ("count", *DIGESTED):
         source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
-        now = target_digests(hop.found_plan, source, target, failed)
+        # without these digests the side is unknown, but the failures are not
+        with suppress(Exception):
+            now = target_digests(hop.found_plan, source, target, failed)
     return {
         one.name: changed_side(verdicts[one.name], known.get(one.name), now.get(one.name))
         for one in failed

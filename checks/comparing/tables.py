@@ -123,8 +123,8 @@ def compare_tables(
             verdict = Looks(looked, recheck).judge(verdict)
             differences = verdict.differences
         else:
-            differences = looked.differences
-            verdict = replace(verdict, differences=differences)
+            verdict = looked.explained(verdict)
+            differences = verdict.differences
     elif unequal and recheck is not None:
         raise AssertionError("a table without a key has no rows to look at again")
     sent = (differences.rows_compared, differences.target_rows_compared) if differences else (0, 0)

@@ -45,11 +45,16 @@ def whole(field: Field, column: Column, x: str) -> str | None:
             return f"CAST({x} AS BIGINT)"
         case "date" | "time" | "timestamp" if stored_as == "integer":
             return f"CAST({x} AS BIGINT)"
-        case "date":
-            return f"({x} - DATE '1970-01-01')" if stored_as == "date" else None
+        case "date" if stored_as == "date":
+            # that of infinity is the greatest that its type has
+            return f"({x} - DATE '1970-01-01')"
         case "time" | "timestamp":
             micros = f"epoch_us({x})"
-            return f"{micros} * 10" if field.scale > 6 else micros
+            number = f"{micros} * 10" if field.scale > 6 else micros
+            if field.kind == "time":
+                return number
+            end = f"CASE WHEN {x} > TIMESTAMP 'epoch' THEN {2**63 - 1} ELSE {1 - 2**63} END"
+            return f"CASE WHEN isinf({x}) THEN {end} ELSE {number} END"
     return None
 
 
@@ -80,6 +85,9 @@ def text(field: Field, column: Column, x: str) -> str:
             return written if stored_as.kind == "uuid" else f"lower({written})"
     number = whole(field, column, x)
     assert number is not None, f"{field.kind} has no canonical form"
+    if stored_as.kind in ("date", "timestamp"):
+        x = value(column.type, x)
+        return f"CASE WHEN isinf({x}) THEN CAST({x} AS VARCHAR) ELSE CAST({number} AS VARCHAR) END"
     return f"CAST({number} AS VARCHAR)"
 
 

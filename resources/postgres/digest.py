@@ -48,8 +48,19 @@ CONSTANTS = {
 }
 """See `DigestWriter.CONSTANTS`."""
 
-END = {"date": "infinity", "timestamp": "294247-01-01"}
-"""The first date or timestamp without a 64-bit count of its units."""
+END = {"date": "infinity", "timestamp": "294247-01-10 04:00:54.775807"}
+"""The first date or timestamp without a 64-bit count of its units: the last count is DuckDB's
+infinity."""
+
+_FULL = {
+    6: ("294247-01-01", 9_223_371_244_800_000_000, 500),
+    7: ("29247-01-01", 8607790080000000000, 0.5),
+}
+"""By digits: a timestamp near the end of 64 bits, its number, and how many numbers each second from
+then on has: up to 294276 no more would fit."""
+
+_DATE_ENDS, _TIMESTAMP_ENDS = (-(2**31) - 1, 2**31), (-9 * 10**18, 2**63 - 1)
+"""The numbers of the infinities; below the lower one there is room to round down."""
 
 MICROSECONDS_UNTIL_2000 = 946_684_800_000_000
 """From 1970 to PostgreSQL's epoch."""
@@ -61,6 +72,27 @@ DOUBLE = ("1899-01-01", "2041-01-01")
 
 def whole(field: Field, column: Column, x: str) -> str | None:
     """See `DigestWriter.whole`."""
+    number, kind = _finite(field, column, x), declared(TYPES, column.type).kind
+    if kind == "integer" or field.kind not in ("date", "timestamp"):
+        return number
+    moment, late = f"({x})::date", ""
+    least, greatest = _DATE_ENDS
+    if field.kind == "timestamp":
+        least, greatest = _TIMESTAMP_ENDS
+        end, at_end, per_second = _FULL[7 if field.scale > 6 else 6]
+        moment = x if kind == "date" else _utc(column, x)
+        seconds = f"date_part('epoch', {_utc(column, x)} - timestamp '{end}')"
+        counted = f"{at_end} + floor({seconds} * {per_second})::bigint"
+        # a date may be later than any timestamp
+        late = f"WHEN {moment} >= '{end}' THEN {greatest - 1 if kind == 'date' else counted} "
+    return (
+        f"(CASE WHEN {moment} = 'infinity' THEN {greatest} WHEN {moment} = '-infinity' "
+        f"THEN {least} {late}ELSE {number} END)"
+    )
+
+
+def _finite(field: Field, column: Column, x: str) -> str | None:
+    """Write the number of a value that is not infinite, nor too late for 64 bits."""
     kind = declared(TYPES, column.type).kind
     match field.kind:
         case "integer" | "boolean" if kind == "boolean":
@@ -102,7 +134,7 @@ def text(field: Field, column: Column, x: str, variant: str = "plain") -> str:
             # infinities, and what 64 bits of microseconds do not reach, are written as they are
             value = x if field.kind == "timestamp" else f"({x})::date"
             finite = f"{value} > '-infinity' AND {value} < '{END[field.kind]}'"
-            recent, number = _recent(field, column, x), whole(field, column, x)
+            recent, number = _recent(field, column, x), _finite(field, column, x)
             if variant == "cast" and field.kind == "timestamp" and field.scale <= 6:
                 send = "timestamptz_send" if _zoned(column) else "timestamp_send"
                 sent = _bigint(f"{send}({_moment(column, x)})", variant)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -14,7 +15,7 @@ from tableferry.resources import registry
 from tableferry.resources.columns.conversions import NoConversion
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.contract.fields import Side
+from tableferry.resources.contract.fields import Field, Kind, Side
 from tableferry.resources.digest.fields import (
     DigestedType,
     all_fields,
@@ -24,6 +25,7 @@ from tableferry.resources.digest.fields import (
     relaxed_fields,
 )
 from tableferry.resources.errors import InputError
+from tableferry.resources.files import digest as in_files
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -224,3 +226,26 @@ def test_a_list_whose_elements_all_fit_takes_no_policy(source: str) -> None:
             key="id",
             overrides={"x": ColumnOverride(on_overflow="clamp")},
         )
+
+
+@pytest.mark.parametrize("scale", [6, 7])
+@pytest.mark.parametrize("type_", ["DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"])
+def test_infinite_times_of_files_are_neither_null_nor_without_an_order(
+    type_: str, scale: int
+) -> None:
+    column = Column("t", type_)
+    kind: Kind = "date" if type_ == "DATE" else "timestamp"
+    field = Field("t", kind, column, column, scale=scale)
+    form = in_files.framed(field, column, "t", "md5", "plain")
+    number = in_files.whole(field, column, "t")
+    sql = (
+        f"SELECT {form}, {number} FROM (SELECT unnest(['infinity', '2024-01-01', '-infinity', "
+        f"NULL])::{type_} AS t) ORDER BY t"
+    )
+    rows = duckdb.sql(sql).fetchall()
+    assert [form for form, _ in rows if not str(form)[0].isdigit()] == [
+        "-infinity",
+        "infinity",
+        None,
+    ]
+    assert rows[0][1] < rows[1][1] < rows[2][1] < 2**63

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
+from tableferry.checks import drilldown
+from tableferry.checks.verdict import Differences
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.session import open_session
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.table_sql import qualified
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.support import looking
 from tests.integration.support.crashing import rows_of, staging_tables
@@ -167,3 +172,32 @@ def test_a_table_that_is_partitioned_otherwise_keeps_its_rows_too(ferry: Make) -
     again = one.run()
     assert again.good, again.errors
     assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+
+
+def test_an_audit_whose_rows_cannot_be_shown_is_recorded_as_failed(
+    ferry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = moved(ferry, f"[{hop('clickhouse')}]", "replace")
+    old = rows_of(one, "clickhouse")
+    add_rows(one)
+
+    def look(plan: CopyPlan, *arguments: Any, **options: Any) -> Differences:
+        staged = qualified(plan.target)
+        away = f"{staged.removesuffix('`')}_away`"
+        execute = one.session.servers.endpoints["clickhouse"].execute
+        execute(f"RENAME TABLE {staged} TO {away}")
+        try:
+            return drill_down(plan, *arguments, **options)
+        finally:
+            execute(f"RENAME TABLE {away} TO {staged}")
+
+    drill_down = drilldown.drill_down
+    with corrupted(one, "clickhouse"), monkeypatch.context() as patch:
+        patch.setattr(drilldown, "drill_down", look)
+        failed = one.run()
+    assert not failed.good
+    error = str(by_range(failed)[LAST].error)
+    assert "checksum FAILED" in error and "which rows differ cannot be shown" in error
+    assert rows_of(one, "clickhouse") == old
+    assert not runner.status(one.session, one.table).good
+    assert one.run().good

@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from tableferry.assets.log.run_tags import (
 )
 from tableferry.assets.running import moving
 from tableferry.assets.verifying import on_demand
+from tableferry.checks import drilldown, reconcile
+from tableferry.checks.comparing import by_key
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.session import open_session
@@ -405,3 +408,49 @@ def test_the_json_of_a_check_is_complete(ferry: Make) -> None:
     assert isinstance(view, CheckView)
     assert view.closing == f"all {len(view.checks)} checks passed"
     assert json.loads(json.dumps(view.json(), default=str))["not_committed"] == []
+
+
+def hide_rows(one: Ferry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, the source's table is gone whenever differing rows are looked for."""
+
+    def hidden(look: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        one.source("ALTER TABLE {t} RENAME TO {t}_away")
+        try:
+            return look(*arguments, **options)
+        finally:
+            one.source("ALTER TABLE {t}_away RENAME TO {t}")
+
+    for module, name in (
+        (drilldown, "rows_that_differ"),
+        (reconcile, "rows_that_differ"),
+        (by_key, "compare_rows"),
+    ):
+        monkeypatch.setattr(module, name, partial(hidden, getattr(module, name)))
+
+
+@pytest.mark.parametrize(
+    ("level", "mode"),
+    [("checksum", "replace"), ("full_hash", "replace"), ("count", "upsert"), ("checksum", "none")],
+)
+def test_a_failure_stands_whose_rows_cannot_be_shown(
+    ferry: Make, monkeypatch: pytest.MonkeyPatch, level: str, mode: str
+) -> None:
+    one = ferry(DIRECT, *TABLE, ranges="{rows: 50}", write="replace" if mode == "none" else mode)
+    assert one.run().good
+    if mode == "none":
+        one.declare(DIRECT, ranges="{rows: 50}", write=mode)
+        assert_ends(command("check", one.table), 0)
+    damage(one, "DELETE WHERE id = 7" if level == "count" else "UPDATE name = '' WHERE id = 7")
+    why = "which rows differ cannot be shown: "
+    with monkeypatch.context() as patch:
+        hide_rows(one, patch)
+        tables = f"postgres://public.{one.table}", f"clickhouse://warehouse.{one.table}"
+        compared = command("compare", *tables)
+        assert compared.exit_code == 1 and why in compared.output, compared.output
+        assert_ends(command("check", one.table, "--level", level), 1, f"{why}postgres")
+    if mode == "none":
+        assert not runner.status(one.session, one.table).good
+    else:
+        assert "last_check_failed" in {view.reason for view in one.plan().ranges}
+        assert one.run().good
+        assert_ends(command("check", one.table), 0)
