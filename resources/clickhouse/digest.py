@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.resources.clickhouse.types import TYPES
+from tableferry.resources.clickhouse.dialect import DIALECT
+from tableferry.resources.clickhouse.types import HAVE_NULL, TYPES
 from tableferry.resources.contract.digest_writer import Algorithm
 from tableferry.resources.contract.fields import Field, Valued
 from tableferry.resources.digest.definition import LONG_DECIMAL, NAN_BITS, NULL, SAMPLE, UUID
@@ -87,7 +88,12 @@ def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: 
     """The canonical form as part of a row; NULL for NULL."""
     if field.kind == "text":
         value = text(field, column, x)
-        return f"concat(toString(length({value})), ':', {value})"
+        form = f"concat(toString(length({value})), ':', {value})"
+        stored = DIALECT.quote(column.name)
+        if declared(TYPES, column.type).name in HAVE_NULL and stored in x:
+            # not by what the export makes of it
+            return f"if({stored} IS NOT NULL, {form}, NULL)"
+        return form
     if field.kind == "bytes":
         hashed = digest(x, algorithm, variant)
         return f"concat(toString(length({x})), ':', toString({hashed}))"

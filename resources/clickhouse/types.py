@@ -111,12 +111,21 @@ def _kind(name: str, arguments: list[str]) -> Kind | None:
     return Decimal(SHORT_DECIMALS[name], first or 0) if name in SHORT_DECIMALS else None
 
 
+HAVE_NULL = ("Variant", "Dynamic")
+"""Types that have a NULL of their own, of which `toString` makes an empty text."""
+
+
 def split_type(declared: str) -> tuple[str, bool]:
-    """The type without `Nullable(...)`, and whether it was there.
+    """The type without `Nullable(...)`, and whether it may have NULL.
 
     >>> split_type("LowCardinality(Nullable(String))")
     ('LowCardinality(String)', True)
     """
+    name, arguments = reader.clickhouse(declared)
+    if name in HAVE_NULL:
+        return declared, True
+    if name == "SimpleAggregateFunction":
+        return declared, split_type(arguments[-1])[1]
     if declared.startswith("Nullable("):
         return declared[len("Nullable(") : -1], True
     if declared.startswith("LowCardinality(Nullable("):
@@ -164,7 +173,10 @@ def export(declared: str) -> Export | Refusal:
             return Refusal("of more than six decimals of a second", text, "its text in UTC")
         case Array():
             return Refusal("an array", "toJSONString({})", "JSON")
-    return Refusal("of a type that we do not know", "toString({})", "what ClickHouse prints")
+    text = "toString({})"
+    if type_.name in HAVE_NULL:
+        text = f"if(isNull({{}}), NULL, {text})"
+    return Refusal("of a type that we do not know", text, "what ClickHouse prints")
 
 
 def slot(declared: str, version: str = "") -> Slot | None:

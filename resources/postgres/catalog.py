@@ -22,13 +22,25 @@ WITH RECURSIVE tables AS (
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = {schema} AND c.relname IN ({names})
         AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+), family AS (  -- a table shows the rows of those that inherit from it
+    SELECT oid AS root, oid AS member FROM tables
+    UNION SELECT f.root, h.inhrelid
+    FROM family f JOIN pg_catalog.pg_inherits h ON h.inhparent = f.member
 ), attributes AS (
-    SELECT a.attrelid, a.attnum, a.attname, a.attnotnull AS not_null, a.attgenerated, a.attidentity,
+    -- NOT NULL is only declared on a foreign table, may not be validated yet (18), or not be
+    -- inherited; a domain that refuses NULL still has it, in outer joins (CREATE DOMAIN, Notes)
+    SELECT a.attrelid, a.attnum, a.attname, a.attnotnull AND NOT EXISTS (
+            SELECT FROM family f JOIN pg_catalog.pg_class c ON c.oid = f.member
+            JOIN pg_catalog.pg_attribute m ON m.attrelid = f.member AND m.attname = a.attname
+            WHERE f.root = a.attrelid AND (NOT m.attnotnull OR c.relkind = 'f' OR EXISTS (
+                SELECT FROM pg_catalog.pg_constraint k WHERE k.conrelid = f.member
+                AND k.contype = 'n' AND k.conkey = ARRAY[m.attnum] AND NOT k.convalidated))
+        ) AS not_null, a.attgenerated, a.attidentity,
         a.atttypid AS typid, a.atttypmod AS typmod, a.attcollation AS collated
     FROM pg_catalog.pg_attribute a JOIN tables ON a.attrelid = tables.oid
     WHERE a.attnum > 0 AND NOT a.attisdropped
     UNION ALL  -- from a domain to its base type
-    SELECT a.attrelid, a.attnum, a.attname, a.not_null OR t.typnotnull, a.attgenerated,
+    SELECT a.attrelid, a.attnum, a.attname, a.not_null, a.attgenerated,
         a.attidentity, t.typbasetype, t.typtypmod, a.collated
     FROM attributes a JOIN pg_catalog.pg_type t ON t.oid = a.typid WHERE t.typtype = 'd'
 )

@@ -131,21 +131,26 @@ class SqlServerDialect(Dialect):
         if read(column.type).name == "datetimeoffset":
             return f"CAST(SWITCHOFFSET({name}, '+00:00') AS datetime2(6))"
         if kind == "timestamp":
-            return f"CAST({name} AS datetime2(6))"
+            digits = 3 if read(column.type).name == "datetime" else 6
+            return f"CAST({name} AS datetime2({digits}))"
         return self.in_key_order(name, column, kind)
 
     def key_extent(self, name: str, column: Column, kind: KeyKind) -> str:
         """datetime and smalldatetime print no seconds."""
         if read(column.type).name in ("datetime", "smalldatetime"):
-            return f"CAST({name} AS datetime2(7))"
+            return f"CAST({name} AS datetime2(3))"
         return super().key_extent(name, column, kind)
 
     def bound(self, bound: Bound, column: Column) -> str:
         """A constant to compare a key with."""
         if isinstance(bound, dt.datetime):
             text = bound.isoformat(sep="T", timespec="microseconds")
-            if read(column.type).name == "datetimeoffset":
+            name = read(column.type).name
+            if name == "datetimeoffset":
                 return f"CAST('{text}+00:00' AS datetimeoffset(6))"
+            if name == "datetime" and (shown := _first_shown(bound)) is not None:
+                # an index serves a comparison with the column's own type
+                return f"CAST('{shown.isoformat('T', 'milliseconds')}' AS datetime)"
             return f"CAST('{text}' AS datetime2(6))"
         if isinstance(bound, dt.date):
             return f"CAST('{bound.isoformat()}' AS date)"
@@ -211,6 +216,27 @@ class SqlServerDialect(Dialect):
         """freebcp has the query described under SET FMTONLY ON, which Babelfish respects only for
         SELECT *; freebcp never ends if it gets rows instead of a description."""
         return f"SELECT * FROM ({query}) AS ferry__rows"
+
+
+FIRST_DATETIME = dt.datetime(1753, 1, 1)
+_UP_TO_SHOWN = (0, 2, 1, 0, 3, 2, 1, 0, 2, 1)
+"""By its last digit, how many milliseconds follow to the next number that a datetime shows."""
+
+
+def _first_shown(bound: dt.datetime) -> dt.datetime | None:
+    """Return the first datetime that shows no earlier moment than a bound; None if none does.
+
+    A datetime counts in 1/300 s, and shows .000, .003, .007: what is copied. Compared with a
+    datetime2 it is not what it shows.
+    https://learn.microsoft.com/sql/t-sql/data-types/datetime-transact-sql
+    """
+    milliseconds = -(-bound.microsecond // 1000)
+    milliseconds += _UP_TO_SHOWN[milliseconds % 10]
+    try:
+        shown = bound.replace(microsecond=0) + dt.timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+    return max(shown, FIRST_DATETIME)
 
 
 DIALECT = SqlServerDialect()

@@ -67,10 +67,9 @@ def whole(field: Field, column: Column, x: str) -> str | None:
         x = f"CAST(SWITCHOFFSET({x}, '+00:00') AS datetime2({min(7, max(6, field.scale))}))"
     elif type_.kind == "date":
         x = f"CAST({x} AS datetime2(0))"
-    if type_.name == "datetime":
-        # its ticks are 1/300 s; the milliseconds that it shows are copied
-        seconds = f"DATEDIFF_BIG(second, {_EPOCH.format('datetime')}, {x})"
-        return f"{seconds} * 1000000 + DATEPART(millisecond, {x}) * 1000"
+    elif type_.name == "datetime":
+        # DATEPART cuts off digits of its 1/300 s; the milliseconds that it shows are copied
+        x = f"CAST({x} AS datetime2(3))"
     return _ticks(field, f"DATEDIFF_BIG(second, {_EPOCH.format('datetime2(0)')}, {x})", x)
 
 

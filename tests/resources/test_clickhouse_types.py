@@ -25,3 +25,21 @@ def test_nullable_is_folded_out_and_in(declared: str, type_: str, nullable: bool
 
 def test_arrays_cannot_be_nullable() -> None:
     assert declared_type(Column("x", "Array(Int32)", nullable=True)) == "Array(Int32)"
+
+
+@pytest.mark.parametrize(
+    ("declared", "nullable"),
+    [
+        ("Variant(Int64, String)", True),
+        ("Dynamic(max_types=3)", True),
+        ("SimpleAggregateFunction(anyLast, Nullable(Int64))", True),
+        ("SimpleAggregateFunction(max, Int64)", False),
+        ("AggregateFunction(max, Nullable(Int64))", False),
+        ("Tuple(a Nullable(Int32))", False),
+        ("Map(String, Nullable(String))", False),
+        ("JSON(a Nullable(Int64))", False),
+        ("Nullable(JSON)", True),
+    ],
+)
+def test_null_is_read_from_the_type_not_from_its_spelling(declared: str, nullable: bool) -> None:
+    assert split_type(declared)[1] == nullable

@@ -6,7 +6,10 @@ import datetime as dt
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 from hypothesis import strategies as st
 
@@ -203,6 +206,66 @@ def test_other_targets_take_its_rows_too(
     (shown,) = looking.ask_sqlserver(stack.sqlserver_url, select.format(f"dbo.{one.table}_copy"))
     (copied,) = looking.ask_clickhouse(stack.clickhouse_url, select.format(f"{table}_copy"))
     assert shown == copied == (50, Decimal("153.125"), "ä 9")
+    for name in (table, f"{table}_copy"):
+        source.query(f"DROP TABLE {name}")
+    SqlServerResource(url=stack.sqlserver_url).execute(f"DROP TABLE dbo.{one.table}_copy")
+
+
+def test_null_that_a_type_has_of_its_own_stays_null(
+    ferry: Make, source: ClickHouseEnd, stack: Servers, copies: str, tmp_path: Path
+) -> None:
+    """`toString` makes an empty text of it, which says nothing of the type's nullability."""
+    one = ferry("['clickhouse://warehouse.{t}_copy']")
+    table = f"warehouse.{one.table}"
+    source.query(
+        f"CREATE TABLE {table} (id UInt32, v Variant(Int64, String), d Dynamic, "
+        "s SimpleAggregateFunction(anyLast, Nullable(Int64)), j JSON) "
+        "ENGINE = MergeTree ORDER BY id SETTINGS allow_suspicious_types_in_order_by = 1"
+    )
+    source.query(
+        f"INSERT INTO {table} VALUES (1, NULL, NULL, NULL, '{{\"a\": null}}'), "
+        "(2, '', '', 0, '{\"a\": \"\"}'), (3, 5, 1.5, 5, '{}'), (4, 'x', [1], 7, '{}')"
+    )
+    expected = {(1, None, None, None), (2, "", "", "0"), (3, "5", "1.5", "5"), (4, "x", "[1]", "7")}
+    select = "SELECT id, v, d, s FROM {}"
+    folder = tmp_path / "out"
+    targets: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
+        f"postgres://{copies}.{{t}}": lambda: one.rows(select.format(f"{copies}.{one.table}")),
+        "clickhouse://warehouse.{t}_copy": lambda: looking.ask_clickhouse(
+            stack.clickhouse_url, select.format(f"{table}_copy")
+        ),
+        "sqlserver://dbo.{t}_copy": lambda: looking.ask_sqlserver(
+            stack.sqlserver_url, select.format(f"dbo.{one.table}_copy")
+        ),
+        f"files://{folder}/*.parquet": lambda: duckdb.sql(
+            select.format(f"'{folder}/*.parquet'")
+        ).fetchall(),
+    }
+    columns = "{v: {type: %s}, d: {type: %s}, s: {type: %s}, j: {type: %s}}"
+    for hop, rows in targets.items():
+        text = "nvarchar(max)" if "sqlserver" in hop else system(hop.partition(":")[0]).types.text
+        one.declare(
+            f"['{hop}']",
+            source=f"clickhouse://{table}",
+            columns=columns % ((text,) * 4),
+            reconcile="full_hash",
+        )
+        view = one.run()
+        assert view.good, view.errors
+        assert {(int(row[0]), *row[1:]) for row in rows()} == expected, hop
+        compared = one.session.servers.endpoint(one.session.transfer(one.table).hops[0].to).columns(
+            one.session.transfer(one.table).hops[0].to
+        )
+        assert all(column.nullable for column in compared if column.name in "vds")
+    # what NULL has become would be seen
+    one.source(f"UPDATE {copies}.{{t}} SET v = '' WHERE id = 1")
+    one.declare(
+        f"['postgres://{copies}.{{t}}']",
+        source=f"clickhouse://{table}",
+        columns=columns % (("text",) * 4),
+        reconcile="full_hash",
+    )
+    assert not runner.check(one.session, one.table).good
     for name in (table, f"{table}_copy"):
         source.query(f"DROP TABLE {name}")
     SqlServerResource(url=stack.sqlserver_url).execute(f"DROP TABLE dbo.{one.table}_copy")

@@ -112,3 +112,68 @@ def test_between_two_sql_servers(ferry: Make, sales: Callable[..., None], stack:
         for name in (one.table, f"{one.table}_copy")
     )
     assert first == second and len(first) == 30
+
+
+MOMENTS = [
+    f"2024-01-02T03:04:05.{shown}"
+    for shown in ("000", "003", "007", "263", "267", "270", "277", "333", "667", "993", "997")
+]
+
+
+@pytest.mark.parametrize("key", ["at", "id"])
+def test_a_datetime_is_what_it_shows(
+    ferry: Make, sales: Callable[..., None], copies: str, key: str
+) -> None:
+    """Its ticks of 1/300 s lie beside the thousandths that are copied."""
+    hops = f"['postgres://{copies}.{{t}}', 'clickhouse://warehouse.{{t}}']"
+    one = ferry(hops)
+    rows = [f"({id}, '{at}', '2024-01-02T03:04:00')" for id, at in enumerate(MOMENTS, 1)]
+    sales(
+        one.table,
+        "CREATE TABLE dbo.{t} (id int NOT NULL PRIMARY KEY, at datetime NOT NULL, "
+        "minute smalldatetime NULL)",
+        f"INSERT INTO dbo.{{t}} VALUES {', '.join(rows)}",
+    )
+    source = {"source": f"sqlserver://dbo.{one.table}", "key": key, "ranges": "{rows: 2}"}
+    one.declare(hops, **source, reconcile="full_hash")
+    first = one.run()
+    assert first.good, first.errors
+    there = (
+        f"SELECT id, to_char(at, 'YYYY-MM-DD\"T\"HH24:MI:SS.MS') FROM {copies}.{{t}} ORDER BY id"
+    )
+    assert one.rows(there) == list(enumerate(MOMENTS, 1))
+    assert runner.check(one.session, one.table).good
+    assert one.moved(one.run()) == []
+    # a bound that lies between what a datetime is and what it shows
+    bounds = "{bounds: ['2024-01-02 03:04:05.266668', '2024-01-02 03:04:05.277']}"
+    if key == "at":
+        one.declare(hops, **{**source, "ranges": bounds}, reconcile="checksum")
+        again = one.run(force=True)
+        assert again.good, again.errors
+
+
+def test_a_datetime_as_the_watermark_moves_only_newer_rows(
+    ferry: Make, sales: Callable[..., None], copies: str
+) -> None:
+    hops = f"['postgres://{copies}.{{t}}']"
+    one = ferry(hops)
+    sales(
+        one.table,
+        "CREATE TABLE dbo.{t} (id int NOT NULL PRIMARY KEY, at datetime NULL)",
+        "INSERT INTO dbo.{t} VALUES (1, '2024-01-02T03:04:05.003'), (2, '2024-01-02T03:04:05.267')",
+    )
+    one.declare(
+        hops,
+        source=f"sqlserver://dbo.{one.table}",
+        write="upsert",
+        fingerprint="{watermark: at}",
+        incremental="true",
+    )
+    assert one.run().good
+    sales(one.table, "INSERT INTO dbo.{t} VALUES (3, '2024-01-02T03:04:05.267')")
+    later = one.run()
+    assert later.good, later.errors
+    (record,) = (each for each in later.ranges if each.state == "committed" and each.rows)
+    assert record.rows == 3 and record.rows_moved == 2, "the row of that moment, and the new one"
+    assert one.rows(f"SELECT count(*) FROM {copies}.{{t}}") == [(3,)]
+    assert runner.check(one.session, one.table).good

@@ -77,8 +77,8 @@ def test_ping_tells_the_version(source: PostgresResource) -> None:
         ("mood", Column("c", "enum")),
         ("mood[]", Column("c", "enum[]")),
         ("pair", Column("c", "composite")),
-        ("amount", Column("c", "numeric(10,2)", nullable=False)),
-        ("positive_amount", Column("c", "numeric(10,2)", nullable=False)),
+        ("amount", Column("c", "numeric(10,2)")),
+        ("positive_amount", Column("c", "numeric(10,2)")),
         ("int PRIMARY KEY", Column("c", "integer", nullable=False, primary_key=1)),
         (
             "bigint GENERATED ALWAYS AS IDENTITY",
@@ -127,6 +127,33 @@ def test_views_and_partitioned_tables_have_columns(source: PostgresResource) -> 
     )
     assert [c.type for c in source.columns(table("seen"))] == ["integer", "text"]
     assert source.columns(table("parted"))[0].primary_key == 1
+
+
+def test_not_null_is_what_no_row_can_break(pg_url: str, source: PostgresResource) -> None:
+    """A declaration that rows may break would leave those without a key out of all ranges."""
+    names = ["kept", "shown", "parent", "stored"]
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        execute = connection.execute
+        execute(f"SET search_path = {SCHEMA}")
+        execute("CREATE DOMAIN present AS int NOT NULL")
+        execute("CREATE TABLE kept (k int NOT NULL, other int)")
+        execute("CREATE TABLE stored (k present)")
+        execute("INSERT INTO stored VALUES ((SELECT k FROM stored WHERE false))")
+        execute("CREATE VIEW shown AS SELECT s.k FROM kept LEFT JOIN stored s USING (k)")
+        execute("CREATE TABLE parent (k int)")
+        execute("CREATE TABLE child () INHERITS (parent)")
+        if connection.info.server_version >= 180000:
+            execute("ALTER TABLE parent ADD CONSTRAINT here NOT NULL k NO INHERIT")
+            execute("CREATE TABLE late (k int)")
+            execute("INSERT INTO late VALUES (NULL)")
+            execute("ALTER TABLE late ADD CONSTRAINT later NOT NULL k NOT VALID")
+            names.append("late")
+        else:
+            execute("ALTER TABLE ONLY parent ALTER k SET NOT NULL")
+        execute("INSERT INTO child VALUES (NULL)")
+    nullable = {name: source.columns(table(name))[0].nullable for name in names}
+    assert nullable.pop("kept") is False
+    assert all(nullable.values()), nullable
 
 
 def test_a_missing_table_is_named(source: PostgresResource) -> None:

@@ -236,6 +236,11 @@ CREATE FUNCTION sys.to_datetime(x timestamp) RETURNS timestamp LANGUAGE sql IMMU
 RETURN CASE WHEN x < '1753-01-01' THEN sys.fail(242, 16, 'The conversion of a datetime2 data type to a datetime data type resulted in an out-of-range value.' || left(x::text, 0))::timestamp
   ELSE date_trunc('second', x) + round(round(extract(microsecond FROM x) % 1000000 * 3 / 10000) * 10000 / 3) * interval '1 microsecond' END;
 
+-- A datetime counts in 1/300 s, of which no digits of a second are exact; datetime2 has the nearest 100 ns.
+CREATE FUNCTION sys.datetime_ticks(x timestamp) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN sys.ts_ticks(date_trunc('second', x))
+  + round(round(extract(microsecond FROM x)::numeric % 1000000 * 3 / 10000) * 100000 / 3)::bigint;
+
 CREATE FUNCTION sys.to_smalldatetime(x timestamp) RETURNS timestamp LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN x < '1900-01-01' OR x >= '2079-06-06 23:59:30' THEN sys.fail(242, 16, 'The conversion of a datetime2 data type to a smalldatetime data type resulted in an out-of-range value.' || left(x::text, 0))::timestamp
   ELSE date_trunc('minute', x + interval '30 seconds') END;

@@ -88,7 +88,9 @@ def ticks(value: Value, tried: bool = False) -> str | None:
         return f"sys.dto_local(sys.try_dto({sql}))" if tried else f"sys.text_ticks({sql})"
     if name == "datetime2" and value.type.scale == 7:
         return sql
-    if name in ("datetime2", "datetime", "smalldatetime"):
+    if name == "datetime":
+        return f"sys.datetime_ticks({sql})"
+    if name in ("datetime2", "smalldatetime"):
         return f"sys.ts_ticks({sql})"
     if name == "date":
         return f"sys.ts_ticks({sql}::timestamp)"

@@ -15,6 +15,7 @@ from local.tests.standin.integration.tsql_session import Session
 from tableferry_local.stack import Stack
 
 D = Decimal
+TICK = "CAST('2020-01-01T00:00:00.267' AS datetime)"
 
 
 def ticks(text: str) -> int:
@@ -230,6 +231,13 @@ VALUES: list[tuple[str, Any, str]] = [
     ("DATEPART(week, '2020-01-05')", 2, "int"),
     ("DATEPART(iso_week, '2020-01-01')", 1, "int"),
     ("DATEPART(ns, CAST('10:00:00.1234567' AS time))", 123456700, "int"),
+    # a datetime counts in 1/300 s, and shows the nearest thousandth, as does datetime2(3)
+    (f"DATEPART(ms, {TICK})", 266, "int"),
+    (f"DATEPART(ms, CAST({TICK} AS datetime2(3)))", 267, "int"),
+    (f"DATEPART(ns, CAST({TICK} AS datetime2(7)))", 266666700, "int"),
+    (f"IIF({TICK} < CAST('2020-01-01T00:00:00.267' AS datetime2(3)), 1, 0)", 1, "int"),
+    (f"IIF({TICK} = CAST('2020-01-01T00:00:00.266667' AS datetime2(6)), 1, 0)", 0, "int"),
+    (f"IIF({TICK} = CAST('2020-01-01T00:00:00.266' AS datetime), 1, 0)", 1, "int"),
     ("DATEDIFF(year, '2019-12-31', '2020-01-01')", 1, "int"),
     ("DATEDIFF(month, '2020-01-31', '2020-02-01')", 1, "int"),
     ("DATEDIFF(week, '2020-01-04', '2020-01-05')", 1, "int"),

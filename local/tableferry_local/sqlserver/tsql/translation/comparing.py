@@ -68,10 +68,10 @@ def comparable(left: Value, right: Value, *, ordered: bool = False) -> tuple[str
             sides = [Value(convert(side, target), target) for side in (left, right)]
             return key(sides[0]), key(sides[1])
         plain = {"date", "datetime", "smalldatetime", "datetime2"}
-        if {left.type.name, right.type.name} <= plain and 7 not in (
-            left.type.scale,
-            right.type.scale,
-        ):
+        names = {left.type.name, right.type.name}
+        # beside a datetime2, a datetime has 1/300 s
+        exact = 7 not in (left.type.scale, right.type.scale) and names != {"datetime", "datetime2"}
+        if names <= plain and exact:
             return left.sql, right.sql
         target = replace(target, scale=7) if target.scale is not None else target
         if target.name in ("datetime2", "time"):
