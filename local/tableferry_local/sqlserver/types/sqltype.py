@@ -48,6 +48,9 @@ SYSTEM_TYPES: dict[str, tuple[int, int, int, int]] = {
     "sysname": (231, 256, 0, 0),
 }
 
+# PostgreSQL's types whose binary format is the text itself.
+TEXT_OIDS = frozenset((18, 19, 25, 114, 142, 705, 1042, 1043, 3802))
+
 _FIXED_STORAGE = {
     "tinyint": "smallint",
     "smallint": "smallint",

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tableferry_local.sqlserver.types.sqltype import CODE_PAGE, MAX, TICKS_PER_DAY, SqlType
+from tableferry_local.sqlserver.types.sqltype import (
+    CODE_PAGE,
+    MAX,
+    TEXT_OIDS,
+    TICKS_PER_DAY,
+    SqlType,
+)
 from tableferry_local.sqlserver.wire import numbers
 from tableferry_local.sqlserver.wire.numbers import Cells, Ints
 from tableferry_local.sqlserver.wire.wiretypes import decimal_length, time_length, time_scale
@@ -29,7 +35,6 @@ _MATRIX_LIMIT = 1 << 24
 _WIDEST_FIXED = 32
 _GUID_ORDER = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15]
 _WIDTHS = {"tinyint": 1, "bit": 1, "smallint": 2, "int": 4, "bigint": 8}
-_TEXT_OIDS = frozenset((18, 19, 25, 114, 142, 705, 1042, 1043, 3802))
 
 
 @dataclass(frozen=True)
@@ -192,7 +197,7 @@ def _datetime(sql_type: SqlType, cells: Cells, oid: int) -> Block:
 
 
 def _text(sql_type: SqlType, cells: Cells, oid: int) -> Block:
-    if oid not in _TEXT_OIDS:
+    if oid not in TEXT_OIDS:
         cells = [None if cell is None else _as_text(cell, oid) for cell in cells]
     joined = b"\0".join([cell or b"" for cell in cells]).decode() + "\0"
     if sql_type.is_unicode or sql_type.name not in ("char", "varchar", "text"):

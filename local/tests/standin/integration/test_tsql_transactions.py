@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 from local.tests.standin.integration.tsql_session import Session
 
 
@@ -92,6 +94,25 @@ def test_a_deadlock_ends_one_transaction(session: Session, other: Session) -> No
     thread.join()
     assert numbers == [1205]
     assert session.engine.in_transaction != other.engine.in_transaction
+
+
+def test_a_table_that_is_replaced_meanwhile_is_read_as_what_it_is_now(
+    session: Session, other: Session
+) -> None:
+    session.run("CREATE TABLE u (id nvarchar(9)); INSERT u VALUES ('c1'); INSERT t VALUES (1, 'a')")
+    other.run("BEGIN TRAN; EXEC sp_rename 't', 'v', 'OBJECT'; EXEC sp_rename 'u', 't', 'OBJECT'")
+    waiting = (
+        "SELECT FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(session.url, autocommit=True) as watcher:
+        reading = pool.submit(session.run, "SELECT id FROM t")
+        while not watcher.execute(waiting).rowcount:
+            assert not reading.done(), "it was to wait"
+        other.run("COMMIT")
+        outcome = reading.result()
+    assert (outcome.numbers, outcome.last) == ([], [("c1",)])
+    assert str(outcome.metadata[-1][0].type) == "nvarchar(9)"
 
 
 def test_snapshot_isolation_refuses_lost_updates(session: Session, other: Session) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from psycopg import pq
 from sqlglot import exp
 
 from tableferry_local.sqlserver.catalog.tables import object_name
@@ -32,9 +33,21 @@ from tableferry_local.sqlserver.tsql.translation.expressions import Compiler
 from tableferry_local.sqlserver.tsql.translation.queries import compile_query
 from tableferry_local.sqlserver.tsql.translation.query import Query
 from tableferry_local.sqlserver.tsql.translation.scope import Scope
+from tableferry_local.sqlserver.types.sqltype import TEXT_OIDS, storage
 from tableferry_local.sqlserver.types.value import texts_apart
 
+MOST_TRANSLATIONS = 9
 _OF_ROLLBACK = ("ROLLBACK", "TRAN", "TRANSACTION", "WORK", ";")
+
+
+def _outdated(query: Query, chunk: pq.abc.PGresult) -> bool:
+    """Whether a column that was translated as another type has texts."""
+    return any(
+        storage(column.type) != "text"
+        and chunk.ftype(number) in TEXT_OIDS
+        and any(chunk.get_value(row, number) is not None for row in range(chunk.ntuples))
+        for number, column in enumerate(query.columns)
+    )
 
 
 class Stop(Exception):
@@ -135,21 +148,28 @@ class Interpreter(Run):
         if assigned is not None:
             self._select_variables(node, assigned)
             return
-        state = self.state
-        with state.statement(ErrorContext("SELECT")):
-            compiler = state.compiler()
-            query = compile_query(compiler, node, None)
-            for table in compiler.locks:
-                if state.trancount:
-                    state.link.run(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
-            if state.fmtonly:
-                self.sink.columns(query.result_columns)
-                self.sink.done(0, "SELECT")
-                return
-            self._send(query, compiler)
+        with self.state.statement(ErrorContext("SELECT")):
+            # another session may change a table between the translation and its rows; SQL Server
+            # compiles anew, too
+            if not any(self._select(node) for _ in range(MOST_TRANSLATIONS)):
+                raise unsupported("a query of tables whose types change all the time")
 
-    def _send(self, query: Query, compiler: Compiler) -> None:
-        """Run a query and hand its rows to the client."""
+    def _select(self, node: exp.Expr) -> bool:
+        """Translate a query and run it; False if it has to be translated anew."""
+        state = self.state
+        compiler = state.compiler()
+        query = compile_query(compiler, node, None)
+        for table in compiler.locks:
+            if state.trancount:
+                state.link.run(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
+        if state.fmtonly:
+            self.sink.columns(query.result_columns)
+            self.sink.done(0, "SELECT")
+            return True
+        return self._send(query, compiler)
+
+    def _send(self, query: Query, compiler: Compiler) -> bool:
+        """Run a query and hand its rows to the client, unless they are not of its types."""
         state, count, begun = self.state, 0, False
         sql = query.sql
         if state.row_limit:
@@ -157,12 +177,15 @@ class Interpreter(Run):
         sql, values = self._once_planned(sql, compiler)
         for chunk in state.link.stream(sql, values, often=bool(compiler.of_catalog)):
             if not begun:
+                if _outdated(query, chunk):
+                    return False
                 self.sink.columns(query.result_columns)
                 begun = True
             if chunk.ntuples:
                 self.sink.rows(chunk)
                 count += chunk.ntuples
         self.done(count, "SELECT")
+        return True
 
     def _once_planned(self, sql: str, compiler: Compiler) -> tuple[str, list[str | None]]:
         """A statement and its parameters, with names apart if it reads the catalog alone.
