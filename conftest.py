@@ -14,6 +14,7 @@ import pytest
 
 import tableferry.pipelines.cli  # noqa: F401 (it sets thresholds, too, when it is first imported)
 from tests import servers
+from tests.chance import SEED, seed
 
 if TYPE_CHECKING:
     from tableferry_local.stack import Stack
@@ -22,66 +23,9 @@ if TYPE_CHECKING:
 # what is imported stays: garbage among it is looked for in vain, again and again
 gc.set_threshold(2_000_000, 50, 100)
 
-SEED = "TABLEFERRY_SEED"
-
 CHECKOUT = Path(__file__).parent
 BUILT = ("__pycache__", "build", "dist", "tableferry.egg-info")
 """What Python makes there, and commands that run beside the tests."""
-
-LONGEST = (
-    "test_crash_matrix",
-    "test_in_a_project",
-    "test_ui",
-    "test_random_kills",
-    "test_wide_tables",
-    "test_audit",
-    "test_crash_matrix_swap",
-    "test_compose_dagster",
-    "test_verdicts",
-    "test_memory",
-    "test_stack",
-    "test_servers_killed",
-    "test_move_to_files",
-    "test_schema_drift",
-    "test_dev",
-    "test_fleet_of_200",
-    "test_transactional_targets",
-    "test_text_wire_move",
-    "test_demo",
-    "test_incremental",
-    "test_text_wire_sqlserver",
-    "test_move_text_keys",
-    "test_installed",
-    "test_move_files",
-    "test_markers",
-    "test_bench_suite",
-    "test_compose_setup",
-    "test_reconcile_mutations",
-    "test_move_direct",
-    "test_awkward_names",
-    "test_without_dagster",
-    "test_parallel_runs",
-    "test_move_row_groups",
-    "test_move_objects",
-    "test_move_chain",
-    "test_move_postgres_to_postgres",
-    "test_reconcile_no_false_alarm",
-    "test_types_postgres_clickhouse",
-    "test_guide",
-    "test_hostile",
-    "test_moving_source",
-    "test_types_postgres_sqlserver",
-    "test_in_flight",
-    "test_kept_rows",
-    "test_decimal_keys",
-    "test_standby",
-    "test_wires",
-    "test_clickhouse_target",
-    "test_two_runs_at_once",
-    "test_types_sqlserver_clickhouse",
-    "test_planned_once",
-)
-"""Test files that take half a minute or more on two cores, the longest first."""
 
 
 def pytest_collection_finish() -> None:
@@ -162,14 +106,8 @@ def mssql_url(stack: Servers) -> str:
     return stack.sqlserver_url
 
 
-@pytest.fixture(scope="session")
-def seed() -> int:
-    """The seed of all chance in a soak test; told at the end of the run."""
-    return int(os.environ[SEED])
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed of the soak tests once, for all workers and for Hypothesis too."""
+    """Choose the seed of the long tests once, for all workers and for Hypothesis too."""
     if config.option.markexpr == "soak":
         os.environ.setdefault(SEED, str(random.SystemRandom().randrange(10**6)))
     if not config.getoption("numprocesses", None):
@@ -184,34 +122,55 @@ def _settle_hypothesis() -> None:
     from hypothesis import core
 
     # how long an example takes says more of the machine's load than of the code
-    hypothesis.settings.register_profile("tableferry", deadline=None)
+    chosen = SEED in os.environ
+    hypothesis.settings.register_profile(
+        "tableferry", deadline=None, derandomize=not chosen, database=None
+    )
     hypothesis.settings.load_profile("tableferry")
-    if SEED in os.environ:
-        core.global_force_seed = int(os.environ[SEED])  # type: ignore[assignment]
+    if chosen:
+        core.global_force_seed = seed()  # type: ignore[assignment]
+
+
+def pytest_report_header() -> str:
+    """Tell how to repeat a run."""
+    return f"{SEED}={seed()}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tell how to repeat a run."""
-    if SEED in os.environ:
-        terminalreporter.write_line(f"{SEED}={os.environ[SEED]}")
+    """Tell it again where the failures are."""
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(f"{SEED}={seed()}")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is under an `integration` folder, so that `-m "not integration"` works too.
+    """Mark what is under an `integration` folder, and what has to stay on one worker.
 
-    The workers begin with the longest files, and end with the many short ones.
+    The workers begin with the largest groups, and end with the many short unit tests.
     """
     for item in items:
         if "integration" in item.path.parts:
             item.add_marker("integration")
-    items.sort(key=_turn)
+            if group := _group(item):
+                item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: "integration" not in item.path.parts)
 
 
-def _turn(item: pytest.Item) -> int:
-    if item.path.stem in LONGEST:
-        return LONGEST.index(item.path.stem)
-    return len(LONGEST) + ("integration" not in item.path.parts)
+def _group(item: pytest.Item) -> str | None:
+    """The tests that share servers of their own, or what a file makes once for all of its tests.
+
+    A test with a transfer and a table of its own, by the fixture `ferry`, needs no other.
+    """
+    made = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
+    if "own_stack" in made:
+        return "own_stack"
+    shared = any(
+        fixture.scope == "module" or (fixture.scope == "session" and ".py" in fixture.baseid)
+        for several in made.values()
+        for fixture in several
+        if fixture.baseid != "conftest.py"
+    )
+    return None if "ferry" in made and not shared else item.path.name
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

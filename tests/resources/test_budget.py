@@ -215,6 +215,7 @@ def test_a_rate_is_shared_by_the_slots_that_are_held() -> None:
     with half.permit(), half.permit():
         half.keep_pace(0)  # the others are given time to notice
         started = time.monotonic()
-        half.keep_pace(150_000)
-    assert time.monotonic() - started >= 0.29, "2 of 4 slots are others'"
+        half.keep_pace(600_000)
+    # less whatever has been slept too long before, which is credit of half a second at most
+    assert time.monotonic() - started >= 0.7, "2 of 4 slots are others'"
     assert Budget(rate=1.0).slots == budget.USUAL_CONNECTIONS

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +21,7 @@ from tableferry.pipelines.command.consistent import consistency
 from tableferry.pipelines.command.fleet import Selection
 from tableferry.resources.errors import SetLost
 from tests.integration.conftest import Ferry
+from tests.integration.support.beside import beside
 from tests.integration.support.crashing import Command, ask_clickhouse, ask_sqlserver, reopen
 
 pytestmark = pytest.mark.integration
@@ -61,25 +62,19 @@ def family(ferry: Callable[..., Ferry]) -> Iterator[Ferry]:
 @pytest.fixture
 def writer(family: Ferry) -> Iterator[None]:
     """Inserts a parent with its child, and updates another pair, in each of many transactions."""
-    stop = threading.Event()
+    numbers = itertools.count(ROWS + 1)
+    with psycopg.connect(family.stack.postgres_url) as connection:
 
-    def write() -> None:
-        with psycopg.connect(family.stack.postgres_url) as connection:
-            number = ROWS
-            while not stop.is_set():
-                number += 1
-                connection.execute(f"INSERT INTO {family.table} VALUES ({number}, 0)")
-                connection.execute(f"INSERT INTO {family.table}_child VALUES ({number}, 0)")
-                for table in (family.table, f"{family.table}_child"):
-                    connection.execute(f"UPDATE {table} SET version = version + 1 WHERE id = 1")
-                connection.commit()
-                time.sleep(0.005)
+        def write() -> None:
+            number = next(numbers)
+            connection.execute(f"INSERT INTO {family.table} VALUES ({number}, 0)")
+            connection.execute(f"INSERT INTO {family.table}_child VALUES ({number}, 0)")
+            for table in (family.table, f"{family.table}_child"):
+                connection.execute(f"UPDATE {table} SET version = version + 1 WHERE id = 1")
+            connection.commit()
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    yield
-    stop.set()
-    thread.join()
+        with beside(write, 0.005):
+            yield
 
 
 def copies(family: Ferry) -> list[tuple[object, ...]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from tableferry.pipelines.command import runner
 from tableferry.resources.tables import TableRef, staging_prefix
 from tests.integration.conftest import Ferry
 from tests.integration.operating.test_ticks import launch, schedule_tick, spans
+from tests.integration.support.beside import beside
 from tests.integration.support.crashing import COPIES, Command, reopen, rows_of, runs_by_status
 from tests.integration.support.interface import Interface, served
 from tests.servers import Servers, own
@@ -58,26 +58,19 @@ def sampled(one: Ferry) -> Iterator[list[int]]:
     """How many ranges are being loaded, again and again: each has a staging table for so long."""
     counts: list[int] = []
     prefix = staging_prefix(TableRef("postgres", COPIES, one.table, "copies"))
-    ended = threading.Event()
+    with psycopg.connect(one.stack.postgres_url, autocommit=True) as connection:
 
-    def sample() -> None:
-        with psycopg.connect(one.stack.postgres_url, autocommit=True) as connection:
-            while not ended.wait(0.01):
-                row = connection.execute(
-                    "SELECT count(*) FROM pg_tables WHERE schemaname = %s"
-                    " AND starts_with(tablename, %s)",
-                    (COPIES, prefix),
-                ).fetchone()
-                assert row is not None
-                counts.append(row[0])
+        def sample() -> None:
+            row = connection.execute(
+                "SELECT count(*) FROM pg_tables WHERE schemaname = %s"
+                " AND starts_with(tablename, %s)",
+                (COPIES, prefix),
+            ).fetchone()
+            assert row is not None
+            counts.append(row[0])
 
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
-        yield counts
-    finally:
-        ended.set()
-        thread.join()
+        with beside(sample):
+            yield counts
 
 
 def test_one_of_the_processes_dies_and_only_its_rest_is_moved_again(

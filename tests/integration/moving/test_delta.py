@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +22,7 @@ from tableferry.pipelines.reporting.collect import report
 from tableferry.resources.errors import InputError
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.beside import beside
 
 pytestmark = pytest.mark.integration
 
@@ -533,23 +532,18 @@ def test_a_chain_follows_while_its_source_is_written_to(
     monkeypatch.setenv("TABLEFERRY_CONNECTION_COPIES", one.stack.postgres_url)
     one.session = open_session()
     assert one.run().good
-    ended = threading.Event()
+    numbers = itertools.count(1)
 
     def write() -> None:
-        for number in itertools.count(1):
-            one.source(
-                f"UPDATE {{t}} SET email = email || {number} WHERE id % 40 = {number % 40}",
-                f"INSERT INTO {{t}} VALUES ({300 + number}, NULL, 'new')",
-                f"DELETE FROM {{t}} WHERE id = {number * 3}",
-            )
-            if ended.wait(0.02):
-                return
+        number = next(numbers)
+        one.source(
+            f"UPDATE {{t}} SET email = email || {number} WHERE id % 40 = {number % 40}",
+            f"INSERT INTO {{t}} VALUES ({300 + number}, NULL, 'new')",
+            f"DELETE FROM {{t}} WHERE id = {number * 3}",
+        )
 
-    with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(write)
+    with beside(write, 0.02):
         view = one.run()
-        ended.set()
-        writing.result()
     assert view.good, view.errors
     one.source(
         "UPDATE {t} SET email = email || '!' WHERE id % 40 = 0", "DELETE FROM {t} WHERE id = 298"

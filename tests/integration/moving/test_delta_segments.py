@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
+from tests.chance import chance
 from tests.integration.conftest import Ferry
 from tests.integration.moving.test_delta import figures, records
 from tests.integration.support import looking
@@ -106,12 +106,10 @@ def test_only_changed_segments_are_compared(ferry: Make, copies: str, system: st
 def test_random_changes_at_both_ends_are_followed(ferry: Make, copies: str, system: str) -> None:
     schema = {"postgres": copies, "sqlserver": "dbo"}[system]
     one = made(ferry, f"['{system}://{schema}.{{t}}']")
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    numbers = chance("changes at both ends", system)
     for turn in range(4):
         first, second, third = (
-            ", ".join(str(chance.randrange(-6000, 26000)) for _ in range(chance.randrange(1, 6)))
+            ", ".join(str(numbers.randrange(-6000, 26000)) for _ in range(numbers.randrange(1, 6)))
             for _ in range(3)
         )
         one.source(
@@ -122,8 +120,12 @@ def test_random_changes_at_both_ends_are_followed(ferry: Make, copies: str, syst
             # a row whose key changes its range
             f"UPDATE {{t}} SET id = {40000 + turn} WHERE id = (SELECT min(id) FROM {{t}})",
         )
-        if chance.random() < 0.5:
-            damage(one, system, schema, chance.randrange(-5000, 25000))
+        if numbers.random() < 0.5:
+            # a run looks at a target where the source has changed
+            lower, upper = numbers.choice([(-5000, 10000), (10000, 25000)])
+            last = f"SELECT max(id) FROM {{t}} WHERE id < {upper}"
+            one.source(f"UPDATE {{t}} SET name = 'last of {turn}' WHERE id = ({last})")
+            damage(one, system, schema, numbers.randrange(lower, upper))
         view = one.run()
         assert view.good, view.errors
         assert there(one, system, schema) == one.rows(ROWS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import logging
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -30,6 +29,7 @@ from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.files.source import KEY, FilesSource
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
+from tests.chance import chance
 from tests.integration.conftest import Ferry, table_name
 from tests.integration.moving.test_move_files import TO_CLICKHOUSE, held, invoke, reopened
 from tests.integration.support.proxy import Counts, CutsAnswers
@@ -199,7 +199,8 @@ def test_objects_of_ndjson(lake: Lake) -> None:
 def test_a_connection_that_is_cut_is_tried_again_and_publishes_nothing(
     ferry: Maker, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts = [os.urandom(2000).hex() for _ in range(100)]
+    numbers = chance("cut")
+    texts = [numbers.randbytes(2000).hex() for _ in range(100)]
     lake.parquet("in/orders/b.parquet", {"id": list(range(100)), "name": texts})
     # of the rows, not of the footer, which planning reads; s3fs itself gives up after 5
     with CutsAnswers(lake.endpoint, b"ange: bytes=4-", times=7) as proxy:
@@ -270,7 +271,8 @@ def test_a_plan_lists_the_store_as_often_for_many_objects_as_for_few(
 def test_a_stretch_of_an_object_is_read_by_itself(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts = [os.urandom(500).hex() for _ in range(1000)]
+    numbers = chance("stretch")
+    texts = [numbers.randbytes(500).hex() for _ in range(1000)]
     lake.parquet("in/big.parquet", {"id": range(1000), "name": texts}, row_group_size=100)
     table = table_of("lake://*.parquet")
     with Counts(lake.endpoint, b"GET ") as proxy:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import time
+import itertools
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from tableferry.assets.running import (
 from tableferry.pipelines.command.session import open_session
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tests.integration.conftest import Ferry
+from tests.integration.support.beside import beside
 from tests.integration.support.crashing import ask_sqlserver, rows_of
 from tests.servers import Servers
 
@@ -123,24 +123,15 @@ def test_a_source_under_constant_change_never_leaves_a_lie(
     """Whatever is recorded as committed is what the next plan finds, or it is run again."""
     monkeypatch.setattr("tableferry.resources.connecting.retry.FIRST_SECONDS", 0.05)
     server = SqlServerResource(url=ferry.stack.sqlserver_url)
-    stop = threading.Event()
+    numbers = itertools.count(1)
 
     def change() -> None:
-        number = 0
-        while not stop.is_set():
-            number += 1
-            server.execute(
-                f"UPDATE dbo.{ferry.table} SET amount = amount + 1 WHERE id = {number % 400 + 1}"
-            )
-            time.sleep(0.05)
+        server.execute(
+            f"UPDATE dbo.{ferry.table} SET amount = amount + 1 WHERE id = {next(numbers) % 400 + 1}"
+        )
 
-    writer = threading.Thread(target=change)
-    writer.start()
-    try:
+    with beside(change, 0.05):
         view = ferry.run(profile="safe")
-    finally:
-        stop.set()
-        writer.join()
     assert all(one.state in ("committed", "failed") for one in view.ranges)
     last = ferry.run()
     assert last.good, last.errors

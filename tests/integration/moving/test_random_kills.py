@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
 import time
 from collections import Counter
@@ -14,6 +13,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from tests.chance import chance
 from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import (
     Command,
@@ -36,10 +36,8 @@ def command(tmp_path: Path) -> Command:
     return Command(tmp_path)
 
 
-def test_twenty_random_kills_in_a_row(
-    ferry: Callable[..., Ferry], command: Command, seed: int
-) -> None:
-    chance = random.Random(seed)
+def test_twenty_random_kills_in_a_row(ferry: Callable[..., Ferry], command: Command) -> None:
+    moments = chance("kills")
     one = ferry(
         "['clickhouse://warehouse.{t}']",
         "CREATE TABLE {t} (id integer PRIMARY KEY, v integer)",
@@ -53,9 +51,9 @@ def test_twenty_random_kills_in_a_row(
         runs = len(runs_by_status(one))
         process = command.start("run", one.table)
         # most kills are to meet a run at work, some the command while it starts and plans
-        while chance.random() > 0.02 and command.running and len(runs_by_status(one)) == runs:
+        while moments.random() > 0.02 and command.running and len(runs_by_status(one)) == runs:
             time.sleep(0.1)
-        time.sleep(chance.uniform(0, 5))
+        time.sleep(moments.uniform(0, 5))
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
         code = command.wait()
@@ -67,11 +65,11 @@ def test_twenty_random_kills_in_a_row(
     last = one.run()
     assert last.good, last.errors
     (expected,) = one.rows(f"SELECT {FIGURES} FROM {{t}}")
-    assert ask_clickhouse(one, f"SELECT {FIGURES} FROM warehouse.{one.table}") == [expected], seed
+    assert ask_clickhouse(one, f"SELECT {FIGURES} FROM warehouse.{one.table}") == [expected]
     assert staging_tables(one, "clickhouse") == []
     assert {view.state for view in one.plan().ranges} == {"skip"}
     twice = {what: count for what, count in commits(one).items() if count > 1}
-    assert not twice, f"moved again though committed (seed {seed})"
+    assert not twice, "moved again though committed"
 
 
 def commits(ferry: Ferry) -> Counter[tuple[str | None, str]]:

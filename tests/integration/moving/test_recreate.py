@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from click.testing import CliRunner
 from tableferry.pipelines.cli import main
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.beside import beside
 from tests.integration.support.crashing import Command, crash, reopen, staging_tables
 
 pytestmark = pytest.mark.integration
@@ -92,22 +92,15 @@ def test_readers_see_the_old_table_or_the_new_one(
     assert one.run().good
     one.source(RETYPED)
     seen: list[set[str]] = []
-    ended = threading.Event()
 
     def read() -> None:
-        while not ended.is_set():
-            for system, schema in (("sqlserver", "dbo"), ("clickhouse", "warehouse")):
-                seen.append(codes(one, system, schema))
+        for system, schema in (("sqlserver", "dbo"), ("clickhouse", "warehouse")):
+            seen.append(codes(one, system, schema))
 
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
+    with beside(read):
         crash(Command(tmp_path), one.table, point, "--recreate")
         reopen(one)
         anew = one.run(recreate=True)
-    finally:
-        ended.set()
-        reader.join()
     assert anew.good, anew.errors
     assert all(codes in (OLD, NEW) for codes in seen)
     assert codes(one, "sqlserver", "dbo") == codes(one, "clickhouse", "warehouse") == NEW

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from tableferry.resources.ranges.statistics import key_statistics
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
+from tests.chance import chance
 from tests.integration.conftest import table_name
 
 pytestmark = pytest.mark.integration
@@ -74,18 +74,18 @@ BOUNDS = sorted(
 )
 
 
-def texts(seed: int, *, nul: bool = False) -> list[str]:
+def texts(*, nul: bool = False) -> list[str]:
     """Texts about the bounds: each bound with something behind it, or less of it, and others."""
-    chance = random.Random(seed)
+    numbers = chance("texts")
     parts = [*PARTS, "\0"] if nul else PARTS
     found = {"", "x" * 3000, "b" * 199, "b" * 201}
     found |= {bound[:-1] + part for bound in BOUNDS for part in ("", bound[-1], " ", "\t")}
     found |= {bound + part for bound in BOUNDS for part in parts}
     found |= {bound + "  " + part for bound in BOUNDS for part in ("\t", "\x1f", "!", "😀")}
     while len(found) < 2500:
-        found.add("".join(chance.choices(parts, k=chance.randint(1, 5))))
+        found.add("".join(numbers.choices(parts, k=numbers.randint(1, 5))))
     while len(found) < 3000:
-        points = (chance.randrange(0x110000) for _ in range(chance.randint(1, 4)))
+        points = (numbers.randrange(0x110000) for _ in range(numbers.randint(1, 4)))
         text = "".join(map(chr, points))
         if all(unicodedata.category(one) != "Cs" and one != "\0" for one in text):
             found.add(text)
@@ -126,7 +126,7 @@ def table(
     """A table with the texts that its key can hold, by number."""
     system, type_ = CASES[request.param]
     name = table_name()
-    found = texts(7, nul=system == "clickhouse")
+    found = texts(nul=system == "clickhouse")
     if "char(40)" in type_:
         found = [text for text in found if len(text.encode("utf-16-le")) <= 80]
     if type_ == "varchar(4000)":

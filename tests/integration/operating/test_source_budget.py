@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from tableferry.pipelines.cli import main
 from tableferry.resources.connecting.gate import close_gates
 from tableferry.resources.connecting.pace import CREDIT_SECONDS
 from tests.integration.conftest import Ferry
+from tests.integration.support.beside import beside
 from tests.integration.support.crashing import Command, ask_sqlserver, crash, reopen
 
 pytestmark = pytest.mark.integration
@@ -56,19 +56,8 @@ def bounded(ferry: Make, monkeypatch: pytest.MonkeyPatch) -> Make:
 def sampled(look: Callable[[], int]) -> Iterator[list[int]]:
     """Take a number again and again."""
     numbers: list[int] = []
-    ended = threading.Event()
-
-    def sample() -> None:
-        while not ended.wait(0.004):
-            numbers.append(look())
-
-    thread = threading.Thread(target=sample)
-    thread.start()
-    try:
+    with beside(lambda: numbers.append(look()), 0.004):
         yield numbers
-    finally:
-        ended.set()
-        thread.join()
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.ranges.sql import range_number, within
 from tableferry.resources.types.column import Column
+from tests.chance import chance
 from tests.integration.conftest import table_name
 from tests.integration.support.pairs import Place, places
 from tests.servers import Servers
@@ -78,11 +79,11 @@ def pairs(found: dict[str, Place]) -> Iterator[Pairs]:
     made.drop()
 
 
-def damaged(rows: list[Row], chance: random.Random, share: float) -> list[Row]:
+def damaged(rows: list[Row], numbers: random.Random, share: float) -> list[Row]:
     """The rows, of which some have other values, some are missing, and others are new."""
     kept: list[Row] = []
     for i, amount, note in rows:
-        what = chance.random()
+        what = numbers.random()
         if what < share / 3:
             kept.append((i, amount + 1, note))
         elif what < share / 2:
@@ -120,14 +121,14 @@ def told(outcome: Outcome) -> tuple[object, ...]:
 def test_rows_are_found_by_key_as_by_buckets(
     pairs: Pairs, first: str, second: str, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chance = random.Random(f"{first} {second} {share}")
+    numbers = chance("by key", first, second, share)
     monkeypatch.setattr(by_key, "LISTED", 7)
     monkeypatch.setattr(by_key, "MOST_KEYS", 40)
     monkeypatch.setattr(by_key, "BATCH_ROWS", 100)
-    keys = sorted(chance.sample(range(-(10**6), 10**6, 3), 900))
-    rows = [(i, chance.randrange(1000), f"note {i % 7}") for i in keys]
+    keys = sorted(numbers.sample(range(-(10**6), 10**6, 3), 900))
+    rows = [(i, numbers.randrange(1000), f"note {i % 7}") for i in keys]
     one = first, pairs.fill(first, rows)
-    two = second, pairs.fill(second, damaged(rows, chance, share))
+    two = second, pairs.fill(second, damaged(rows, numbers, share))
     asked = []
     search = by_key.ComparisonByKey.search
     monkeypatch.setattr(

@@ -3,7 +3,6 @@ target holds is compared with that, at every level."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,6 +26,7 @@ from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.steps import OverflowPolicy
+from tests.chance import chance
 from tests.integration.support.typed_servers import (
     EVERYTHING,
     SHORT_CALENDAR,
@@ -37,7 +37,7 @@ from tests.integration.support.typed_servers import (
 from tests.servers import Servers
 
 LONG_CALENDAR = "26.9"
-RANDOM = random.Random(20)
+RANDOM = chance("overflow")
 BLANKS, EMOJI, ACCENTED = "a      b  ", "😀a😀😀bc😀", "äöüÄÖÜß€"
 
 
