@@ -58,6 +58,8 @@ def examine(
                 return None
             secured = handshake(plain, context, host)
             certificate = secured.getpeercert() or {}
+            if isinstance(secured, ssl.SSLSocket):  # it has taken the connection over
+                secured.close()
     except ssl.SSLCertVerificationError as error:
         return Certificate(problem=error.verify_message)
     except (OSError, ValueError):

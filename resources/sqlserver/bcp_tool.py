@@ -280,10 +280,11 @@ class BcpProcess:
         """Read a stream to its end in a thread, so that it never blocks; keep its last part."""
 
         def read() -> None:
-            while piece := stream.read1(1 << 16):  # type: ignore[attr-defined]
-                self.touch()
-                pieces.append(piece)
-                del pieces[:-8]
+            with stream:
+                while piece := stream.read1(1 << 16):  # type: ignore[attr-defined]
+                    self.touch()
+                    pieces.append(piece)
+                    del pieces[:-8]
 
         self.readers.append(threading.Thread(target=read, daemon=True))
         self.readers[-1].start()

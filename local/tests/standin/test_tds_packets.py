@@ -6,6 +6,7 @@ import socket
 import ssl
 import struct
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,19 @@ from tableferry_local.sqlserver.wire.packets import (
     Transport,
 )
 
+_open: list[socket.socket] = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    yield
+    while _open:
+        _open.pop().close()
+
 
 def _pair() -> tuple[Packets, Packets]:
     ours, theirs = socket.socketpair()
+    _open.extend((ours, theirs))
     return Packets(Transport(ours)), Packets(Transport(theirs))
 
 
