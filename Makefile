@@ -16,7 +16,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 # No server is named, so that the local stack is used.
 NO_SERVERS := ! env | grep -qE '^TABLEFERRY_(POSTGRES|SQLSERVER|CLICKHOUSE)_URL(_FILE)?=.'
 
-.PHONY: help install demo dev env docs screenshots test test-soak test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages
+.PHONY: help install demo dev env docs screenshots test test-slow test-soak test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -48,30 +48,35 @@ env: install ## Settings for a shell in this checkout: eval "$$(make -s env)"
 	@if $(NO_SERVERS); then $(BIN)/ferry local up >&2; $(BIN)/ferry local env; fi
 	@printf 'export DAGSTER_HOME=%q PATH=%q:"$$PATH"\n' "$(DAGSTER_HOME)" "$(CURDIR)/$(BIN)"
 
-screenshots: install system-packages ## Take the pictures of the documentation anew
-	@TABLEFERRY_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/integration/operating/test_ui.py $(ARGS)
+screenshots: install browser ## Take the pictures of the documentation anew
+	@TABLEFERRY_SCREENSHOTS=docs/images $(BIN)/python -m pytest -m slow tests/integration/operating/test_ui.py $(ARGS)
 
-# Two workers for each core: tests also wait, for processes that start, daemons' ticks, locks. Files go
-# in the order in which conftest.py puts them, each to one worker.
+# Two workers for each core: tests also wait, for processes that start, daemons' ticks, locks. conftest.py
+# says what stays on one worker.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2)))
-TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+TOGETHER = -n $(WORKERS) --dist loadgroup
 
 # Servers, homes and event logs of tests come and go all the time: in memory, where there is room
 ROOM = $(shell df -k --output=avail /dev/shm 2>/dev/null | tail -1)
 IN_MEMORY = $(if $(TMPDIR),,$(shell [ "$(ROOM)" -gt 8000000 ] 2>/dev/null && echo TMPDIR=/dev/shm))
 
-test: install system-packages ## Run the tests, but for the long random ones
+test: install system-packages ## Run the tests, but for the slow and the long random ones
 	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) $(ARGS)
+
+test-slow: install browser ## Run those that need a browser, Compose, other projects or environments
+	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) -m slow $(ARGS)
 
 test-soak: install system-packages ## Run the long random tests (TABLEFERRY_SEED=n repeats them)
 	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) -m soak $(ARGS)
+
+test-all: test test-slow test-soak ## Run all tests
 
 test-unit: install ## Run the tests that need no servers
 	@$(IN_MEMORY) $(BIN)/python -m pytest -n auto --dist worksteal --ignore-glob="*/integration" $(ARGS)
 
 test-servers: install ## Prepare the servers that TABLEFERRY_TEST_..._URL name, and test on them
 	@PYTHONPATH=. $(BIN)/python .ci/prepare-servers
-	@$(MAKE) test
+	@$(MAKE) test test-slow
 
 test-versions: install system-packages ## Test with the oldest and the newest dependencies that pyproject.toml allows
 	@$(IN_MEMORY) .ci/test-versions $(BIN)/uv $(ENDS)
@@ -132,3 +137,6 @@ constraints: install ## Pin everything again, after a change of pyproject.toml
 
 system-packages:
 	@local/system-packages test
+
+browser:
+	@local/system-packages browser

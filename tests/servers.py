@@ -55,8 +55,8 @@ def named(*variables: str) -> str | None:
 
 
 def own(name: str) -> str:
-    """The name, as nobody else on the server has it; the same in all workers of a run."""
-    return f"{name}_{RUN}"
+    """The name, as nobody else on the server has it, nor another worker of the run."""
+    return f"{name}_{RUN}{os.environ.get('PYTEST_XDIST_WORKER', '')}"
 
 
 def shared_folder() -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -144,7 +143,7 @@ def ferry(
 @pytest.fixture
 def copies(stack: Servers) -> Iterator[str]:
     """A schema of the source's database for the copies, which nobody has made yet."""
-    schema = own(f"copies{os.environ.get('PYTEST_XDIST_WORKER', '')}")
+    schema = own("copies")
     yield schema
     looking.ask_postgres(stack.postgres_url, f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
@@ -172,4 +171,4 @@ _numbers = itertools.count(1)
 
 def table_name() -> str:
     """A name that no other table of the servers has."""
-    return own(f"t{next(_numbers)}{os.environ.get('PYTEST_XDIST_WORKER', '')}")
+    return own(f"t{next(_numbers)}")

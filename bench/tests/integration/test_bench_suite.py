@@ -16,6 +16,8 @@ from tableferry_bench.meter import Command, Finished, run
 from tableferry_bench.results import Result
 from tests.servers import Servers
 
+pytestmark = pytest.mark.slow
+
 ROWS = 700
 ALL = (
     *("ferry", "psql-curl", "clickhouse-pull", "psql-freebcp", "freebcp-curl", "pandas", "dlt"),

@@ -28,6 +28,8 @@ BIN = Path(sys.executable).parent
 SECONDS_TO_END = 20
 """A few on an idle machine; the services are killed after 8."""
 
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
 TRACEBACK = re.compile(
     r"(?m)(?<!Exception in ASGI application\n)(?<!another exception occurred:\n\n)^Traceback"
 )

@@ -40,7 +40,7 @@ from tests.integration.support.ferry_process import FORKED_RUNS
 from tests.integration.support.webui import graphql, until
 from tests.servers import Servers
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROWS = 2000
 

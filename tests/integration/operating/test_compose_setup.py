@@ -25,7 +25,7 @@ from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry_local.stack import Stack
 from tests.integration.support.containers import ROOT, SERVICES, new_secrets, settings, warehouse
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROWS = {"airlines": 16, "airports": 1458, "planes": 3322, "weather": 26115, "flights": 336_776}
 

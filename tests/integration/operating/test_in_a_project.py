@@ -28,7 +28,7 @@ from tests.integration.support.guide_shell import environment
 from tests.integration.support.project_shell import ProjectShell
 from tests.servers import Servers
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 PAGE = "in-your-project.md"
 THEIRS = Path(__file__).parent / "fixtures" / "project"

@@ -16,7 +16,7 @@ import pytest
 from tests.guide import blocks
 from tests.servers import Servers
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[3]
 ROOMS = {"assets", "checks", "pipelines", "resources", "sensors"}

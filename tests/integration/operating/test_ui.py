@@ -33,7 +33,7 @@ from tests.integration.support.shown import (
 from tests.integration.support.webui import Browser, UserInterface, browser, until
 from tests.servers import Servers, own
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 NAME = "departures"
 SQLSERVER = dg.AssetKey(["sqlserver", "dbo", NAME])
