@@ -269,6 +269,12 @@ def plan_notes(plan: TransferPlan) -> list[str]:
     notes = [f"the keys are cut {growth.cut_by}"] if growth.cut_by else []
     if plan.transfer.row_security == "apply":
         notes.append(f"row_security: apply: {ONLY_SHOWN}")
+    refused = {found.no_versions for found in plan.fingerprints.values() if found.no_versions}
+    notes += [
+        f"{source}: fingerprint auto reads the content of all ranges to see what has changed, as "
+        f"this login may not read row versions: {why}"
+        for why in sorted(refused)
+    ]
     for ranges, fate in ((growth.gone, "stay (on_missing: keep)"), (growth.remove, "go")):
         names = dict.fromkeys(replace(range_, rows=None).name for range_ in ranges)
         notes += [f"{source}: {name} no longer exists; its rows {fate}" for name in names]

@@ -39,6 +39,8 @@ class SourceFingerprint:
     """Hashes of the contents by segment, see `resources.digest.segments`; '' if not known."""
     found_by: FoundBy | None = field(default=None, compare=False)
     """What `auto` looked at to find the value."""
+    no_versions: str = field(default="", compare=False)
+    """Why `auto` could not read the versions of the rows, in the server's words."""
 
 
 Figures = dict[str, Any]

@@ -26,7 +26,7 @@ from tableferry.resources.digest.fields import all_fields, fields, own_field
 from tableferry.resources.digest.measure import DIGEST, ROWS, Grouped, empty, measure
 from tableferry.resources.digest.probe import dialect, preferred
 from tableferry.resources.digest.segments import put_together
-from tableferry.resources.errors import InputError
+from tableferry.resources.errors import InputError, StatementFailed, concerning
 from tableferry.resources.keys.bounds import to_bound
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.ranges.key_kind import key_kind
@@ -125,7 +125,8 @@ def fingerprints(
             f"{table}: fingerprint row_version would take each merge of {endpoint.system} for a "
             "change; use auto, which then looks at the content"
         )
-    results = _aggregates(endpoint, plan, ranges, method, snapshot, watermark_column, greatest)
+    with concerning(f"{table}: fingerprint {method}"):
+        results = _aggregates(endpoint, plan, ranges, method, snapshot, watermark_column, greatest)
     if method not in OF_WRITES:
         return results
     # asked last, so that rows of the old history may pass for the new one's, but not the reverse
@@ -210,7 +211,15 @@ def _by_versions_first(
     Where readers share no snapshot, the row versions are looked at again after the
     contents: only versions that did not change meanwhile are those of the rows that were read.
     """
-    versions = _row_versions(endpoint, plan, ranges, snapshot)
+    versions: dict[str, tuple[int, str]] = {}
+    refused = ""
+    try:
+        versions = _row_versions(endpoint, plan, ranges, snapshot)
+    except StatementFailed as error:
+        if error.transient:
+            raise
+        # e.g. a login that may read some columns only: versions are granted with the table
+        refused = str(error)
     results: dict[str, SourceFingerprint] = {}
     for name, (rows, row_versions) in versions.items():
         before = recorded.get(name)
@@ -230,7 +239,9 @@ def _by_versions_first(
         rows, row_versions = versions.get(name, (0, ""))
         if after.get(name) != (rows, row_versions) or rows != content.rows:
             row_versions = ""
-        results[name] = replace(content, row_versions=row_versions, found_by="content")
+        results[name] = replace(
+            content, row_versions=row_versions, found_by="content", no_versions=refused
+        )
     return results
 
 

@@ -132,7 +132,11 @@ def _privileges(resource: PostgresServer, use: Use) -> Iterator[Finding]:
             says = f"{table} does not exist, or is hidden from {user}"
             yield Finding("tables", "warning", says, ("`ferry validate` names the file and line.",))
         elif some and not select:
-            yield Finding("privileges", "warning", f"{user} may read some columns of {table} only")
+            says = (
+                f"{user} may read some columns of {table} only: `exclude` the others; row versions "
+                "come with the whole table, so that `fingerprint: auto` goes by the content"
+            )
+            yield Finding("privileges", "warning", says)
         elif not select:
             missing.append(f"GRANT SELECT ON {qualified(table)} TO {role};")
         if hidden:

@@ -39,7 +39,7 @@ SELECT c.relkind::text, coalesce(a.amname, ''),
     current_setting('server_version_num')::int / 10000,
     CASE WHEN c.relkind = 'r' THEN pg_catalog.pg_relation_size(c.oid)
         / current_setting('block_size')::bigint END,
-    c.relname::text
+    c.relname::text, pg_catalog.has_table_privilege(c.oid, 'SELECT')
 FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_am a ON a.oid = c.relam
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = {schema} AND c.relname IN ({names})
@@ -94,10 +94,14 @@ def _heaps(
     endpoint: Endpoint, tables: Sequence[TableRef]
 ) -> Iterator[tuple[str, int | None, str | None, int]]:
     """Yield name, blocks, why it cannot be cut by them, and the server's release of each table."""
-    for kind, method, parent, version, size, name in endpoint.query(about_all(HEAP_SQL, tables)):
+    for kind, method, parent, version, size, name, granted in endpoint.query(
+        about_all(HEAP_SQL, tables)
+    ):
         problem = KINDS.get(kind)
         if problem is None and parent:
             problem = "the parent of other tables, each of which counts blocks of its own"
         if problem is None and method != "heap":
             problem = f"stored by {method}, not in a heap"
+        if problem is None and not granted:
+            problem = "one that this login may not SELECT from as a whole"
         yield name, size, problem, version

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
 from tableferry.assets.planning.ranges import plan_ranges
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.validation import validate
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.digest.fingerprinting import fingerprints
-from tableferry.resources.errors import StatementFailed
+from tableferry.resources.errors import InputError, StatementFailed, TableferryError
 from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.postgres.places import blocks
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.ranges.statistics import KeyStatistics
@@ -283,3 +287,42 @@ def test_rowversion_columns_of_sql_server_are_asked_first(mssql_url: str) -> Non
         assert by_content(read(before)) == [FIRST, SECOND, THIRD], "it is computed"
     finally:
         execute("DROP TABLE {t}")
+
+
+def test_where_only_columns_are_granted_the_content_counts_and_a_note_says_why(
+    ferry: Callable[..., Ferry], pg_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hops, role = "['clickhouse://warehouse.{t}']", own("columns_only")
+    one = ferry(
+        hops,
+        "CREATE TABLE {t} (id int PRIMARY KEY, open text, secret text)",
+        "INSERT INTO {t} SELECT g, 'open', 'secret' FROM generate_series(1, 300) g",
+        f"CREATE ROLE {role} LOGIN PASSWORD 'x'",
+        f"GRANT SELECT (id, open) ON {{t}} TO {role}",
+    )
+    parts = urlsplit(pg_url)
+    there = parts._replace(netloc=f"{role}:x@{parts.hostname}:{parts.port}").geturl()
+    monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE", there)
+    declared = {"source": f"there://public.{one.table}", "exclude": "[secret]"}
+    try:
+        one.declare(hops, **declared)
+        assert validate(one.session) == {one.table: []}
+        plan = one.plan()
+        why = [note for note in plan.notes if "fingerprint auto reads the content" in note]
+        assert len(why) == 1 and "permission denied" in why[0] and one.table in why[0]
+        view = one.run()
+        assert view.good, view.errors
+        assert {planned.reason for planned in one.plan().ranges} == {"unchanged"}
+        one.source("UPDATE {t} SET secret = 'other' WHERE id = 7")
+        assert {planned.reason for planned in one.plan().ranges} == {"unchanged"}
+        one.source("UPDATE {t} SET open = 'other' WHERE id = 7")
+        assert "source_changed" in {planned.reason for planned in one.plan().ranges}
+        assert one.run().good and runner.check(one.session, one.table).good
+
+        one.declare(hops, **declared, fingerprint="row_version")
+        with pytest.raises(TableferryError, match=r"fingerprint row_version.*permission denied"):
+            one.plan()
+        with pytest.raises(InputError, match="may not SELECT from as a whole"):
+            blocks(PostgresResource(url=there), TableRef("postgres", "public", one.table))
+    finally:
+        one.source("DROP TABLE {t}", f"DROP ROLE {role}")

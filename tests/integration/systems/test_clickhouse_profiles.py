@@ -86,7 +86,11 @@ PROFILES = {
 }
 FILTER = "<databases><warehouse><source><filter>id &lt; 3</filter></source></warehouse></databases>"
 BLIND = "<grants><query>GRANT SELECT ON warehouse.*</query></grants>"
-USERS = {"filtered": FILTER, "blind": BLIND}
+COLUMNS = (
+    "<grants><query>GRANT SELECT(id, note) ON warehouse.source</query>"
+    "<query>GRANT SHOW ON warehouse.*</query></grants>"
+)
+USERS = {"filtered": FILTER, "blind": BLIND, "columns": COLUMNS}
 """With the profile `plain`, and what else an administrator may have said of them."""
 CONSTANT = "<constraints><join_use_nulls><const/></join_use_nulls></constraints>"
 
@@ -261,3 +265,12 @@ def test_doctor_tells_of_row_policies_or_that_it_may_not_look(login: Login) -> N
     assert state == "warning" and "would hide rows from `filtered`" in says
     ((state, says),) = found["blind"]
     assert state == "note" and "may not see whether row policies" in says
+
+
+def test_where_only_columns_are_granted_the_content_counts(login: Login) -> None:
+    server = login("columns")
+    columns = [one for one in server.columns(SOURCE) if one.name in ("id", "note")]
+    plan = plan_copy(SOURCE, columns, TableRef("postgres", "public", "x"), key="id")
+    found = fingerprints(server, plan, [EVERYTHING], "auto")[EVERYTHING.name]
+    assert found == fingerprints(login("plain"), plan, [EVERYTHING])[EVERYTHING.name]
+    assert (found.found_by, found.row_versions) == ("content", "")
