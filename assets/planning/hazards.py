@@ -36,15 +36,16 @@ def require_harmless(hops: Iterable[Hop]) -> None:
 
 
 def hazard_notes(hops: Iterable[Hop]) -> Iterator[str]:
-    """Describe each hazard, and what a run does about it, in one line."""
+    """Describe what a run does about each hazard, in one line; `refusals` names the others."""
     answers = {
-        "refused": "a run will be refused",
         "destroys": "a range that has rows there already will be refused",
         "changes": "each range is compared as it is published",
         "noted": "",
     }
     for hop in hops:
         for hazard in hop.options.hazards:
+            if hazard.effect == "refused":
+                continue
             answer = answers[hazard.effect]
             told = f"{answer}: {hazard.with_remedy}" if answer else hazard
             yield f"{hop.plan.target}: {told}"

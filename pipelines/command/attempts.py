@@ -89,7 +89,10 @@ def plan_each(
     reading = quietly(session)
     ahead = {name: looking for batch, looking in reading.looks(names) for name in batch}
 
-    return in_threads(names, jobs, lambda name: runner.plan(ahead[name], name, force=force))
+    def plan(name: str) -> PlanView:
+        return runner.plan(ahead[name], name, force=force)
+
+    return in_threads(names, jobs, plan, lambda view: view.errors)
 
 
 def in_threads(

@@ -116,18 +116,19 @@ def attempts_document(attempts: Sequence[Attempt[Any]], errors: Sequence[str]) -
 def show_plans(out: Console, attempts: Sequence[Attempt[PlanView]]) -> None:
     """Print what a run of each transfer would move, and why."""
     columns = [Column("transfer"), Column("result"), Column("run", right=True)]
-    columns += [Column("skip", right=True), Column("rows", right=True), Column("notes", right=True)]
+    columns += [Column(name, right=True) for name in ("refused", "skip", "rows", "notes")]
     columns += [Column("reasons")]
     rows = []
     runs = 0
     for item in attempts:
         ranges = item.view.ranges if item.view else []
+        states = Counter(range_.state for range_ in ranges)
         moving = [range_ for range_ in ranges if range_.state == "run"]
-        reasons = Counter(range_.reason for range_ in moving)
+        reasons = Counter(range_.reason for range_ in ranges if range_.state != "skip")
         runs += bool(moving)
         # a range that several hops move has its rows once
         moved_rows = {range_.range: range_.rows or 0 for range_ in moving}
-        counts = [len(moving), len(ranges) - len(moving), sum(moved_rows.values())]
+        counts = [states["run"], states["refused"], states["skip"], sum(moved_rows.values())]
         counts += [len(item.view.notes) if item.view else 0]
         text = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
         cells = [shown(item.transfer), _result(item), *map(number, counts), Text(text or "-")]

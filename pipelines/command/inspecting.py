@@ -44,11 +44,12 @@ def plan(
     values: bool,
     as_json: bool,
 ) -> None:
-    """Show which ranges would run or be skipped, and why; nothing is changed.
+    """Show which ranges would run, be refused or skipped, and why; nothing is changed.
 
     Both sides of ranges of which only the rows that differ would move are compared, to count these.
     Several transfers have a line each, with their ranges by reason. With --values, every value
-    that a run would refuse is listed by column, with remedies; exit code 1 if there is any.
+    that a run would refuse is listed by column, with remedies. Exit code 1 if a run would refuse
+    a range, or such a value.
     """
     from tableferry.pipelines.command import attempts, fleet_views, runner, several
     from tableferry.pipelines.command.render import console, show_plan
@@ -79,7 +80,7 @@ def plan(
             for line in differences:
                 click.echo(line)
             _warn_without_log()
-        return
+        end(view.errors)
     plans = attempts.plan_each(session, names, jobs or attempts.PLANNED_AT_A_TIME, force=force)
     errors = [*fleet_views.attempt_errors(plans), *_invalid_files(session, "planned", select_all)]
     if as_json:

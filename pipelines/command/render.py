@@ -31,6 +31,7 @@ STYLES = {
     State.FAILED: "red",
     "skip": "cyan",
     "run": "yellow",
+    "refused": "red",
 }
 NO_WRAP_WIDTH = 1_000_000
 """Width at which no line is wrapped."""

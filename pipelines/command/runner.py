@@ -13,11 +13,12 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.assets.planning.decisions import decisions
 from tableferry.assets.planning.drift import foreseen
-from tableferry.assets.planning.evolving import alterations, is_made_anew, unmended
+from tableferry.assets.planning.evolving import alterations, is_made_anew
 from tableferry.assets.planning.hazards import hazard_notes
 from tableferry.assets.planning.key_order import order_notes
 from tableferry.assets.planning.renaming import statements
 from tableferry.assets.planning.resolve import Servers, require_servers, resolve_hops
+from tableferry.assets.planning.refusals import refusals
 from tableferry.assets.planning.rows_to_move import rows_to_move
 from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
 from tableferry.assets.running.caller import Caller
@@ -59,12 +60,22 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
         plan = plan.fingerprinted(servers, plan.ranges)
         rows = plan.rows()
         ranges: list[PlannedRange] = []
+        # one target that is refused stops the run
+        refused = [
+            why for hop in plan.hops for why in refusals(transfer, hop, servers, log, plan.ranges)
+        ]
         current = set(plan.ranges)
         for hop in plan.hops:
             decided = decisions(plan, hop, servers, log, force=force)
             for range_name, decision in decided.items():
+                unreadable = plan.fingerprints[range_name].refused if hop.first else None
                 planned = PlannedRange(
-                    hop.number, str(hop.plan.target), range_name, decision, rows[range_name]
+                    hop.number,
+                    str(hop.plan.target),
+                    range_name,
+                    decision,
+                    rows[range_name],
+                    refused="; ".join(filter(None, [*refused, unreadable])),
                 )
                 # what a later hop would read is not there yet, if the hop before has to run
                 if count_rows and range_name in current and planned.state == "run":
@@ -79,6 +90,7 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
             *_location_notes(transfer, servers),
             *source_of(source.system).remarks(servers.endpoint(source), source),
             *order_notes(plan.hops, servers),
+            *(f"a run will be refused: {why}" for why in refused),
             *_drift_notes(plan, servers, log),
             *hazard_notes(plan.hops),
         ]
@@ -91,29 +103,23 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
 
 
 def _drift_notes(plan: TransferPlan, servers: Servers, log: Log) -> Iterator[str]:
-    """Explain why a run would be refused, or which columns it would not fill."""
-    policy = plan.transfer.on_schema_drift
+    """Say what a run would alter, and which columns it would not fill."""
+    transfer = plan.transfer
+    policy = transfer.on_schema_drift
     for hop in plan.hops:
-        before = committed_schema(log, hop.spec.to)
-        refusal, notes = foreseen(
-            hop.plan, hop.existing, before, policy, plan.transfer.dropped_columns
-        )
-        if refusal:
-            yield f"a run will be refused: {refusal}"
-        for statement in statements(hop.plan.target, hop.renames):
-            yield f"a run will alter {hop.plan.target}: {statement}"
-        endpoint = servers.endpoint(hop.plan.target)
-        if is_made_anew(hop, endpoint, log, plan.ranges):
-            yield f"{hop.plan.target} is empty and does not fit: a run will make it anew"
+        target = hop.plan.target
+        for statement in statements(target, hop.renames):
+            yield f"a run will alter {target}: {statement}"
+        if is_made_anew(hop, servers.endpoint(target), log, plan.ranges):
+            yield f"{target} is empty and does not fit: a run will make it anew"
             continue
-        for reason in unmended(hop.plan, hop.existing, policy):
-            yield f"a run will be refused: {reason}"
         if hop.existing is not None:
-            yield from servers.target(hop.plan.target).unapplied(hop.plan, hop.options)
+            yield from servers.target(target).unapplied(hop.plan, hop.options)
         if policy == "evolve":
             for alteration in alterations(hop.plan, hop.existing):
-                yield f"a run will alter {hop.plan.target}: {alteration.statements[0]}"
-        yield from notes
+                yield f"a run will alter {target}: {alteration.statements[0]}"
+        before = committed_schema(log, hop.spec.to)
+        yield from foreseen(hop.plan, hop.existing, before, policy, transfer.dropped_columns)[1]
 
 
 def _location_notes(transfer: Transfer, servers: Servers) -> Iterator[str]:

@@ -10,9 +10,8 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.many_tables import Declaration
 from tableferry.assets.declaring.transfer_files import declarations_in
 from tableferry.assets.declaring.yaml_lines import Location
-from tableferry.assets.log.ledger import committed_schema
-from tableferry.assets.planning.drift import ADDING, foreseen, new_columns
-from tableferry.assets.planning.evolving import unmended
+from tableferry.assets.log.ledger import partitions
+from tableferry.assets.planning.refusals import refusals
 from tableferry.assets.planning.resolve import Hop, resolve_hops, with_wires
 from tableferry.assets.planning.transfer_plan import require_cuts
 from tableferry.assets.running.adopting import unfit
@@ -183,20 +182,15 @@ def _problems(transfer: Transfer, session: Session) -> Problems:
 
 def _target_problems(hop: Hop, transfer: Transfer, session: Session) -> Iterator[str]:
     """Explain why an existing target cannot take the planned columns."""
-    target, policy = hop.plan.target, transfer.on_schema_drift
     if not transfer.write.moves:
         yield from filter(None, [unfit(hop)])
         return
-    if hop.existing is None:
-        return
-    before = session.read(lambda log: committed_schema(log, hop.spec.to))
-    drifted, _ = foreseen(hop.plan, hop.existing, before, policy, transfer.dropped_columns)
-    if drifted:
-        yield drifted
-    if not drifted and policy not in ADDING:
-        missing = new_columns(hop.plan, hop.existing)
-        yield from (f"{target} lacks the column {column.name}" for column in missing)
-    yield from unmended(hop.plan, hop.existing, policy)
+    servers = session.servers_of(transfer)
+    yield from session.read(
+        lambda log: [
+            *refusals(transfer, hop, servers, log, partitions(log, transfer.partitions_name))
+        ]
+    )
 
 
 def _column_location(transfer: Transfer, name: str, hop: int | None) -> Location:

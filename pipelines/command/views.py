@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from tableferry.assets.running.work import Candidate
 from tableferry.assets.verifying.on_demand import Checked, NotCommitted, closing_line
 from tableferry.pipelines.command.range_views import RangeView, TransferView
 from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.words import counted
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,15 @@ class PlannedRange:
     """Its rows in the source."""
     to_move: RowsToMove | None = None
     """The rows that would move, if they are not simply all and were counted."""
+    refused: str = ""
+    """Why a run would not move it, though it should."""
 
     @property
     def state(self) -> str:
-        """`skip` or `run`."""
-        return "skip" if self.decision.reason is Reason.UNCHANGED else "run"
+        """`skip`, `run` or `refused`."""
+        if self.decision.reason is Reason.UNCHANGED:
+            return "skip"
+        return "refused" if self.refused else "run"
 
     @property
     def reason(self) -> str:
@@ -38,13 +44,17 @@ class PlannedRange:
 
     @property
     def detail(self) -> str | None:
-        """More about the reason, with the number of rows that would move."""
-        counted = str(self.to_move) if self.to_move is not None else ""
-        return ": ".join(filter(None, (self.decision.detail, counted))) or None
+        """More about the reason: why nothing would move, or the number of rows that would."""
+        if self.state == "refused":
+            return self.refused
+        rows = str(self.to_move) if self.to_move is not None else ""
+        return ": ".join(filter(None, (self.decision.detail, rows))) or None
 
     @property
     def why(self) -> str:
-        """The reason and what there is to say about it."""
+        """The reason and what there is to say about it; a refusal is a note."""
+        if self.state == "refused":
+            return self.reason
         return str(replace(self.decision, detail=self.detail or ""))
 
     def json(self) -> dict[str, Any]:
@@ -77,11 +87,24 @@ class PlanView:
     hazards: list[tuple[str, Hazard]] = field(default_factory=list)
     """What targets may do to published rows, each with the target."""
 
+    @property
+    def errors(self) -> list[str]:
+        """Why a run would not move ranges that it should move, a line per reason."""
+        refused: dict[str, set[str]] = defaultdict(set)
+        for each in self.ranges:
+            if each.state == "refused":
+                refused[each.refused].add(each.range)
+        return [
+            f"{self.transfer}: {counted(len(ranges), 'range')} will be refused: {why}"
+            for why, ranges in refused.items()
+        ]
+
     def json(self) -> dict[str, Any]:
         """Return the `--json` form."""
         hazards = [{"target": target, **hazard.json()} for target, hazard in self.hazards]
         ranges = [range_.json() for range_ in self.ranges]
-        document = TransferView(self.transfer, [], notes=self.notes).json()
+        errors = self.errors
+        document = TransferView(self.transfer, [], not errors, errors, notes=self.notes).json()
         return {**document, "ranges": ranges, "hazards": hazards}
 
 

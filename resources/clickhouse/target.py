@@ -106,6 +106,13 @@ class ClickHouseTarget(Target):
                 self._require_syntax(plan, options)
         return layout
 
+    def verify(
+        self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]
+    ) -> list[str]:
+        """See `Target.verify`."""
+        layout = self._required(plan, options)
+        return _verified(plan, options, columns, layout) if layout else []
+
     def prepare(
         self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column] | None = None
     ) -> list[str]:
@@ -122,18 +129,7 @@ class ClickHouseTarget(Target):
             markers.remove_others([table_identity(plan.target, layout.uuid)])
         else:
             columns = found or self.resource.columns(plan.target)
-            if not options.recreate:
-                verify_columns(plan, columns, incompatibility)
-            notes += [
-                f"{plan.target}: column {column.name!r} is not in the transfer; new rows get its "
-                "default"
-                for column in unfilled(plan, columns)
-            ]
-        if not layout.engine.endswith("MergeTree"):
-            raise InputError(
-                f"{plan.target} should have an engine of the MergeTree family, "
-                f"which can delete and replace rows; it has {layout.engine}"
-            )
+            notes += _verified(plan, options, columns, layout)
         if plan.fitting:
             create_quarantine(self.resource, plan.target)
         self._layouts = {plan.target: layout}
@@ -412,6 +408,22 @@ def _databases(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[T
     rows = resource.query("SELECT name FROM system.databases ORDER BY name")
     names = [str(name) for (name,) in rows]
     return {table: names for table in tables}
+
+
+def _verified(
+    plan: CopyPlan, options: TargetOptions, columns: Sequence[Column], layout: Layout
+) -> list[str]:
+    if not options.recreate:
+        verify_columns(plan, columns, incompatibility)
+    if not layout.engine.endswith("MergeTree"):
+        raise InputError(
+            f"{plan.target} should have an engine of the MergeTree family, "
+            f"which can delete and replace rows; it has {layout.engine}"
+        )
+    return [
+        f"{plan.target}: column {column.name!r} is not in the transfer; new rows get its default"
+        for column in unfilled(plan, columns)
+    ]
 
 
 def _check_mode(plan: CopyPlan, options: TargetOptions, atomic: bool) -> None:

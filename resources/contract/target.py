@@ -197,6 +197,23 @@ class Target(Protocol):
             InputError: the table and the write mode do not go together.
         """
 
+    def verify(
+        self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]
+    ) -> list[str]:
+        """Refuse an existing table as `prepare` would, without changing anything.
+
+        Args:
+            plan: the hop.
+            options: how it writes.
+            columns: the table's, as they are when `prepare` is called.
+
+        Returns:
+            The notes of `prepare` about its columns.
+
+        Raises:
+            SchemaDrift, InputError: see `prepare`.
+        """
+
     def hazards(
         self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]
     ) -> list[Hazard]:

@@ -99,6 +99,12 @@ class FilesTarget(Target):
             columns = found or self.resource.columns(plan.target)
         except TableMissing:
             return []
+        return self.verify(plan, options, columns)
+
+    def verify(
+        self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]
+    ) -> list[str]:
+        """A column may be missing. See `Target.verify`."""
         existing = {column.name: column for column in columns}
         problems = [
             f"column {column.name!r}: {why}"

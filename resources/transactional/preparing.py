@@ -50,6 +50,8 @@ def verify_table(
     """
     verify_columns(plan, columns, incompatibility)
     others = unfilled(plan, columns)
+    if not others:
+        return []
     required = {row[0] for row in session.query(sql.required_columns(plan.target))}
     blocking = [column.name for column in others if column.name in required]
     if blocking:

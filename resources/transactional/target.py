@@ -83,6 +83,24 @@ class TransactionalTarget(Target, Generic[AnySession]):
         """See `Target.require`."""
         check_mode(plan, options)
 
+    def verify(
+        self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]
+    ) -> list[str]:
+        """See `Target.verify`."""
+        with self._session() as session:
+            return self._verified(session, plan, options, columns)
+
+    def _verified(
+        self,
+        session: AnySession,
+        plan: CopyPlan,
+        options: TargetOptions,
+        columns: Sequence[Column],
+    ) -> list[str]:
+        if options.mode.whole_table:
+            self._require_swap(session, plan)
+        return [] if options.recreate else verify_table(self.sql, session, plan, options, columns)
+
     def prepare(
         self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column] | None = None
     ) -> list[str]:
@@ -102,10 +120,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
             else:
                 markers.create(session)
                 columns = columns or self.resource.columns(target)
-                if options.mode.whole_table:
-                    self._require_swap(session, plan)
-                if not options.recreate:
-                    notes = verify_table(self.sql, session, plan, options, columns)
+                notes = self._verified(session, plan, options, columns)
                 self._columns[target] = columns
             if plan.fitting:
                 create_quarantine(self.sql, session, target)

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from tableferry.pipelines.cli import main
 from tableferry.resources.errors import InputError
 from tests.integration.conftest import Ferry
+from tests.integration.support import looking
 from tests.servers import own
 
 SOURCE = (
@@ -138,6 +139,72 @@ def test_a_run_that_drift_will_stop_is_foretold(ferry: Callable[..., Ferry]) -> 
     assert f"a run will be refused: {refusal}" in command("plan", one.table).output
     assert refusal in command("validate", one.table).output
     assert command("run", one.table).exit_code in (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("hop", "made", "refusal"),
+    [
+        (
+            "postgres://{s}.{t}",
+            "CREATE TABLE {s}.{t} (id int PRIMARY KEY, note text, day date)",
+            "{hop} does not fit the transfer: column 'price' (numeric(10,2)) is missing",
+        ),
+        (
+            "postgres://{s}.{t}",
+            "CREATE TABLE {s}.{t} (id int, note text, price numeric(10,2), day date,"
+            " must int NOT NULL)",
+            "{hop} has columns that the transfer does not write and that must not be NULL: 'must'",
+        ),
+        (
+            "sqlserver://dbo.{t}",
+            "CREATE TABLE dbo.{t} (id int NOT NULL, note nvarchar(max), price decimal(10,2),"
+            " day date, must int NOT NULL)",
+            "{hop} has columns that the transfer does not write and that must not be NULL: 'must'",
+        ),
+        (
+            "clickhouse://warehouse.{t}",
+            "CREATE TABLE warehouse.{t} (id Int32, note Nullable(String),"
+            " price Nullable(Decimal(10, 2)), day Nullable(Date32)) ENGINE = Log",
+            "{hop} should have an engine of the MergeTree family",
+        ),
+    ],
+)
+def test_validate_plan_and_run_refuse_in_the_same_words(
+    ferry: Callable[..., Ferry], copies: str, hop: str, made: str, refusal: str
+) -> None:
+    one = ferry(f"['{hop.replace('{s}', copies)}']", *SOURCE)
+    system, names = hop.partition("://")[0], {"s": copies, "t": one.table}
+    if system == "postgres":
+        one.source(f"CREATE SCHEMA {copies}")
+    looking.run(one.stack, system, made.format(**names))
+    refusal = refusal.format(hop=hop.format(**names))
+    validated, planned = command("validate"), command("plan", one.table)
+    assert (validated.exit_code, planned.exit_code) == (2, 1), planned.output
+    assert f"{one.folder}/t.yaml:2: {refusal}" in validated.stdout
+    assert f"a run will be refused: {refusal}" in planned.stdout
+    assert f"2 ranges will be refused: {refusal}" in planned.stderr
+    assert "only rows that differ" not in planned.stdout
+    document = json.loads(command("plan", one.table, "--json").stdout)
+    assert {each["state"] for each in document["ranges"]} == {"refused"}
+    assert not document["ok"] and refusal in document["errors"][0]
+    fleet = command("plan", "--all")
+    assert fleet.exit_code == 1 and refusal in fleet.stderr
+    ran = command("run", one.table)
+    assert ran.exit_code in (1, 2) and refusal in ran.stderr
+
+
+def test_a_target_that_a_run_makes_anew_is_valid(ferry: Callable[..., Ferry]) -> None:
+    one = ferry(
+        "['clickhouse://warehouse.{t}']",
+        "CREATE TABLE {t} (id int PRIMARY KEY, tags text[])",
+        "INSERT INTO {t} VALUES (1, '{{a}}'), (2, NULL)",
+    )
+    assert not one.run().good
+    one.declare("['clickhouse://warehouse.{t}']", columns="{tags: {type: String}}")
+    assert command("validate").exit_code == 0, command("validate").output
+    planned = command("plan", one.table)
+    assert planned.exit_code == 0 and "a run will make it anew" in planned.stdout
+    assert one.run().good
 
 
 def test_a_check_without_its_tables_says_which(ferry: Callable[..., Ferry]) -> None:

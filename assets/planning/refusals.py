@@ -1,0 +1,65 @@
+"""Why a run would refuse to write into a target as it is: what `validate`, `plan` and `run` say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.ledger import committed_schema
+from tableferry.assets.log.queries import Log
+from tableferry.assets.planning.drift import ADDING, dropped_columns, foreseen, new_columns
+from tableferry.assets.planning.evolving import alterations, is_made_anew, unmended
+from tableferry.assets.planning.hazards import hazards_of, require_harmless
+from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.resources.errors import InputError, SchemaDrift
+from tableferry.resources.types.column import Column
+
+
+def refusals(
+    transfer: Transfer, hop: Hop, servers: Servers, log: Log, ranges: Iterable[str]
+) -> Iterator[str]:
+    """Yield why a run would write nothing into a hop's target, each reason with its remedy.
+
+    Args:
+        transfer: the transfer.
+        hop: the hop; with the hazards of its target, if they have been read.
+        servers: the servers of its tables.
+        log: the event log.
+        ranges: the names of the transfer's ranges.
+    """
+    if hop.existing is None:
+        return
+    hazards = hop.options.hazards or tuple(hazards_of(hop, servers))
+    hop = replace(hop, options=replace(hop.options, hazards=hazards))
+    try:
+        require_harmless([hop])
+    except InputError as error:
+        yield str(error)
+    endpoint, target = servers.endpoint(hop.plan.target), servers.target(hop.plan.target)
+    if is_made_anew(hop, endpoint, log, ranges):
+        return
+    policy = transfer.on_schema_drift
+    before = committed_schema(log, hop.spec.to)
+    drifted, _ = foreseen(hop.plan, hop.existing, before, policy, transfer.dropped_columns)
+    problems = [*filter(None, [drifted]), *unmended(hop.plan, hop.existing, policy)]
+    yield from problems
+    if not problems:
+        try:
+            target.verify(hop.plan, hop.options, _altered(transfer, hop, log))
+        except (SchemaDrift, InputError) as error:
+            yield str(error)
+
+
+def _altered(transfer: Transfer, hop: Hop, log: Log) -> list[Column]:
+    """Return the columns that a target has once a run has altered it, before it writes to it."""
+    columns = dict(hop.existing or {})
+    if transfer.on_schema_drift == "evolve":
+        columns |= {each.after.name: each.after for each in alterations(hop.plan, hop.existing)}
+    if transfer.on_schema_drift in ADDING:
+        new = new_columns(hop.plan, hop.existing)
+        columns |= {column.name: replace(column, nullable=True) for column in new}
+    if transfer.dropped_columns == "drop":
+        for name in dropped_columns(hop.plan, hop.existing, committed_schema(log, hop.spec.to)):
+            del columns[name]
+    return [*columns.values()]
