@@ -84,13 +84,20 @@ class TypeRefused(ColumnsRefused):
 
 
 class NamesClash(ColumnsRefused):
-    """Columns get names that are the same to the target.
+    """Columns get names that the target cannot have, or that are the same to it.
 
-    `renames` has an unused name for each that would have to change, by its name in the source.
+    `renames` has an unused name for each that would have to change, by its name in the source;
+    `reasons` says of each what is wrong with its name.
     """
 
-    def __init__(self, tables: str, problems: Mapping[str, str], renames: Mapping[str, str]):
-        self.renames = dict(renames)
+    def __init__(
+        self,
+        tables: str,
+        problems: Mapping[str, str],
+        renames: Mapping[str, str],
+        reasons: Mapping[str, str],
+    ):
+        self.renames, self.reasons = dict(renames), dict(reasons)
         super().__init__(tables, problems)
 
 

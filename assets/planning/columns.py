@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.resources.columns.planner import ColumnOverride
-from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.types.column import Column
@@ -71,8 +71,17 @@ def as_source(plan: CopyPlan) -> list[Column]:
     """A hop's target columns as the next hop's source, with the primary key of the rows."""
     positions = {name: number for number, name in enumerate(plan.primary_key, start=1)}
     return [
-        replace(column, primary_key=positions.get(column.name)) for column in plan.target_columns
+        replace(_as_read(column), primary_key=positions.get(column.target.name))
+        for column in plan.columns
     ]
+
+
+def _as_read(column: ColumnPlan) -> Column:
+    """Return a target column as its server describes it: of a user's type, also what it is."""
+    source, target = column.source, column.target
+    if source.own_type and source.own_type == target.type:
+        return replace(target, type=source.type, own_type=source.own_type)
+    return target
 
 
 def overrides_of(

@@ -465,6 +465,7 @@ def _plan_hop(
             overrides=overrides_of(transfer, number, names, without),
             exclude=without,
             target_version=version,
+            existing=() if transfer.recreates else existing or (),
         )
 
     plan = planned(exclude)

@@ -155,7 +155,12 @@ error that names table, column, key and value.
 - **Domains** travel as the type they are based on, **generated** and **identity** columns by value.
 - **Names** stay as they are, in every script, with blanks and reserved words, unless renamed. SQL
   Server's usual collations do not tell names apart by case; two that differ in nothing else are
-  refused there.
+  refused there. So are names, of tables too, that a server would cut or does not take: 63 bytes in
+  PostgreSQL, 128 characters in SQL Server, 255 bytes of a path's part; `_range`, `_part`,
+  `_row_exists`, `_block_number` and `_block_offset` in ClickHouse; arrays there with a dot in their
+  names beside a column or another array that begins alike (`a.x` with `a` or `a.y`), which
+  ClickHouse takes for one Nested column. The error proposes a name. A table has at most 1,024
+  columns in SQL Server and 1,600 in PostgreSQL.
 - **Wire formats**: `arrow` carries everything. `text` carries the columns marked so, without `null`
   and `clamp`, which could not be counted. Out of SQL Server, text with a NUL character is refused
   under it too.

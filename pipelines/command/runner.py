@@ -16,9 +16,9 @@ from tableferry.assets.planning.drift import foreseen
 from tableferry.assets.planning.evolving import alterations, is_made_anew
 from tableferry.assets.planning.hazards import hazard_notes
 from tableferry.assets.planning.key_order import order_notes
+from tableferry.assets.planning.refusals import refusals
 from tableferry.assets.planning.renaming import statements
 from tableferry.assets.planning.resolve import Servers, require_servers, resolve_hops
-from tableferry.assets.planning.refusals import refusals
 from tableferry.assets.planning.rows_to_move import rows_to_move
 from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
 from tableferry.assets.running.caller import Caller

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,7 +148,7 @@ def _problems(transfer: Transfer, session: Session) -> Problems:
             where = f"{refusing.to}: " if refusing is not None else ""
             yield _column_location(transfer, name, error.hop), f"{where}{message}"
         if isinstance(error, TypeRefused):
-            yield from _decimal_hints(transfer, session)
+            yield from _decimal_hints(transfer, session, error.problems)
         return
     except TableferryError as error:
         for line in str(error).splitlines():
@@ -217,14 +217,16 @@ def _table_location(transfer: Transfer, message: str) -> Location:
     return ("source",)
 
 
-def _decimal_hints(transfer: Transfer, session: Session) -> Problems:
-    """Suggest types that would hold the values of decimal columns without a declared scale."""
+def _decimal_hints(transfer: Transfer, session: Session, refused: Collection[str]) -> Problems:
+    """Suggest types that would hold the values of decimal columns with too many digits."""
     source = session.servers_of(transfer).endpoint(transfer.source)
     columns = [
         column
         for column in source.columns(transfer.source)
-        if column.name not in transfer.columns and column.name not in transfer.exclude
+        if column.name in refused and column.name not in transfer.columns
     ]
     types = decimal_types(source, transfer.source, columns, transfer.hops[0].to.system)
     for name, fitting in types.items():
+        if fitting.type is None:
+            continue
         yield ("source",), f'columns: {{{name}: {{type: "{fitting.type}"}}}}: {fitting.held}'

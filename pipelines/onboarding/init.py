@@ -6,7 +6,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from re import ASCII, sub
 from typing import Any, Literal
@@ -73,6 +73,9 @@ class Declared:
             "written": self.written,
             "kept": self.kept or None,
             "cut_by": (self.proposal.key or self.proposal.ranges["by"]) if self.proposal else None,
+            "shortened": {str(target): why for target, why in self.proposal.shortened.items()}
+            if self.proposal
+            else {},
             "decisions": [
                 {
                     "column": decision.column,
@@ -109,7 +112,10 @@ class Result:
         written = [table for table in self.declared if table.written]
         if written:
             yield f"written  {_counted(len(written), 'file')} to {written[0].file.parent}"
-        for what, by_key in (("cut by a key", True), ("cut by ctid, for want of a key", False)):
+        for what, by_key in (
+            ("cut by a key", True),
+            ("cut by ctid, for want of a suitable key", False),
+        ):
             names = [
                 table.file.stem
                 for table in written
@@ -122,6 +128,8 @@ class Result:
             for decision in table.decisions:
                 name = f"{table.file.stem}.{decision.column}"
                 reviews[f"{decision.why}; {decision.taken}"].append(name)
+            for target, why in table.proposal.shortened.items() if table.proposal else ():
+                yield f"  review {table.file.stem}: {target}, {one_line(why)}"
         for review, names in reviews.items():
             yield f"  review {_counted(len(names), 'column')}, {_some(names)}: {one_line(review)}"
         for word, reasons in (("kept", self._kept()), ("left out", self._reasons())):
@@ -212,7 +220,11 @@ def init(
             result.left_out.append((str(listed.table), why))
         else:
             selected.append(listed.table)
-    hops = {table: tuple(table_of(filled(text, table)) for text in to) for table in selected}
+    shortened: dict[TableRef, str] = {}
+    hops = {
+        table: tuple(_fitting(table_of(filled(text, table)), shortened) for text in to)
+        for table in selected
+    }
     for table, why in require_distinct(hops):
         result.left_out.append((str(table), why))
         del hops[table]
@@ -238,6 +250,8 @@ def init(
     for table, targets, suffix in new:
         try:
             proposal = propose(table, targets, catalogs)
+            reasons = {each: shortened[each] for each in targets if each in shortened}
+            proposal = replace(proposal, shortened=reasons)
             result.declared.append(_declare(proposal, output, taken, suffix))
         except ConnectionFailed:
             raise
@@ -250,6 +264,18 @@ def init(
         _write_new(output / SCHEMA_FILE, json.dumps(transfer_schema(), indent=2) + "\n")
         _write_new(output / DEFAULTS, DEFAULTS_TEXT)
     return result
+
+
+def _fitting(target: TableRef, shortened: dict[TableRef, str]) -> TableRef:
+    """Shorten the name of a target that is too long, and note why."""
+    dialect = target.system.dialect
+    why = dialect.unfit_table(target.schema, target.name)
+    name = dialect.fitting_table(target.schema, target.name) if why else target.name
+    if name == target.name or target.system.by_path:
+        return target
+    fitting = replace(target, name=name)
+    shortened[fitting] = f"shortened from {target}: {why}"
+    return fitting
 
 
 def _unfit(listed: Listed, *, views: bool) -> str:

@@ -10,9 +10,9 @@ from tableferry.assets.planning.columns import as_source
 from tableferry.pipelines.onboarding.catalogs import Catalogs
 from tableferry.resources.columns.advice import choices
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
-from tableferry.resources.columns.scan import Fitting, decimal_types
+from tableferry.resources.columns.scan import ArraysHeld, Fitting, arrays_held, decimal_types
 from tableferry.resources.contract.catalog import Described, TableSize
-from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target import TargetOptions
@@ -20,7 +20,7 @@ from tableferry.resources.errors import ColumnsRefused, InputError, NamesClash
 from tableferry.resources.ranges.key_kind import is_text_key, key_kind
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
-from tableferry.resources.types.kinds import Decimal
+from tableferry.resources.types.kinds import Array, Decimal
 
 USUAL_ROWS = 250_000
 RANGE_BYTES = 64 << 20
@@ -80,6 +80,8 @@ class Proposal:
     watermark: str | None = None
     """A column that seems to hold the time of a row's last change."""
     decisions: tuple[Decision, ...] = field(default=())
+    shortened: Mapping[TableRef, str] = field(default_factory=dict)
+    """Why targets do not have the names that they would have, by target."""
 
     @property
     def range_count(self) -> int:
@@ -132,7 +134,11 @@ def propose(
         if key not in {column.name for column in columns}:
             raise InputError(f"there is no column {key!r} to be the key")
     others = tuple(
-        Choice(column.name, _description(column, leading)) for column in keys if column.name != key
+        Choice(column.name, _description(column, leading))
+        for column in keys
+        if column.name != key
+        # NULLs are a range of their own
+        if key is None or not column.nullable or column.name in leading
     )
     if key is None:
         _require_blocks(described, why, others)
@@ -244,12 +250,15 @@ class _Planning:
         self._catalogs = catalogs
         self._columns = list(described.columns)
         self._renames: dict[str, str] = {}
+        self._misnamed: dict[str, str] = {}
+        """The reason of each column that is renamed."""
         self._options: dict[tuple[str, str], list[Choice]] = {}
         """By column and target system: the type that is planned with, and those left to try."""
         self._excluded: dict[str, str] = {}
         """The reason of each column that is left out."""
         self._reasons: dict[tuple[str, str], str] = {}
-        self._fittings: dict[str, Fitting] | None = None
+        self._fittings: dict[str, dict[str, Fitting]] = {}
+        self._held: Mapping[str, ArraysHeld] | None = None
         place = source_of(table.system).place
         if key is None and place is not None:
             # as `assets.planning.columns` has them
@@ -271,7 +280,7 @@ class _Planning:
                 try:
                     plan = self._plan(number, source, columns, target)
                 except NamesClash as error:
-                    self._rename(error.renames)
+                    self._rename(error)
                     break
                 except ColumnsRefused as error:
                     self._decide(number, source, columns, target, error.problems)
@@ -279,7 +288,8 @@ class _Planning:
                 plans.append(plan)
                 source, columns = target, as_source(plan)
             else:
-                return plans
+                if not self._decide_arrays(plans):
+                    return plans
 
     def decisions(self) -> list[Decision]:
         """Return the decisions in the order of the columns."""
@@ -294,8 +304,8 @@ class _Planning:
         rename = {"rename": self._renames[name]} if name in self._renames else {}
         systems = [system for of, system in self._options if of == name]
         if not systems:
-            why = "a target would not tell its name from another column's"
             meaning = f"renamed to {rename.get('rename')} in all targets"
+            why = self._misnamed.get(name, "")
             return Decision(name, why, (Choice(rename, meaning),)) if rename else None
         *before, last = systems
         types = {system: self._options[name, system][0].value for system in before}
@@ -303,7 +313,10 @@ class _Planning:
             Choice({**rename, "type": {**types, last: choice.value}}, choice.meaning)
             for choice in self._options[name, last]
         )
-        return Decision(name, "; ".join(self._reasons[name, system] for system in systems), options)
+        reasons = [self._reasons[name, system] for system in systems]
+        if name in self._misnamed:
+            reasons.insert(0, self._misnamed[name])
+        return Decision(name, "; ".join(reasons), options)
 
     def _plan(
         self, number: int, source: TableRef, columns: Sequence[Column], target: TableRef
@@ -330,10 +343,12 @@ class _Planning:
         """The names that renamed columns have in a hop's source, by their first names."""
         return {} if number == 1 else self._renames
 
-    def _rename(self, renames: Mapping[str, str]) -> None:
+    def _rename(self, error: NamesClash) -> None:
         first_names = {new: name for name, new in self._renames.items()}
-        for name, new in renames.items():
-            self._renames[first_names.get(name, name)] = new
+        for name, new in error.renames.items():
+            first = first_names.get(name, name)
+            self._renames[first] = new
+            self._misnamed.setdefault(first, f"its name {error.reasons[name]}")
 
     def _decide(
         self,
@@ -358,7 +373,7 @@ class _Planning:
                 typed = "of type" in reason
                 why = reason.partition(": ")[2].partition(";")[0] if typed else reason
                 self._reasons[place] = f"{column.type} to {target.system}: {why}"
-                fitting = self._fitting(column, refused.values()) if number == 1 else None
+                fitting = self._fitting(first, target.system)
                 options = list(_types(source.system, column, target.system, fitting)) * typed
             if options:
                 self._options[place] = options
@@ -366,16 +381,61 @@ class _Planning:
                 self._excluded[first] = self._reasons[place]
                 self._options = {at: one for at, one in self._options.items() if at[0] != first}
 
-    def _fitting(self, column: Column, refused: Collection[Column]) -> Fitting | None:
-        """Scan a table of moderate size, once, for the digits of its undeclared decimals."""
-        if self._fittings is None:
-            stored, self._fittings = self._described.size.bytes, {}
-            if stored is not None and stored <= SCANNED_BYTES:
-                endpoint = self._catalogs.endpoint(self._table)
-                self._fittings = decimal_types(
-                    endpoint, self._table, list(refused), self._hops[0].system
+    def _decide_arrays(self, plans: Sequence[CopyPlan]) -> bool:
+        """Choose types for arrays that a target's arrays may not hold; return if there are any."""
+        decided = False
+        for number, plan in enumerate(plans, start=1):
+            first_names = {name: first for first, name in self._names(number).items()}
+            target = plan.target.system
+            for column in plan.columns:
+                name = first_names.get(column.source.name, column.source.name)
+                if (name, target.name) in self._options or not _is_array_again(plan, column):
+                    continue
+                held, type_ = self._arrays_held().get(name), column.target.type
+                never_null = _is_never_null(plan, column)
+                unfit = held is not None and (held.unlike or (held.null and never_null))
+                if not unfit and not never_null:
+                    continue
+                array = Choice(type_, "a value that cannot be one is refused by name")
+                text = Choice(target.types.text, "JSON of the items")
+                fits = held is not None and not unfit
+                self._options[name, target.name] = [array, text] if fits else [text, array]
+                self._reasons[name, target.name] = (
+                    f"{column.source.type} to {target}: {type_} has "
+                    f"{'no NULL, and ' * never_null}one dimension"
+                    f"{', unlike values now' * unfit}{', as all values now' * fits}"
                 )
-        return self._fittings.get(column.name)
+                decided = True
+        return decided
+
+    def _arrays_held(self) -> Mapping[str, ArraysHeld]:
+        """What the arrays of a small table hold; its values are looked at once."""
+        if self._held is None:
+            system = self._table.system
+            arrays = [column for column in self._columns if _is_array(system, column.type)]
+            self._held = {}
+            if arrays and self._is_small:
+                endpoint = self._catalogs.endpoint(self._table)
+                self._held = arrays_held(endpoint, self._table, arrays)
+        return self._held
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether the table may be read once to look at its values."""
+        stored = self._described.size.bytes
+        return stored is not None and stored <= SCANNED_BYTES
+
+    def _fitting(self, name: str, target: System) -> Fitting | None:
+        """Scan a small table, once per target system, for the digits of its decimals."""
+        column = next(column for column in self._columns if column.name == name)
+        if not isinstance(self._table.system.types.read(column.type).kind, Decimal):
+            return None
+        if target.name not in self._fittings and self._is_small:
+            endpoint = self._catalogs.endpoint(self._table)
+            self._fittings[target.name] = decimal_types(
+                endpoint, self._table, self._columns, target
+            )
+        return self._fittings.get(target.name, {}).get(name)
 
 
 def _types(
@@ -384,6 +444,10 @@ def _types(
     """The types that a column without a default could have, the most faithful first."""
     options = [Choice(*choice) for choice in choices(source, column, target)]
     if fitting is None:
+        yield from options
+        return
+    if fitting.type is None:
+        options.sort(key=lambda option: option.value != target.types.text)
         yield from options
         return
     fits = Choice(fitting.type, fitting.held)
@@ -406,13 +470,32 @@ def _holds(system: System, roomy: str, tight: str) -> bool:
     return False
 
 
+def _is_array(system: System, type_: str) -> bool:
+    return isinstance(system.types.read(type_).kind, Array)
+
+
+def _is_array_again(plan: CopyPlan, column: ColumnPlan) -> bool:
+    """Whether the values of an array are read, and written as an array of another system."""
+    source, target = plan.source.system, plan.target.system
+    arrays = _is_array(source, column.source.type) and _is_array(target, column.target.type)
+    return arrays and source != target
+
+
+def _is_never_null(plan: CopyPlan, column: ColumnPlan) -> bool:
+    """Whether a nullable column becomes one of a type that cannot be NULL."""
+    types = plan.target.system.types
+    slot = types.slot(types.plain(column.target.type), plan.target_version)
+    return column.source.nullable and slot is not None and not slot.nullable
+
+
 def _target_types(name: str, plans: Sequence[CopyPlan]) -> Iterator[str]:
-    """Return the types of a column in the targets that it reaches under its name."""
+    """Return the types of a column in the targets that it reaches, under whatever name."""
     for plan in plans:
         copied = next((column for column in plan.columns if column.source.name == name), None)
         if copied is None:
             return
         yield copied.target.type
+        name = copied.target.name
 
 
 def _is_orderable(column: Column, system: System) -> bool:

@@ -78,7 +78,10 @@ def _lines(name: str, proposal: Proposal) -> Iterator[str]:
     yield f"transfer: {name}"
     yield f"source: {block(str(proposal.source))}"
     yield "hops:"
-    yield from (f"  - {block(str(hop))}" for hop in proposal.hops)
+    for hop in proposal.hops:
+        if hop in proposal.shortened:
+            yield f"  # REVIEW: {one_line(proposal.shortened[hop])}"
+        yield f"  - {block(str(hop))}"
     yield ""
     yield from _key(proposal)
     yield ""
@@ -161,7 +164,7 @@ def _types(proposal: Proposal) -> Iterator[str]:
     heads = [table.system.title for table in (proposal.source, *proposal.hops)]
     rows = [["column", *heads]]
     for name, types in proposal.types.items():
-        rows.append([scalar(name), *types, *["?"] * (len(heads) - len(types))])
+        rows.append([scalar(name), *types, *["left out"] * (len(heads) - len(types))])
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads) + 1)]
     yield "# The columns' types:"
     for row in rows:

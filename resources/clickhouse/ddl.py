@@ -6,13 +6,11 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 
-from tableferry.resources.clickhouse.dialect import DIALECT
-from tableferry.resources.clickhouse.server import RANGE_COLUMN
+from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN
 from tableferry.resources.clickhouse.types import declared_type
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import TargetOptions, appends, row_identity
-from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 
 ENGINE = re.compile(
@@ -20,12 +18,6 @@ ENGINE = re.compile(
     r"Graphite)?MergeTree\s*(?P<arguments>\(.*\))?",
     re.DOTALL,
 )
-TAKEN = {
-    RANGE_COLUMN: "is our own",
-    "_part": "ClickHouse has of its own: it cannot count rows by partition where there are two",
-}
-"""Names that columns of tables that we create cannot have, and why."""
-
 CONDITIONS_LENGTH = 100_000
 """Characters of conditions in a statement: by default ClickHouse parses at most 262,144 bytes.
 https://clickhouse.com/docs/operations/settings/settings#max_query_size"""
@@ -56,28 +48,17 @@ def in_partition(key_range: KeyRange) -> str:
 
 
 def create_table(plan: CopyPlan, options: TargetOptions) -> str:
-    """CREATE TABLE for the target, with the hidden range column unless it is partitioned otherwise.
-
-    Raises:
-        InputError: see `shape`.
-    """
+    """CREATE TABLE for the target, with the hidden range column unless partitioned otherwise."""
     return f"CREATE TABLE IF NOT EXISTS {qualified(plan.target)} {'0'.join(shape(plan, options))}"
 
 
 def shape(plan: CopyPlan, options: TargetOptions) -> tuple[str, ...]:
     """The rest of CREATE TABLE after the target's name, in two parts, between which the default of
     the hidden range column belongs; in one part if there is no such column.
-
-    Raises:
-        InputError: a column of the plan has a reserved name.
     """
-    columns = list(plan.target_columns)
-    for column in columns:
-        if column.name in TAKEN:
-            raise InputError(
-                f"{plan.target}: rename the column {column.name!r}, which {TAKEN[column.name]}"
-            )
-    lines = [f"{DIALECT.quote(column.name)} {declared_type(column)}" for column in columns]
+    lines = [
+        f"{DIALECT.quote(column.name)} {declared_type(column)}" for column in plan.target_columns
+    ]
     order_by = options.order_by
     if order_by is None:
         order_by = f"({names(sorting_key(plan))})"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from tableferry.resources.clickhouse.types import MOST_DIGITS, declared_type, read
 from tableferry.resources.contract.dialect import Dialect
@@ -16,6 +18,11 @@ BITS = {9: 32, 18: 64, 38: 128, MOST_DIGITS: 256}
 """Bits of a decimal, by its maximum number of digits."""
 
 
+def escaped_length(name: str) -> int:
+    """Length of a name in ClickHouse's file names, which escape other characters as `%D0`."""
+    return len(re.sub(rb"[^A-Za-z0-9_]", b"%00", name.encode()))
+
+
 def _decimal(number: int, precision: int) -> str:
     """A whole number to compare a decimal with: a constant of more than 64 bits would be a float,
     and only one as wide as the column can use its index."""
@@ -24,8 +31,55 @@ def _decimal(number: int, precision: int) -> str:
     return f"toDecimal{bits}('{number}', 0)"
 
 
+RANGE_COLUMN = "_range"
+"""Hidden column with the key range's number in tables that we create."""
+
+FILE_NAME = 255
+"""Maximum bytes of a file's name, by which ClickHouse limits those of tables: of a dropped one it
+keeps `<database>.<table>.<36 digits of its uuid>.sql`."""
+
+
 class ClickHouseDialect(Dialect):
     """See `Dialect`."""
+
+    taken = MappingProxyType(
+        {
+            RANGE_COLUMN: "is our own",
+            "_part": "ClickHouse has of its own: it cannot count rows by partition where there are "
+            "two",
+            **dict.fromkeys(
+                ("_row_exists", "_block_number", "_block_offset"), "ClickHouse has of its own"
+            ),
+        }
+    )
+
+    def unfit_table(self, schema: str, name: str) -> str:
+        """See `Dialect.unfit_table`."""
+        longest = FILE_NAME - len(f".{'-' * 36}..sql") - escaped_length(schema)
+        if (length := escaped_length(name)) <= longest:
+            return ""
+        return f"its name has {length} characters in that of a file, and may have {longest}"
+
+    def unfit_names(self, columns: Sequence[Column]) -> dict[str, tuple[str, str]]:
+        """ClickHouse takes arrays with a dot in their names for parts of a Nested column.
+
+        https://clickhouse.com/docs/sql-reference/data-types/nested-data-structures/nested
+        """
+        unfit = super().unfit_names(columns)
+        parts: dict[str, list[str]] = {}
+        for column in columns:
+            before, _, after = column.name.partition(".")
+            if before and after and column.type.startswith("Array("):
+                parts.setdefault(before, []).append(column.name)
+        names = {column.name for column in columns}
+        for nested, arrays in parts.items():
+            others = [name for name in (nested, *arrays) if name in names]
+            if len(others) > 1:
+                why = f"ClickHouse takes for a part of {nested!r}, as it does not go with "
+                for name in arrays:
+                    without = ", ".join(repr(other) for other in others if other != name)
+                    unfit.setdefault(name, (f"{why}{without}", name.replace(".", "_")))
+        return unfit
 
     def quote(self, identifier: str) -> str:
         """Backslashes are escapes, between backticks too."""

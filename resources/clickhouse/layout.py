@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tableferry.resources.clickhouse.ddl import create_table
-from tableferry.resources.clickhouse.dialect import literal
+from tableferry.resources.clickhouse.dialect import RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.locks import Owner, read_owner
-from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer, among
+from tableferry.resources.clickhouse.server import ClickHouseServer, among
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import drop_table, qualified

@@ -24,11 +24,10 @@ from tableferry.resources.clickhouse.ddl import (
     rewrite,
     stage_kept,
 )
-from tableferry.resources.clickhouse.dialect import literal
+from tableferry.resources.clickhouse.dialect import RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.locks import HeldRange, Owner
 from tableferry.resources.clickhouse.publish_audit import PublishAudit
 from tableferry.resources.clickhouse.quarantine import replace_quarantine
-from tableferry.resources.clickhouse.server import RANGE_COLUMN
 from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.table_sql import drop_table, qualified

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from tableferry.resources.clickhouse.dialect import DIALECT, literal
+from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import from_driver, translate
 from tableferry.resources.clickhouse.settings import INSERT, pin
 from tableferry.resources.clickhouse.types import split_type
@@ -32,9 +32,6 @@ from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
 Compression = Literal["none", "lz4", "zstd"]
-
-RANGE_COLUMN = "_range"
-"""Hidden column with the key range's number in tables that we create."""
 
 MOST_NAMED = 1_000
 """The maximum tables that a condition names."""

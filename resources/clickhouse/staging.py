@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from tableferry.resources.clickhouse.ddl import range_hash, shape
+from tableferry.resources.clickhouse.dialect import RANGE_COLUMN
 from tableferry.resources.clickhouse.locks import Owner
-from tableferry.resources.clickhouse.server import RANGE_COLUMN
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import TargetOptions

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tableferry.resources import crash_points
 from tableferry.resources.clickhouse import hazards, preview
 from tableferry.resources.clickhouse.ddl import create_table, move_rows, partition
-from tableferry.resources.clickhouse.dialect import DIALECT, literal
+from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.layout import (
     Layout,
     ensure_new_shadow,
@@ -35,7 +35,7 @@ from tableferry.resources.clickhouse.quarantine import (
     forget_quarantine,
     keep_quarantined,
 )
-from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer
+from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.clickhouse.staging import (
     Image,
     defined_image,
@@ -59,6 +59,7 @@ from tableferry.resources.contract.target import (
     no_live_owner,
     quarantine_of,
     rejected_of,
+    require_table,
     row_identity,
     shadow_of,
     written_to,
@@ -101,6 +102,7 @@ class ClickHouseTarget(Target):
         kept = layout if not options.recreate else None
         _check_mode(plan, options, kept.atomic if kept else options.partition_by is None)
         if kept is None:
+            require_table(plan, options)
             self._require_database(plan.target)
             if any((options.engine, options.order_by, options.partition_by)):
                 self._require_syntax(plan, options)

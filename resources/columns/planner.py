@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 
 import pyarrow as pa
 
 from tableferry.resources.columns.advice import alternative, no_decimal
 from tableferry.resources.columns.conversions import NoConversion, conversion_between, holds
+from tableferry.resources.columns.names import require_names
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format
 from tableferry.resources.contract.formats import format_of
 from tableferry.resources.contract.refusals import Where
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
-from tableferry.resources.errors import ColumnsRefused, InputError, NamesClash, TypeRefused
+from tableferry.resources.errors import ColumnsRefused, InputError, TypeRefused
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.conversion import Conversion
@@ -50,6 +49,7 @@ def plan_copy(
     overrides: Mapping[str, ColumnOverride] | None = None,
     exclude: Collection[str] = (),
     target_version: str | None = None,
+    existing: Collection[str] = (),
 ) -> CopyPlan:
     """Plan a hop column by column.
 
@@ -63,11 +63,12 @@ def plan_copy(
         target_version: the version that `ping` returns, if the target's types depend on it. Without
             it, ClickHouse's dates have the limits of its oldest releases, and floats do not travel
             as text.
+        existing: the names that columns of the target have already.
 
     Raises:
         TypeRefused: columns cannot travel exactly; names all with type, reason and what would work.
         ColumnsRefused: named columns do not exist, or options do not fit their columns.
-        NamesClash: columns would get names that the target does not tell apart.
+        NamesClash: columns would get names that the target cannot have, or does not tell apart.
         InputError: the key is excluded, or a system cannot be a source or a target.
     """
     text_format = format_of("text", source, target)
@@ -96,7 +97,7 @@ def plan_copy(
             refused[column.name] = str(error)
     if refused:
         raise refusal(f"{source} -> {target}", refused)
-    require_distinct(source, target, {plan.source.name: plan.target.name for plan in plans})
+    require_names(source, target, plans, existing)
     by_source = {plan.source.name: plan for plan in plans}
     keys = sorted((plan.source.primary_key or 0, plan.target.name) for plan in plans)
     primary_key = tuple(name for position, name in keys if position)
@@ -262,35 +263,3 @@ class _ColumnPlanner:
         if default is None:
             raise NoConversion(no_decimal(export, column, target))
         return default
-
-
-def require_distinct(source: TableRef, target: TableRef, names: Mapping[str, str]) -> None:
-    """Raise `NamesClash` if the target does not tell the names of some columns apart.
-
-    Args:
-        source: the table to read.
-        target: the table to write.
-        names: the columns' names in the target by those in the source.
-    """
-    folded = target.system.dialect.folded
-    taken = {folded(name) for name in names.values()}
-    columns: dict[str, str] = {}
-    problems: dict[str, str] = {}
-    renames: dict[str, str] = {}
-    for column, name in names.items():
-        if (earlier := columns.setdefault(folded(name), column)) == column:
-            continue
-        candidates = (f"{name}_{number}" for number in count(2))
-        free = next(candidate for candidate in candidates if folded(candidate) not in taken)
-        taken.add(folded(free))
-        renames[column] = free
-        problems[column] = (
-            f"columns {earlier!r} and {column!r} would both be named {name!r}; rename one of them: "
-            f"columns: {{{_yaml(column)}: {{rename: {_yaml(free)}}}}}"
-        )
-    if problems:
-        raise NamesClash(f"{source} -> {target}", problems, renames)
-
-
-def _yaml(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Finds by a scan how many digits the values of undeclared numeric columns need."""
+"""Finds by a scan what types the values of columns need that are declared too widely."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
+from tableferry.resources.types.export import Refusal
 
 
 @dataclass(frozen=True)
 class Fitting:
     """A type that holds all current numbers of a column."""
 
-    type: str
+    type: str | None
+    """None: the target has no type with as many digits."""
     not_numbers: bool
     """Whether the column also has NaN or infinities, which no decimal holds."""
 
@@ -34,7 +37,7 @@ class Fitting:
 def decimal_types(
     endpoint: Endpoint, table: TableRef, columns: Sequence[Column], target: System
 ) -> dict[str, Fitting]:
-    """Find the smallest decimal types for the current values of undeclared numeric columns.
+    """Find the smallest decimal types for the current values of numeric columns.
 
     They are suggestions for `columns: {x: {type: ...}}`, to be rounded up by somebody who knows the
     data: a later value that does not fit is refused by name.
@@ -42,12 +45,11 @@ def decimal_types(
     Args:
         endpoint: the source's server.
         table: the table, which is read once as a whole.
-        columns: its columns; others than decimals without declared digits are ignored.
+        columns: its columns; others than decimals are ignored.
         target: the target's system.
 
     Returns:
-        The types by column name, without columns that need more digits than the target has or that
-        hold no number.
+        The types by column name, without columns that hold no number.
 
     Raises:
         StatementFailed: the server refused the query.
@@ -55,7 +57,42 @@ def decimal_types(
     types = target.types
     source = source_of(table.system)
     return {
-        name: Fitting(types.decimal(whole + scale, scale), not_numbers)
+        name: Fitting(
+            types.decimal(whole + scale, scale) if whole + scale <= types.most_digits else None,
+            not_numbers,
+        )
         for name, (whole, scale, not_numbers) in source.digits(endpoint, table, columns).items()
-        if whole + scale <= types.most_digits
     }
+
+
+@dataclass(frozen=True)
+class ArraysHeld:
+    """What an array column holds that arrays of other systems may not be."""
+
+    null: bool
+    unlike: bool
+    """Whether there are arrays of several dimensions, or whatever else the source does not send."""
+
+
+def arrays_held(
+    endpoint: Endpoint, table: TableRef, columns: Sequence[Column]
+) -> dict[str, ArraysHeld]:
+    """Look at the values of array columns, by name.
+
+    Args:
+        endpoint: the source's server.
+        table: the table, which is read once as a whole.
+        columns: its columns of arrays.
+
+    Raises:
+        StatementFailed: the server refused the query.
+    """
+    conditions = []
+    for column in columns:
+        name, export = table.system.quote(column.name), table.system.types.export(column.type)
+        refused = None if isinstance(export, Refusal) else export.refuse
+        conditions += [f"{name} IS NULL", (refused or "1 = 0").replace("{}", name)]
+    held = ", ".join(f"MAX(CASE WHEN {condition} THEN 1 ELSE 0 END)" for condition in conditions)
+    row = [bool(flag) for flag in endpoint.query(f"SELECT {held} FROM {qualified(table)}")[0]]
+    flags = zip(columns, row[::2], row[1::2], strict=True)
+    return {column.name: ArraysHeld(null, unlike) for column, null, unlike in flags}

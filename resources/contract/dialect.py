@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from tableferry.resources.keys.range import Bound, KeyKind
 from tableferry.resources.types.column import Column
@@ -26,7 +28,23 @@ class Dialect:
     """A type for moments, and the present one."""
 
     longest_name = 128
-    """Maximum length of a table's name. ClickHouse's names a file, with the database's in it."""
+    """Maximum length of the name of a table of ours. ClickHouse's names a file, with the database's
+    in it."""
+
+    longest_identifier: int | None = None
+    """Maximum length of a name; None: there is none for columns."""
+
+    length_unit = "characters"
+    """What `longest_identifier` counts."""
+
+    most_columns: int | None = None
+    """Maximum number of a table's columns; None: there is none."""
+
+    taken: Mapping[str, str] = MappingProxyType({})
+    """Names, folded, that columns of tables that we create cannot have, and why, as predicates."""
+
+    not_distinct = "the target would not tell from another column's"
+    """Why a name cannot be that of a column, as a predicate."""
 
     not_in_shadows = ""
     """Characters that are left out of the name of a shadow table."""
@@ -155,6 +173,51 @@ class Dialect:
     def folded(self, name: str) -> str:
         """Return a column's name, the same for all names that are equal to the system."""
         return name
+
+    def length(self, name: str) -> int:
+        """Return the length of a name in `length_unit`."""
+        return len(name)
+
+    def shortened(self, name: str, suffix: str = "") -> str:
+        """Shorten a name so that it is not too long with a suffix, which is appended."""
+        while self.excess(name + suffix):
+            name = name[:-1]
+        return name + suffix
+
+    def excess(self, name: str) -> str:
+        """Say that a name is too long, as a predicate; an empty text if it is not."""
+        longest, length = self.longest_identifier, self.length(name)
+        if longest is None or length <= longest:
+            return ""
+        return f"has {length:,} {self.length_unit}, and may have {longest:,}"
+
+    def unfit_table(self, schema: str, name: str) -> str:
+        """Say why there cannot be a table of a name; an empty text if there can be."""
+        for what, text in (("schema", schema), ("name", name)):
+            if why := self.excess(text):
+                return f"its {what} {why}"
+        return ""
+
+    def fitting_table(self, schema: str, name: str) -> str:
+        """Shorten a table's name that is too long, with a digest that tells it from others."""
+        digest = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
+        kept = name
+        while self.unfit_table(schema, name) and kept:
+            kept = kept[:-1]
+            name = f"{kept}_{digest}"
+        return name
+
+    def unfit_names(self, columns: Sequence[Column]) -> dict[str, tuple[str, str]]:
+        """Find the columns of a new table that cannot have their names.
+
+        Returns:
+            By name, the reason as a predicate of the name, and another name for the column.
+        """
+        return {
+            column.name: (why, self.shortened(column.name))
+            for column in columns
+            if (why := self.taken.get(self.folded(column.name)) or self.excess(column.name))
+        }
 
     def exported(self, query: str) -> str:
         """Write a query that exports rows as text as the system's tool needs it."""

@@ -337,7 +337,7 @@ class Source:
     def digits(
         self, endpoint: Endpoint, table: TableRef, columns: Sequence[Column]
     ) -> dict[str, tuple[int, int, bool]]:
-        """Return the digits before and after the point of undeclared decimals, by column name.
+        """Return the digits before and after the point that the values of decimals have, by name.
 
         The third item is whether there are NaN or infinities.
         """

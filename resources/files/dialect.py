@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from tableferry.resources.contract.dialect import Dialect
+from tableferry.resources.files.types import FILE
+from tableferry.resources.keys.range import ROW
 from tableferry.resources.types.column import Column
+
+PATH_PART = 255
+"""Maximum bytes of a folder's name in the usual file systems."""
 
 OF_FILE = "ferry_of_file"
 """A macro that compares a file's name. It also marks the only files that a query opens."""
@@ -13,6 +20,15 @@ class FilesDialect(Dialect):
     """See `Dialect`."""
 
     ordered_texts = ("VARCHAR",)
+
+    taken = MappingProxyType(dict.fromkeys((FILE, ROW), "a table of files has of its own"))
+
+    def unfit_table(self, schema: str, name: str) -> str:
+        """See `Dialect.unfit_table`."""
+        for part in schema.split("/"):
+            if (length := len(part.encode())) > PATH_PART:
+                return f"{part!r} has {length:,} bytes, and a part of a path may have {PATH_PART}"
+        return ""
 
     def of_file(self, name: str, file: str, column: Column) -> str:
         """The condition that a row is in a file."""

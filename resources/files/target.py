@@ -22,6 +22,7 @@ from tableferry.resources.contract.target import (
     TargetOptions,
     is_rejected,
     no_live_owner,
+    require_table,
 )
 from tableferry.resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
 from tableferry.resources.files import markers
@@ -31,8 +32,7 @@ from tableferry.resources.files.load import FileLoad, published_rows, rejected
 from tableferry.resources.files.object_store import KINDS
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.files.store import Folder
-from tableferry.resources.files.types import FILE
-from tableferry.resources.keys.range import ROW, KeyRange
+from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_name, staging_prefix
 from tableferry.resources.types.column import Column
 
@@ -66,13 +66,8 @@ class FilesTarget(Target):
         return f"FilesTarget({self.resource.settings()})"
 
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
-        """Refuse folders with other files, and reserved column names. See `Target.require`."""
-        reserved = [c.name for c in plan.target_columns if c.name in (FILE, ROW)]
-        if reserved:
-            raise InputError(
-                f"{plan.target}: the column {reserved[0]!r} should be renamed: a table of files "
-                "has one of this name already"
-            )
+        """Refuse folders with other files. See `Target.require`."""
+        require_table(plan, options)
         folder = self._folder(plan.target)
         if folder.path.exists() and not folder.path.is_dir():
             raise InputError(f"{plan.target}: {folder.path} is not a folder")

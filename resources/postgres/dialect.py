@@ -24,8 +24,13 @@ class PostgresDialect(Dialect):
     barrier = " OFFSET 0"
     """Without it the planner merges both levels, expects a group per row, and sorts all rows."""
 
-    longest_name = 63
-    """In bytes; longer names are truncated without an error."""
+    longest_name = longest_identifier = 63
+    """In bytes; longer names are truncated without an error.
+    https://www.postgresql.org/docs/current/limits.html"""
+
+    length_unit = "bytes"
+
+    most_columns = 1600
 
     ordered_texts = ("text", "character varying", "character", "citext", "name")
 
@@ -72,6 +77,10 @@ class PostgresDialect(Dialect):
         written = f"CAST(CAST({text} AS jsonb) AS text)"
         pattern, kept = self.literal(_STRING_OR_LAST_ZEROS), self.literal(r"\1\2")
         return f"regexp_replace({written}, {pattern}, {kept}, 'g')"
+
+    def length(self, name: str) -> int:
+        """See `Dialect.length`."""
+        return len(name.encode())
 
     def exact_sum(self, number: str) -> str:
         """See `Dialect.exact_sum`. The sum of bigints is a numeric."""

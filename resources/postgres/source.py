@@ -29,7 +29,6 @@ from tableferry.resources.postgres.types import TYPES, binary_safe
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.conversion import Conversion
-from tableferry.resources.types.kinds import Decimal
 from tableferry.resources.types.samples import ConstantStyle
 from tableferry.resources.types.steps import OverflowPolicy
 
@@ -142,10 +141,8 @@ class PostgresSource(Source):
     def digits(
         self, endpoint: Endpoint, table: TableRef, columns: Sequence[Column]
     ) -> dict[str, tuple[int, int, bool]]:
-        """See `Source.digits`. Numeric columns without a precision are scanned once."""
-        types = TYPES
-        bare = Decimal(None, None, nan=True)
-        names = [column.name for column in columns if types.read(column.type).kind == bare]
+        """See `Source.digits`."""
+        names = [column.name for column in columns if TYPES.read(column.type).name == "numeric"]
         expressions = []
         for name in names:
             column = DIALECT.quote(name)

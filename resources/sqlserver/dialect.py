@@ -49,6 +49,13 @@ class SqlServerDialect(Dialect):
     # SQL Server's limit is 128, but sp_rename of Babelfish finds no table with a longer name
     longest_name = 63
 
+    longest_identifier = 128
+    """In UTF-16 code units: the type of names is nvarchar(128).
+    https://learn.microsoft.com/sql/relational-databases/databases/database-identifiers"""
+
+    most_columns = 1024
+    """https://learn.microsoft.com/sql/sql-server/maximum-capacity-specifications-for-sql-server"""
+
     # nor does it read doubled quotes, where `]` rules out brackets
     not_in_shadows = '"'
 
@@ -193,6 +200,10 @@ class SqlServerDialect(Dialect):
         if isinstance(read(column.type).kind, Text):
             return f"({name} + N'.') COLLATE {KEY_ORDER}"
         return name
+
+    def length(self, name: str) -> int:
+        """See `Dialect.length`."""
+        return len(name.encode("utf-16-le", "surrogatepass")) // 2
 
     def folded(self, name: str) -> str:
         """The usual collations ignore the case of names."""

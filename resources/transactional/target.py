@@ -28,6 +28,7 @@ from tableferry.resources.contract.target import (
     no_live_owner,
     rejected_of,
     replaces,
+    require_table,
     row_identity,
     shadow_of,
     written_to,
@@ -81,6 +82,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
 
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
         """See `Target.require`."""
+        require_table(plan, options)
         check_mode(plan, options)
 
     def verify(

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tableferry.resources.clickhouse.ddl import create_table, not_in, partition
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.target import TargetOptions, row_identity, shadow_of
-from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -61,13 +59,6 @@ def test_no_partitioning_at_all() -> None:
     statement = create_table(PLAN, TargetOptions(partition_by=""))
     assert "PARTITION" not in statement
     assert "_range" not in statement
-
-
-@pytest.mark.parametrize("name", ["_range", "_part"])
-def test_a_name_that_is_taken_is_refused(name: str) -> None:
-    plan = replace(PLAN, columns=(*PLAN.columns, _column(name, "Int8")))
-    with pytest.raises(InputError, match=f"rename the column '{name}'"):
-        create_table(plan, TargetOptions())
 
 
 def test_range_numbers_depend_on_the_name_only() -> None:

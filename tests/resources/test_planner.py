@@ -6,7 +6,7 @@ import pytest
 
 from tableferry.resources import registry
 from tableferry.resources.columns.planner import ColumnOverride, incompatibility, plan_copy
-from tableferry.resources.errors import InputError, TypeRefused
+from tableferry.resources.errors import InputError, NamesClash, TypeRefused
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -328,6 +328,52 @@ def test_declarations_that_do_not_fit_the_table(arguments, message):
     columns = [Column("id", "integer"), Column("ID", "integer"), Column("x", "text")]
     with pytest.raises(InputError, match=message):
         plan_copy(POSTGRES, columns, SQLSERVER, **{"key": "id", **arguments})
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "types", "existing", "renames"),
+    [
+        (POSTGRES, CLICKHOUSE, {"_range": "text"}, (), {"_range": "_range_2"}),
+        (POSTGRES, CLICKHOUSE, {"_part": "text"}, (), {"_part": "_part_2"}),
+        (POSTGRES, CLICKHOUSE, {"_range": "text"}, ("_range",), {}),
+        (CLICKHOUSE, CLICKHOUSE, {"_range": "String"}, (), {"_range": "_range_2"}),
+        (POSTGRES, CLICKHOUSE, {"p.x": "text[]"}, (), {}),
+        (POSTGRES, CLICKHOUSE, {"p": "text", "p.x": "text"}, (), {}),
+        (POSTGRES, CLICKHOUSE, {"P": "text", "p.x": "text[]"}, (), {}),
+        (POSTGRES, CLICKHOUSE, {"p": "text", "p.x": "text[]"}, (), {"p.x": "p_x"}),
+        (
+            POSTGRES,
+            CLICKHOUSE,
+            {"p.x": "text[]", "p.y": "text[]", "p_x": "text"},
+            (),
+            {"p.x": "p_x_2", "p.y": "p_y"},
+        ),
+        (POSTGRES, CLICKHOUSE, {"p.x": "text[]", "p.y": "text[]"}, ("p.x", "p.y"), {}),
+        (CLICKHOUSE, POSTGRES, {"ö" * 32: "String"}, (), {"ö" * 32: "ö" * 31}),
+        (
+            CLICKHOUSE,
+            POSTGRES,
+            {"a" * 63: "String", "a" * 64: "String"},
+            (),
+            {"a" * 64: f"{'a' * 61}_2"},
+        ),
+        (POSTGRES, POSTGRES, {"a" * 63: "text"}, (), {}),
+        (CLICKHOUSE, SQLSERVER, {"a" * 129: "String"}, (), {"a" * 129: "a" * 128}),
+        (CLICKHOUSE, SQLSERVER, {"𝄞" * 65: "String"}, (), {"𝄞" * 65: "𝄞" * 64}),
+    ],
+)
+def test_names_that_a_target_cannot_have(source, target, types, existing, renames):
+    integer = "Int32" if source == CLICKHOUSE else "integer"
+    columns = [Column("id", integer, False), *(Column(*each) for each in types.items())]
+    try:
+        plan_copy(source, columns, target, key="id", existing=existing)
+    except NamesClash as error:
+        assert error.renames == renames
+        assert error.problems.keys() == error.reasons.keys() == renames.keys()
+        overrides = {name: ColumnOverride(rename=new) for name, new in renames.items()}
+        plan_copy(source, columns, target, key="id", overrides=overrides)
+    else:
+        assert not renames
 
 
 def test_one_column_and_five_hundred():
