@@ -162,26 +162,33 @@ class Verdict:
         """One line that says what was compared and how it ended."""
         return "; ".join((self._outcome(), *self.remarks))
 
+    def conclusion(self) -> str:
+        """Say what the outcome is, without the check's name; empty if there is nothing to say."""
+        return "; ".join(filter(None, (self._found(), *self.remarks)))
+
     def _outcome(self) -> str:
         outcome = "passed" if self.passed else "BEHIND" if self.source_newer else "FAILED"
-        head = f"{self.check} {outcome}"
+        says = self._found()
+        return f"{self.check} {outcome}{f': {says}' if says else ''}"
+
+    def _found(self) -> str:
         if self.note:
-            return f"{head}: {self.note}"
+            return self.note
         rows = self.source.get("rows"), self.target.get("rows")
         if rows[0] != rows[1]:
-            return f"{head}: {_rows(rows[0] or 0)} in source, {rows[1]} in target"
+            return f"{_rows(rows[0] or 0)} in source, {rows[1]} in target"
         if self.differences is not None and not self.passed:
-            return f"{head}: {self.differences.summary()}"
+            return self.differences.summary()
         where = "" if rows[0] is None else f"{_rows(rows[0])} on both sides, "
         if not self.passed:
-            return f"{head}: {where}{', '.join(self.disagreeing)} disagree"
+            return f"{where}{', '.join(self.disagreeing)} disagree"
         if rows[0] is None:
-            return head
+            return ""
         if self.check not in VALUES_COMPARED:
-            return f"{head}: {_rows(rows[0])} on both sides"
+            return f"{_rows(rows[0])} on both sides"
         if self.source.get("one_in", 1) > 1:
-            return f"{head}: {self.source['hashed']} of {_rows(rows[0])} were sampled, and agree"
-        return f"{head}: {_rows(rows[0])} agree"
+            return f"{self.source['hashed']} of {_rows(rows[0])} were sampled, and agree"
+        return f"{_rows(rows[0])} agree"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -61,6 +61,17 @@ class RowsHidden(InputError):
     """Row-level security would hide rows of a table; the message names the remedies."""
 
 
+class NoBlocks(InputError):
+    """A table has no blocks by which it could be cut.
+
+    `kind` says what it is instead, e.g. `a view`.
+    """
+
+    def __init__(self, table: str, kind: str) -> None:
+        self.kind = kind
+        super().__init__(f"{table}: 'ranges: {{by: ctid}}' needs a table; this is {kind}")
+
+
 class TableMissing(InputError):
     """The named table does not exist."""
 

@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from tableferry.resources.connecting import secret_files
 from tableferry.resources.connecting.names import connection_names, connection_url, system_of
+from tableferry.resources.contract.settings import without_password
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
 
 ALERT_URL = "TABLEFERRY_ALERT_URL"
@@ -208,7 +209,7 @@ def _mail(url: str, alert: Alert) -> None:
                 server.login(box.user, box.password or "")
             server.send_message(message)
     except (OSError, smtplib.SMTPException) as error:
-        reason = str(error).replace(box.password, "***") if box.password else str(error)
+        reason = without_password(str(error), box.password)
         address = f"{box.host}:{box.port}"
         raise ConnectionFailed(f"{EMAIL}: {address} does not take it: {reason}") from None
 

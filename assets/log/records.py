@@ -53,6 +53,7 @@ _METADATA_NAMES = {
     "source_position": "source_position",
     "source_snapshot": "source_snapshot",
     "error": "error",
+    "why": "error_alone",
     "shadow": "shadow",
     "rejected": "rejected_rows_in",
     "quarantined": "rows_rejected",
@@ -281,6 +282,9 @@ class RangeRecord:
     """Seconds from the first row written until the rows are in their table, waiting included."""
     attempts: int = 1
     error: str | None = None
+    """Begins with the transfer, the target and the range."""
+    why: str | None = None
+    """The error without these; None in records of earlier releases."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Number of values that an `on_overflow` opt-in changed, by column."""
     not_filled: tuple[str, ...] = ()

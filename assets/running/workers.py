@@ -115,12 +115,14 @@ def _through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
         raise AssertionError("a retry loop ends with a result or an error")
     except Exception as error:
         rejected = error.rejected if isinstance(error, CheckFailed) else None
+        problem = describe(error)
         failed = RangeRecord(
             range=name,
             state=State.FAILED,
             data_version=str(work.plan.version(hop, work.source.latest(name).fingerprint)),
             run_id=work.run_id,
-            error=work.message(hop, name, describe(error)),
+            error=work.message(hop, name, problem),
+            why=problem,
             attempts=attempts,
             rejected=rejected.name if rejected else None,
         )
@@ -319,8 +321,9 @@ def _skipped(attempt: RangeAttempt, reason: Reason, verdicts: tuple[Verdict, ...
     problems = [verdict.summary() for verdict in failed]
     problems += [f"{name} FAILED in a check that ran meanwhile; run it again" for name in damaged]
     if problems:
-        error = attempt.message("; ".join(problems))
-        record = replace(record, state=State.FAILED, error=error)
+        problem = "; ".join(problems)
+        error = attempt.message(problem)
+        record = replace(record, state=State.FAILED, error=error, why=problem)
     return Outcome(attempt.hop, record, reason, verdicts)
 
 

@@ -63,8 +63,7 @@ def source_is_newer(verdict: Verdict) -> Verdict:
 
 def side_unknown(verdict: Verdict) -> Verdict:
     """Change a verdict to say that it is unknown which side has changed."""
-    _, _, conclusion = verdict.summary().partition(": ")
-    return replace(verdict, note=f"{conclusion}; {UNKNOWN}", remarks=())
+    return replace(verdict, note=f"{verdict.conclusion()}; {UNKNOWN}", remarks=())
 
 
 def as_committed(verdict: Verdict, record: RangeRecord) -> Verdict:

@@ -77,13 +77,13 @@ class NotCommitted:
     range: str
     state: State
     error: str | None = None
+    why: str | None = None
+    """The error without the transfer, the target and the range, if that is known."""
 
     def summary(self) -> str:
         """Return one line, e.g. `clickhouse://w.t 1..5: failed: value ... is outside of ...`."""
-        if self.error:
-            # the error begins with transfer, target and range, too
-            _, _, problem = self.error.partition(f"range {self.range}: ")
-            return f"{self.target} {self.range}: {self.state}: {problem or self.error}"
+        if problem := self.why or self.error:
+            return f"{self.target} {self.range}: {self.state}: {problem}"
         why = "no run has moved it yet" if self.state is State.MISSING else "its run did not finish"
         return f"{self.target} {self.range}: {self.state}: {why}"
 
@@ -338,8 +338,10 @@ def not_committed(
                 moving = record.state is not State.FAILED and run and not run.is_finished
                 if moving and name in done:
                     continue  # what is committed stands until the run has moved it again
-                why = f"run {record.run_id} is moving it" if moving else record.error
-                found.append(NotCommitted(str(hop.to), name, record.state, why))
+                error, why = record.error, record.why
+                if moving:
+                    error = why = f"run {record.run_id} is moving it"
+                found.append(NotCommitted(str(hop.to), name, record.state, error, why))
     return found
 
 

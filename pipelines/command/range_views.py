@@ -52,7 +52,7 @@ class RangeView(RangeRecord):
         failed = [name for name, passed in self.checks.items() if not passed]
         if failed and self.state.in_target:
             return f"{self.target} {self.range}: {', '.join(failed)} FAILED when last checked"
-        return NotCommitted(self.target, self.range, self.state, self.error).summary()
+        return NotCommitted(self.target, self.range, self.state, self.error, self.why).summary()
 
     def json(self) -> dict[str, Any]:
         """Return the `--json` form."""

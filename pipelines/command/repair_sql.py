@@ -19,6 +19,7 @@ from tableferry.pipelines.command.finding import match_ranges, select_hops
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.status import status
 from tableferry.resources.columns.conform import conform
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.table_sql import filtered
 from tableferry.resources.errors import InputError
@@ -40,10 +41,12 @@ class Script:
 
     def lines(self) -> Iterator[str]:
         """The script as text."""
-        yield (
+        title = (
             f"-- {self.target}, range {self.range}: {self.inserted} inserted, {self.updated} "
             f"updated, {self.deleted} deleted"
         )
+        # names may hold line breaks, and what a command line replaces
+        yield "".join(each if each.isprintable() else "?" for each in title).replace("$(", "$ (")
         for statement in self.statements:
             yield f"{statement};"
 
@@ -96,13 +99,30 @@ def scripts(
                 yield script
 
 
+def _as_printed(plan: CopyPlan) -> CopyPlan | None:
+    """Select each column as its server prints it, where the target's reads that alike.
+
+    None if a column is converted on its way.
+    """
+    system = plan.source.system
+    printed = []
+    for column in plan.columns:
+        unread = source_of(system).unread_sql("copy_text", column.source)
+        if system != plan.target.system or unread is None or column.text_sql != unread:
+            return None
+        printed.append(replace(column, arrow_sql=system.dialect.text(unread)))
+    return replace(plan, columns=tuple(printed))
+
+
 def _script(hop: Hop, servers: Servers, key_range: KeyRange, rows: int) -> Script | None:
     plan = hop.plan
     source = servers.endpoint(plan.source)
     delta = delta_between(hop, servers, key_range, rows=rows, most=MOST_ROWS)
     if not delta.moved and not delta.deleted:
         return None
-    if refused := [each.target.name for each in plan.columns if each.arrow_sql is None]:
+    printed = _as_printed(plan)
+    refused = [each.target.name for each in plan.columns if each.arrow_sql is None]
+    if refused and not printed:
         raise InputError(
             f"{plan.target}: the values of {refused[0]!r} cannot be written as constants; "
             "`ferry repair` without --sql puts them right"
@@ -110,12 +130,12 @@ def _script(hop: Hop, servers: Servers, key_range: KeyRange, rows: int) -> Scrip
 
     def moved() -> Iterator[pa.RecordBatch]:
         for condition in delta.read:
-            part = replace(plan, where=filtered(condition, plan.where))
+            part = replace(printed or plan, where=filtered(condition, plan.where))
             with source_of(plan.source.system).read_arrow(
                 source, part, key_range, part.select(key_range, "arrow"), batch_rows=BATCH_ROWS
             ) as reader:
                 for batch in reader:
-                    yield conform(batch, part, {})
+                    yield batch if printed else conform(batch, part, {})
 
     options = replace(hop.options, delta=delta)
     statements = servers.target(plan.target).script(plan, key_range, options, moved())

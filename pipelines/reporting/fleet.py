@@ -323,8 +323,7 @@ def _range_problems(
         verdicts = history.verdicts.get(record.range, ())
         summaries = [verdict.summary for verdict in verdicts if _failed(verdict)]
         if not record.state.in_target and not summaries:
-            # the error names the transfer, target and range as well
-            _, _, problem = (record.error or "").rpartition(f"range {record.range}: ")
+            problem = record.why or record.error
             text = f"{record.range}: {record.state}{f': {problem}' if problem else ''}"
             (failures if record.state is State.FAILED else gaps).append(text)
         elif summaries:

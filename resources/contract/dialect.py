@@ -69,6 +69,14 @@ class Dialect:
         """
         return self.literal(text)
 
+    def scripted(self, statement: str) -> str:
+        """Write a statement so that the system's own command line runs it as it is.
+
+        Raises:
+            InputError: no way to write it does that.
+        """
+        return statement
+
     def binary(self, value: bytes, column: Column) -> str:
         """Write bytes as a constant for a column."""
         raise NotImplementedError

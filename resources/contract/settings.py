@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,6 +10,30 @@ from urllib.parse import quote
 
 from tableferry.resources.contract.facts import Facts, facts_of
 from tableferry.resources.errors import ConnectionFailed
+
+SHORTEST_IN_PROSE = 4
+"""Characters of a password that is removed wherever a text has it."""
+_BEFORE_PASSWORD = (
+    r"(?i:pass(?:word|wd|phrase)?|pwd)[\"']?\s*(?:[:=]|is|for)?\s*[\"'{]?|://[^/\s@:]*:"
+)
+
+
+def without_password(text: str, password: str | None) -> str:
+    """Remove a password, plain or percent-encoded, from a text.
+
+    One that is too short to be told from prose is removed where passwords stand.
+    """
+    if not password:
+        return text
+    forms = {password, quote(password, safe=""), quote(password)}
+    for secret in sorted(forms, key=len, reverse=True):
+        if len(password) >= SHORTEST_IN_PROSE:
+            text = text.replace(secret, "***")
+        else:
+            place = rf"({_BEFORE_PASSWORD}){re.escape(secret)}(?!\w)"
+            text = re.sub(place, r"\1***", text)
+    return text
+
 
 DigestsBy = Literal["auto", "server", "client"]
 """Who computes row digests; for `auto` see `digest.placement`."""
@@ -62,11 +87,8 @@ class ConnectionSettings:
         return facts_of((self.address, self.database, self.user, options))
 
     def redact(self, text: str) -> str:
-        """Remove the password, plain or percent-encoded, and join lines."""
-        if self.password:
-            for secret in {self.password, quote(self.password, safe=""), quote(self.password)}:
-                text = text.replace(secret, "***")
-        return " ".join(text.split())
+        """Remove the password, see `without_password`, and join lines."""
+        return " ".join(without_password(text, self.password).split())
 
     def failed(self, reason: str, *, transient: bool = False) -> ConnectionFailed:
         """Return the error that says why this server cannot be used."""

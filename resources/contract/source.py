@@ -20,6 +20,7 @@ from tableferry.resources.contract.system import System
 from tableferry.resources.errors import (
     ConnectionFailed,
     InputError,
+    NoBlocks,
     StatementFailed,
     TableferryError,
     TableMissing,
@@ -195,8 +196,10 @@ class Source:
         if self.place is not None:
             try:
                 blocks = self.blocks(endpoint, table)
-            except InputError as error:
-                no_blocks = str(error).partition("this is ")[2]
+            except NoBlocks as error:
+                no_blocks = error.kind
+            except InputError:
+                pass  # no release that reads a range of blocks alone
         columns = endpoint.columns(table)
         size, leading = self.size(endpoint, table), self.leading(endpoint, table)
         return Described(columns, size, leading, blocks, no_blocks)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Place
-from tableferry.resources.errors import InputError
+from tableferry.resources.errors import InputError, NoBlocks
 from tableferry.resources.postgres.names import about_all
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -63,11 +63,12 @@ def blocks(endpoint: Endpoint, table: TableRef) -> int:
     """The number of blocks that a table has now.
 
     Raises:
-        InputError: the table cannot be cut by blocks, or the server is too old.
+        NoBlocks: the table cannot be cut by blocks.
+        InputError: the server is too old.
     """
     ((_, size, problem, version),) = _heaps(endpoint, [table])
     if problem is not None:
-        raise InputError(f"{table}: 'ranges: {{by: ctid}}' needs a table; this is {problem}")
+        raise NoBlocks(str(table), problem)
     if version < OLDEST:
         raise InputError(
             f"{table}: 'ranges: {{by: ctid}}' needs PostgreSQL {OLDEST} or later, whose TID range "

@@ -6,6 +6,7 @@ import datetime as dt
 import re
 
 from tableferry.resources.contract.dialect import Dialect
+from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import Bound, KeyKind
 from tableferry.resources.ranges.sql import MOST_RANGES
 from tableferry.resources.sqlserver.types import MAX_UNITS, read
@@ -78,6 +79,20 @@ class SqlServerDialect(Dialect):
         if kind in ("datetime", "smalldatetime"):
             return f"CAST({self.literal(text)} AS datetime2(7))"
         return self.literal(text)
+
+    def scripted(self, statement: str) -> str:
+        """sqlcmd replaces `$(name)`, and takes a line `GO` for the end of a batch, in constants,
+        too: such characters are written by their numbers. A constant of more than 4,000 characters
+        is nvarchar(max) by itself, a sum of shorter ones is cut off without one.
+        https://learn.microsoft.com/sql/tools/sqlcmd/sqlcmd-use-scripting-variables
+        """
+        written = _QUOTED.sub(lambda found: _without_sqlcmd(found[0]), statement)
+        if found := _READ_BY_SQLCMD.search(written):
+            raise InputError(
+                f"sqlcmd would read {found[0].strip()!r} in a name or a condition as its own; "
+                "`ferry repair` without --sql puts the rows right"
+            )
+        return written
 
     def binary(self, value: bytes, column: Column) -> str:
         """A binary constant, converted where the column has another type."""
@@ -227,6 +242,24 @@ class SqlServerDialect(Dialect):
         """freebcp has the query described under SET FMTONLY ON, which Babelfish respects only for
         SELECT *; freebcp never ends if it gets rows instead of a description."""
         return f"SELECT * FROM ({query}) AS ferry__rows"
+
+
+_QUOTED = re.compile(r"""\"(?:[^"]|\"\")*\"|\[(?:[^\]]|\]\])*\]|N?'(?:[^']|'')*'""")
+"""A name or a constant."""
+_READ_BY_SQLCMD = re.compile(
+    r"\$\(|^[ \t]*(?:GO[ \t]*\d*[ \t]*$|:|!!|(?:ED|EXIT|QUIT|RESET)\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NUMBERED = re.compile(r"[\r\n]|\$(?=\()")
+
+
+def _without_sqlcmd(quoted: str) -> str:
+    """Write the characters of a constant that sqlcmd reads by their numbers; a name as it is."""
+    if not quoted.endswith("'") or not _NUMBERED.search(quoted):
+        return quoted
+    text = quoted[quoted.index("'") + 1 : -1]
+    parts = _NUMBERED.sub(lambda found: f"' + NCHAR({ord(found[0])}) + N'", text)
+    return f"(CAST(N'' AS nvarchar(max)) + N'{parts}')"
 
 
 FIRST_DATETIME = dt.datetime(1753, 1, 1)

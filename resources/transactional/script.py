@@ -32,7 +32,30 @@ def script(
     *,
     identity: bool,
 ) -> Iterator[str]:
-    """Write the transaction that puts a range right; see `Target.script`.
+    """Write the transaction that puts a range right, for the target's command line.
+
+    See `Target.script`, and `_statements`.
+
+    Raises:
+        InputError: a name, value or condition cannot be written so.
+    """
+    for statement in _statements(sql, plan, key_range, options, rows, identity=identity):
+        try:
+            yield plan.target.system.dialect.scripted(statement)
+        except InputError as error:
+            raise InputError(f"{plan.target}: {error}") from None
+
+
+def _statements(
+    sql: Statements,
+    plan: CopyPlan,
+    key_range: KeyRange,
+    options: TargetOptions,
+    rows: Iterable[pa.RecordBatch],
+    *,
+    identity: bool,
+) -> Iterator[str]:
+    """Write the transaction that puts a range right.
 
     The rows go through a table of their own, as those of a repair go through staging, so that they
     are found and written by the same statements.

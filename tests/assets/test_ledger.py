@@ -22,6 +22,7 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DATA_VERSION, DataVersion, RangeRecord, Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.decisions import Decision, decide
+from tableferry.assets.verifying.on_demand import NotCommitted
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.verdict import Verdict
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
@@ -222,6 +223,18 @@ def test_a_record_survives_the_event_log(instance: dg.DagsterInstance) -> None:
     assert found["a"].seconds == {"export": 1.0, "load": 3.0}
     assert found["a"].state is State.COMMITTED
     assert found["a"].data_version == str(V1)
+
+
+def test_the_reason_of_a_failure_survives_however_it_is_worded(
+    instance: dg.DagsterInstance,
+) -> None:
+    why = "value 'range a: b' of x: y is too long"
+    failed = replace(record("a", State.FAILED), error=f"orders: target range a: {why}", why=why)
+    write(instance, lambda writer: writer.progress(failed))
+    found = ledger.records(instance, ASSET, ["a"])["a"]
+    assert (found.error, found.why) == (failed.error, why)
+    shown = NotCommitted("target", "a", found.state, found.error, found.why).summary()
+    assert shown == f"target a: failed: {why}"
 
 
 def test_metadata_has_plottable_numbers_and_the_bottleneck() -> None:

@@ -81,9 +81,16 @@ HINT = FleetVerdict("total_rows", False, DAY, "7 rows more", warning=True, rows_
         (history([], failed=True), "failed", "its last run failed or was refused"),
         (history(BOTH, failed=True), "failed", "its last run failed or was refused"),
         (
+            history(
+                [BOTH[0], RangeRecord("b", State.FAILED, error="t: x, b: no", why="no: b: no")]
+            ),
+            "failed",
+            "sqlserver://dbo.orders b: failed: no: b: no",
+        ),
+        (
             history([BOTH[0], RangeRecord("b", State.FAILED, error="t: x range b: too long")]),
             "failed",
-            "sqlserver://dbo.orders b: failed: too long",
+            "sqlserver://dbo.orders b: failed: t: x range b: too long",
         ),
         (history(BOTH[:1]), "not proven", "sqlserver://dbo.orders b: missing"),
         (

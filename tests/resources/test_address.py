@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import dagster as dg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
@@ -154,3 +156,21 @@ def test_environment_variables_are_looked_up_outside_of_dagster(
 def test_a_resource_without_an_address_is_refused() -> None:
     with pytest.raises(InputError, match="should be given url or host"):
         PostgresResource().settings()
+
+
+@pytest.mark.parametrize("password", ["e", "s", "ab", "@", "is"])
+def test_a_short_password_is_removed_where_passwords_stand_and_leaves_prose_alone(
+    password: str,
+) -> None:
+    settings = ConnectionSettings("postgres", "h", 1, "d", "u", password)
+    encoded = quote(password, safe="")
+    places = {
+        f"postgresql://u:{encoded}@h:1/d refused": "postgresql://u:***@h:1/d refused",
+        f'invalid password "{password}" for u': 'invalid password "***" for u',
+        f"host=h password={password} user=u": "host=h password=*** user=u",
+        f"Pwd={{{password}}};Server=h": "Pwd={***};Server=h",
+        f"wrong password: {password}": "wrong password: ***",
+    }
+    assert {text: settings.redact(text) for text in places} == places
+    prose = "relation orders already exists, passed by a user@host: see the tables"
+    assert settings.redact(prose) == prose

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.dialect import DIALECT
 from tableferry.resources.types.column import Column
 
@@ -42,3 +43,28 @@ def test_a_bound_is_the_first_datetime_that_shows_no_earlier_moment(microseconds
 )
 def test_bounds_beyond_its_calendar(bound: dt.date, sql: str) -> None:
     assert DIALECT.bound(bound, COLUMN) == sql
+
+
+@pytest.mark.parametrize(
+    ("statement", "written"),
+    [
+        ("SELECT N'a $b (c)', '$'", "SELECT N'a $b (c)', '$'"),
+        (
+            "VALUES (N'it''s $(X)')",
+            "VALUES ((CAST(N'' AS nvarchar(max)) + N'it''s ' + NCHAR(36) + N'(X)'))",
+        ),
+        (
+            "VALUES (N'\r\nGO')",
+            "VALUES ((CAST(N'' AS nvarchar(max)) + N'' + NCHAR(13) + N'' + NCHAR(10) + N'GO'))",
+        ),
+        ("\"it's\" = 'a' AND [b''] = N'c'", "\"it's\" = 'a' AND [b''] = N'c'"),
+    ],
+)
+def test_sqlcmd_finds_nothing_of_its_own_in_a_script(statement: str, written: str) -> None:
+    assert DIALECT.scripted(statement) == written
+
+
+@pytest.mark.parametrize("statement", ['"a$(b)" = 1', "(a = 1\nGO 5\n)", "a = 1\n :r x"])
+def test_what_sqlcmd_would_read_as_its_own_is_refused(statement: str) -> None:
+    with pytest.raises(InputError, match="sqlcmd would read"):
+        DIALECT.scripted(statement)

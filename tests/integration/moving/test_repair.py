@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -120,6 +121,80 @@ def test_the_statements_are_printed_for_somebody_else_to_run(
     checked = runner.check(one.session, name, level="full_hash")
     assert checked.good, checked.errors
     assert command("repair", name, "--dry-run").exit_code == 0
+
+
+HOSTILE = (
+    "a\nGO\nb",
+    "$(NAME) it''s",
+    "\r\n:r x",
+    "x" * 9000 + "$(A)\n",
+    r"\! ls",
+    ":'v' :v",
+    "GO",
+    "\n",
+)
+
+
+def by_command_line(system: str, script: str) -> list[str]:
+    """The batches that the system's command line sends of a script."""
+    if system == "postgres":
+        return [script]  # psql reads nothing in constants
+    assert not re.search(r"\$\(|^\s*(:|!!)", script, re.MULTILINE), "sqlcmd's own"
+    return re.split(r"(?im)^\s*GO\s*\d*\s*$", script)
+
+
+@pytest.mark.parametrize("system", SCHEMAS)
+def test_a_script_holds_nothing_that_a_command_line_reads(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    schema = copies if system == "postgres" else SCHEMAS[system]
+    rows = ", ".join(f"('k$(K) {i}', E'{_escaped(each)}')" for i, each in enumerate(HOSTILE))
+    one = ferry(
+        f"['{system}://{schema}.{{t}}']",
+        "CREATE TABLE {t} (id text PRIMARY KEY, note text)",
+        f"INSERT INTO {{t}} VALUES {rows}",
+        columns="{id: {type: 'nvarchar(20)'}}" if system == "sqlserver" else "{}",
+    )
+    assert one.run().good
+    looking.run(one.stack, system, f"UPDATE {schema}.{one.table} SET note = 'wrong'")
+    printed = command("repair", one.table, "--sql", "--json")
+    assert printed.exit_code == 1, printed.output
+    (script,) = json.loads(printed.stdout)["scripts"]
+    for batch in by_command_line(system, ";\n".join(script["statements"])):
+        looking.run(one.stack, system, batch)
+    checked = runner.check(one.session, one.table, level="full_hash")
+    assert checked.good, checked.errors
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("'", "''")
+
+
+def test_every_type_that_servers_print_alike_is_in_a_script(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    one = ferry(
+        f"['postgres://{copies}.{{t}}']",
+        "CREATE TABLE {t} (id date PRIMARY KEY, at timestamptz, took interval, tags text[], "
+        "more jsonb, grid int[][], address inet, share float4, fixed char(5))",
+        "INSERT INTO {t} VALUES ('infinity', '-infinity', '1 mon -2 days 03:00:00.000001', "
+        r"""'{{"a,b",NULL,"\\"}}', '{{"a": [1.50, null]}}', '{{{{1,2}},{{3,4}}}}', '::1/64', """
+        "'nan', 'a '), ('0044-03-15 BC', '294276-12-31 23:59:59.999999+00', NULL, '{{}}', 'null', "
+        "NULL, NULL, 0.1, '')",
+        key="id",
+    )
+    assert one.run().good
+    target = f"{copies}.{one.table}"
+    looking.ask_postgres(
+        one.stack.postgres_url,
+        f"DELETE FROM {target} WHERE id = 'infinity'",
+        f"UPDATE {target} SET at = 'epoch', share = 1, tags = NULL",
+    )
+    printed = command("repair", one.table, "--sql")
+    assert printed.exit_code == 1, printed.output
+    looking.run(one.stack, "postgres", printed.stdout)
+    checked = runner.check(one.session, one.table, level="full_hash")
+    assert checked.good, checked.errors
 
 
 def test_one_range_is_repaired(damaged: Ferry) -> None:

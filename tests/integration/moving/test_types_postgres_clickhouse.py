@@ -278,7 +278,7 @@ def test_enums_domains_generated_and_identity_columns(source, target):
     )
     assert [(column.name, column.type, column.nullable) for column in plan.target_columns] == [
         ("id", "Int64", False),
-        ("Größe %s", "Decimal(9, 2)", False),
+        ("Größe %s", "Decimal(9, 2)", True),
         ("mood", "String", True),
         ("moods", "Array(Nullable(String))", False),
         ("double", "Decimal(10, 2)", True),
