@@ -1,15 +1,18 @@
-"""The command is killed at every named point, and the next one goes on as if nothing had been."""
+"""Commands are killed at every named point, and the next one goes on as if nothing had been."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable
+from pathlib import Path
 
 import dagster as dg
 import pytest
 
-from tests.integration.support.crash_bench import CHANGED, RANGES, ROWS_PER_RANGE, Benches
+from tests.integration.conftest import Ferry
+from tests.integration.support.crash_bench import CHANGED, RANGES, ROWS_PER_RANGE, bench_of
 from tests.integration.support.crashing import (
+    Command,
     Row,
     crash,
     reopen,
@@ -17,9 +20,10 @@ from tests.integration.support.crashing import (
     runs_by_status,
     staging_tables,
 )
-from tests.servers import Servers
 
 pytestmark = pytest.mark.integration
+
+Make = Callable[..., Ferry]
 
 BEFORE_COMMIT = [
     "before_export",
@@ -33,82 +37,97 @@ BEFORE_COMMIT = [
     "after_commit",
 ]
 AFTER_EVENT = ["after_event", "between_hops"]
-POINTS = [*BEFORE_COMMIT, *AFTER_EVENT]
-IN_LATER_HOP = ["during_load", "after_audit", "inside_finalise", *AFTER_EVENT]
+# a range that has been through the first hop passes there again
+POINTS = [*BEFORE_COMMIT, "between_hops", "after_event"]
 WHERE_MODES_DIFFER = ["during_load", "after_load", "inside_finalise", "after_commit", "after_event"]
 
 RUNNING = dg.DagsterRunStatus.STARTED
 
-# route, write mode, hop in which the second range dies, point
-CELLS = [
-    ("direct", "replace", 1, "inside_event"),
-    ("direct", "replace", 1, "after_marker"),
-    *itertools.product(("direct", "chain"), ("replace",), (1,), POINTS),
-    *itertools.product(("direct", "chain"), ("upsert",), (1,), WHERE_MODES_DIFFER),
-    *itertools.product(("chain",), ("replace",), (2,), IN_LATER_HOP),
-    *itertools.product(
-        ("copy",),
-        ("replace",),
-        (1,),
-        ("during_load", "after_load", "after_audit", "inside_finalise", "after_commit"),
+CHAINS = [
+    (
+        "direct",
+        "replace",
+        1,
+        [*BEFORE_COMMIT[:-2], "after_marker", *BEFORE_COMMIT[-2:], "inside_event", *AFTER_EVENT],
     ),
-    *itertools.product(("delta",), ("replace",), (1,), (*BEFORE_COMMIT, "after_event")),
-    ("delta", "upsert", 1, "after_commit"),
-    *itertools.product(
-        ("delta_sqlserver",),
-        ("replace",),
-        (1,),
-        ("during_load", "after_load", "inside_finalise", "after_commit"),
+    ("chain", "replace", 1, POINTS),
+    ("direct", "upsert", 1, WHERE_MODES_DIFFER),
+    ("chain", "upsert", 1, WHERE_MODES_DIFFER),
+    ("chain", "replace", 2, ["during_load", "after_audit", "inside_finalise", *AFTER_EVENT]),
+    (
+        "copy",
+        "replace",
+        1,
+        ["during_load", "after_load", "after_audit", "inside_finalise", "after_commit"],
     ),
-    *itertools.product(
-        ("sqlserver_postgres", "clickhouse_postgres"),
-        ("replace",),
-        (2,),
-        ("during_load", "inside_finalise", "after_commit"),
+    ("delta", "replace", 1, [*BEFORE_COMMIT, "after_event"]),
+    ("delta", "upsert", 1, ["after_commit"]),
+    (
+        "delta_sqlserver",
+        "replace",
+        1,
+        ["during_load", "after_load", "inside_finalise", "after_commit"],
     ),
+    ("sqlserver_postgres", "replace", 2, ["during_load", "inside_finalise", "after_commit"]),
+    ("clickhouse_postgres", "replace", 2, ["during_load", "inside_finalise", "after_commit"]),
 ]
+"""By route and write mode: the hop in which commands die, and the points, in their order."""
 
 
-@pytest.fixture(scope="module")
-def benches(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benches]:
-    made = Benches(stack, tmp_path_factory)
-    yield made
-    made.close()
-
-
-@pytest.mark.parametrize(("route", "mode", "hop", "point"), CELLS)
-def test_killed_at(benches: Benches, route: str, mode: str, hop: int, point: str) -> None:
-    with benches.of(route, mode) as bench:
-        ferry, hops = bench.ferry, len(bench.systems)
-        old = rows_of(ferry, "postgres")
-        bench.change()
-        new = rows_of(ferry, "postgres")
-
-        # one worker takes range after range through all hops: the second range is to die
-        crash(benches.command, ferry.table, f"{point}:{hops + hop}", "--profile", "safe")
+@pytest.mark.parametrize(
+    ("route", "mode", "hop", "points"),
+    CHAINS,
+    ids=[f"{route}-{mode}-{hop}" for route, mode, hop, _ in CHAINS],
+)
+def test_one_command_after_the_other_is_killed(
+    ferry: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    route: str,
+    mode: str,
+    hop: int,
+    points: list[str],
+) -> None:
+    """Each goes on where the one before it died, and dies in the same range, a point later."""
+    command, bench = Command(tmp_path), bench_of(ferry, monkeypatch, route, mode)
+    one = bench.ferry
+    old = rows_of(one, "postgres")
+    bench.change()
+    new = rows_of(one, "postgres")
+    was, is_to_be = by_range(old), by_range(new)
+    # one worker takes range after range through all hops, those that are not done yet
+    moves = list(itertools.product(CHANGED, range(1, len(bench.systems) + 1)))
+    done: list[tuple[str, int]] = []
+    for point in points:
+        ahead = [move for move in moves if move not in done]
+        # the first command dies in the second range
+        dying = next(move for move in ahead if move[1] == hop and (done or move[0] != CHANGED[0]))
+        passed = ahead.index(dying)
+        crash(command, one.table, f"{point}:{passed + 1}", "--profile", "safe")
+        done += ahead[: passed + (point in AFTER_EVENT)]
 
         for number, system in enumerate(bench.systems, start=1):
-            was, is_to_be = by_range(old), by_range(new)
-            for shown, *either in zip(by_range(rows_of(ferry, system)), was, is_to_be, strict=True):
-                assert shown in either, "a range is neither old nor new"
-            passed = number < hop or (number == hop and point in AFTER_EVENT)
-            assert bench.commits(system) == dict.fromkeys(CHANGED[: 1 + passed], 1)
-        dead = [run for run, status in runs_by_status(ferry).items() if status is RUNNING]
-        assert len(dead) == 1, "the log cannot know yet that the run is dead"
+            shown = by_range(rows_of(one, system))
+            for rows, *either in zip(shown, was, is_to_be, strict=True):
+                assert rows in either, f"{point}: a range is neither old nor new"
+            committed = [name for name, of_hop in done if of_hop == number]
+            assert bench.commits(system) == dict.fromkeys(committed, 1), point
+        dead = [run for run, status in runs_by_status(one).items() if status is RUNNING]
+        assert len(dead) == 1, f"{point}: the log cannot know yet that the run is dead"
 
-        reopen(ferry)
-        assert runs_by_status(ferry)[dead[0]] is dg.DagsterRunStatus.FAILURE
-        unchecked = [view.range for view in ferry.plan().ranges if view.reason == "unchecked"]
-        assert unchecked == [], "a commit and its verdicts are recorded at once"
-        again = ferry.run()
-        assert again.good, again.errors
-        for system in bench.systems:
-            assert rows_of(ferry, system) == new
-            assert staging_tables(ferry, system) == []
-            assert bench.commits(system) == dict.fromkeys(CHANGED, 1), (
-                "each changed range was committed once, and no other"
-            )
-        assert {view.state for view in ferry.plan().ranges} == {"skip"}
+        reopen(one)
+        assert runs_by_status(one)[dead[0]] is dg.DagsterRunStatus.FAILURE, point
+        unchecked = [view.range for view in one.plan().ranges if view.reason == "unchecked"]
+        assert unchecked == [], f"{point}: a commit and its verdicts are recorded at once"
+    again = one.run()
+    assert again.good, again.errors
+    for system in bench.systems:
+        assert rows_of(one, system) == new
+        assert staging_tables(one, system) == []
+        assert bench.commits(system) == dict.fromkeys(CHANGED, 1), (
+            "each changed range was committed once, and no other"
+        )
+    assert {view.state for view in one.plan().ranges} == {"skip"}
 
 
 def by_range(rows: list[Row]) -> list[list[Row]]:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import dagster as dg
 import pytest
 
-from tableferry.pipelines.command.session import open_session
 from tests.integration.conftest import Ferry
-from tests.integration.support.crashing import COPIES, Command
-from tests.servers import Servers, own
+from tests.integration.support.crashing import COPIES, reopen
 
 ROUTES = {
     "direct": {"clickhouse": "warehouse"},
@@ -39,7 +35,7 @@ ALL = [*CHANGED, "0000000601.."]
 
 @dataclass
 class Bench:
-    """One transfer on one Dagster instance, on which the cells of a route and mode take turns."""
+    """One transfer on one Dagster instance, of which one command after the other is killed."""
 
     ferry: Ferry
     mode: str
@@ -77,56 +73,22 @@ class Bench:
         )
 
 
-class Benches:
-    """Makes the bench of a route and mode when it is first asked for, and points there.
-
-    Args:
-        stack: the servers.
-        folders: where each bench gets its transfer file and its Dagster instance.
-    """
-
-    def __init__(self, stack: Servers, folders: pytest.TempPathFactory) -> None:
-        self._stack, self._folders = stack, folders
-        self._made: dict[tuple[str, str], Bench] = {}
-        self._homes: dict[tuple[str, str], dict[str, str]] = {}
-        self.command = Command(folders.mktemp("command"))
-
-    @contextmanager
-    def of(self, route: str, mode: str) -> Iterator[Bench]:
-        """The bench, with the environment that its commands need."""
-        key = (route, mode)
-        if key not in self._homes:
-            self._homes[key] = {
-                **self._stack.environment(),
-                "TABLEFERRY_TRANSFERS": str(self._folders.mktemp("transfers")),
-                "DAGSTER_HOME": str(self._folders.mktemp("dagster")),
-                "TABLEFERRY_CONNECTION_COPIES": self._stack.postgres_url,
-            }
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in self._homes[key].items():
-                patch.setenv(name, value)
-            if key not in self._made:
-                self._made[key] = self._make(route, mode)
-            yield self._made[key]
-
-    def _make(self, route: str, mode: str) -> Bench:
-        """A transfer whose ranges are all committed."""
-        folder = Path(self._homes[route, mode]["TABLEFERRY_TRANSFERS"])
-        ferry = Ferry(self._stack, folder, own(f"crash_{route}_{mode}"), open_session())
-        ferry.source(
-            "CREATE TABLE {t} (id integer PRIMARY KEY, name text, amount numeric(12,2) NOT NULL)",
-            "INSERT INTO {t} SELECT g, 'name ' || g, g * 1.5 "
-            f"FROM generate_series(1, {RANGES * ROWS_PER_RANGE}) g",
-        )
-        hops = ", ".join(f"'{system}://{schema}.{{t}}'" for system, schema in ROUTES[route].items())
-        delta = "always" if route.startswith("delta") else "never"
-        ferry.declare(f"[{hops}]", ranges=f"{{rows: {ROWS_PER_RANGE}}}", write=mode, delta=delta)
-        first = ferry.run()
-        assert first.good, first.errors
-        return Bench(ferry, mode, ROUTES[route])
-
-    def close(self) -> None:
-        """Drop what was made."""
-        for one in self._made.values():
-            one.ferry.session.instance.dispose()
-            one.ferry.source("DROP TABLE {t}", f"DROP TABLE IF EXISTS {COPIES}.{{t}}")
+def bench_of(
+    ferry: Callable[..., Ferry], patch: pytest.MonkeyPatch, route: str, mode: str
+) -> Bench:
+    """A transfer of a route and write mode whose ranges are all committed."""
+    hops = ", ".join(f"'{system}://{schema}.{{t}}'" for system, schema in ROUTES[route].items())
+    made = ferry(
+        f"[{hops}]",
+        "CREATE TABLE {t} (id integer PRIMARY KEY, name text, amount numeric(12,2) NOT NULL)",
+        "INSERT INTO {t} SELECT g, 'name ' || g, g * 1.5 "
+        f"FROM generate_series(1, {RANGES * ROWS_PER_RANGE}) g",
+        ranges=f"{{rows: {ROWS_PER_RANGE}}}",
+        write=mode,
+        delta="always" if route.startswith("delta") else "never",
+    )
+    patch.setenv("TABLEFERRY_CONNECTION_COPIES", made.stack.postgres_url)
+    reopen(made)
+    first = made.run()
+    assert first.good, first.errors
+    return Bench(made, mode, ROUTES[route])
