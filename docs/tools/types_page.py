@@ -151,7 +151,12 @@ error that names table, column, key and value.
   make of it](reconciliation.md#values-that-on_overflow-changes). NaN has no nearest value, and a
   NULL array has no place in ClickHouse, so that these stay refused under `clamp`.
 - **NULL** is allowed in the target where the source allows it, or where `on_overflow: null` asks
-  for it. ClickHouse's arrays cannot be NULL; their elements can.
+  for it. ClickHouse's arrays cannot be NULL; their elements can. `Variant` and `Dynamic` have a
+  NULL of their own, which stays NULL. `NOT NULL` counts where no row can break it: not on a foreign
+  table of PostgreSQL, before it is validated (18), where tables that inherit may have NULL, or in a
+  domain.
+- **`datetime`** of SQL Server counts in 1/300 s, and shows .000, .003 and .007. What it shows is
+  copied, compared, and what bounds of ranges and watermarks go by.
 - **Domains** travel as the type they are based on, **generated** and **identity** columns by value.
 - **Names** stay as they are, in every script, with blanks and reserved words, unless renamed. SQL
   Server's usual collations do not tell names apart by case; two that differ in nothing else are

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import replace
 from functools import lru_cache
 
@@ -14,7 +13,6 @@ from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.decimals import DecimalCast, Scaled, ToDecimal
 from tableferry.resources.types.export import Export, Refusal
 from tableferry.resources.types.kinds import (
-    EPOCH,
     MICROSECONDS_PER_DAY,
     Array,
     Binary,
@@ -28,6 +26,7 @@ from tableferry.resources.types.kinds import (
     Time,
     Timestamp,
     Uuid,
+    civil,
     iso,
 )
 from tableferry.resources.types.slot import Slot
@@ -166,9 +165,12 @@ def _steps(
             fits = _at_most(source_length, length) and (not fixed or source_kind == target_kind)
             return [*([] if fits else [Length(length or 0, fixed)]), Cast(arrow)]
         case Date(), Date(low, high):
-            return [*_within(source_kind, low, high, target.title, types), Cast(arrow)]
+            return [
+                *_within(source_kind, low, high, target.title, types, target.types),
+                Cast(arrow),
+            ]
         case Date(low, high), Integer():
-            return [*_within(source_kind, low, high, source.name, types), View(arrow)]
+            return [*_within(source_kind, low, high, source.name, types, target.types), View(arrow)]
         case Time(), Time(digits):
             return _times(source_kind, digits, arrow)
         case Time(), Integer():
@@ -179,7 +181,7 @@ def _steps(
             steps = _timestamps(source_kind, target_kind, arrow, source, target)
             return [*steps, Cast(arrow)]
         case Timestamp(_, low, high, "none" | "utc"), Integer() if source_kind.digits <= 6:
-            return [*_within(source_kind, low, high, source.name, types), View(arrow)]
+            return [*_within(source_kind, low, high, source.name, types, target.types), View(arrow)]
         case Uuid(), Uuid():
             return [Cast(arrow)]
         case Array(source_item), Array(target_item):
@@ -210,20 +212,26 @@ def _digits_fit(source_kind: Decimal, target_kind: Decimal) -> bool:
 
 
 def _within(
-    kind: Date | Timestamp, low: int, high: int, holder: str, source: TypeMap
+    kind: Date | Timestamp, low: int, high: int, holder: str, source: TypeMap, target: TypeMap
 ) -> list[Step]:
     if kind.low >= low and kind.high <= high and not source.infinities:
         return []
     per_day, bits = (1, 32) if isinstance(kind, Date) else (MICROSECONDS_PER_DAY, 64)
-    reason = f"is outside of {holder}'s {_day(low // per_day)} to {_day(high // per_day)}"
+    high = min(high, 2**63 - 1)
+    days = f"{_day(low // per_day)} to {_day(high // per_day)}"
+    reason = f"is outside of {holder}'s {days}"
+    if source.infinities and target.infinities:
+        reason = (
+            f"is outside of the {days} that record batches and conversions keep; 'wire: auto' "
+            "moves it as it is, unless another type is declared"
+        )
     wrapped = source.epoch_days * per_day - 2 ** (bits - 1) if source.epoch_days else None
-    return [Within(low, min(high, 2**63 - 1), reason, wrapped)]
+    return [Within(low, high, reason, wrapped)]
 
 
 def _day(number: int) -> str:
-    if not dt.date.min.toordinal() <= number + EPOCH.toordinal() <= dt.date.max.toordinal():
-        return "4713-11-24 BC" if number < 0 else "5874897-12-31"
-    return dt.date.fromordinal(number + EPOCH.toordinal()).isoformat()
+    year, month_and_day = civil(number)
+    return f"{year:04d}-{month_and_day}" if year > 0 else f"{1 - year:04d}-{month_and_day} BC"
 
 
 def _times(kind: Time, digits: int, arrow: pa.DataType) -> list[Step]:
@@ -273,7 +281,7 @@ def _timestamps(
         raise NoConversion("a wall-clock time has no UTC offset")
     if zones == ("utc", "none"):
         raise NoConversion("an instant is not a wall-clock time")
-    steps = _within(source_kind, target_kind.low, last, title, source.types)
+    steps = _within(source_kind, target_kind.low, last, title, source.types, target.types)
     return [*steps, Whole(unit, f"has more than {digits} decimals of a second")] if finer else steps
 
 

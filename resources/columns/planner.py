@@ -213,7 +213,11 @@ class _ColumnPlanner:
         if kept is None or override.on_overflow == "text" or override.low_cardinality:
             return None
         declared = override.type and system.types.plain(override.type)
-        return kept if declared in (None, kept, column.type) else None
+        if declared in (None, kept, column.type):
+            return kept
+        # the same type in other words, e.g. timestamp(0)
+        read = system.types.read(declared)
+        return declared if read.kind and read == system.types.read(column.type) else None
 
     def _passed_on(self, column: Column, type_: str, override: ColumnOverride) -> ColumnPlan:
         """Plan a column whose values one server of a system passes on to another unread."""

@@ -77,7 +77,7 @@ ALIASES = {
 }
 DATES = Date(-(2**31), 2**31 - 1)
 FIRST_DAY, LAST_DAY = -2_440_588, 2_145_042_905
-"""4713-11-24 BC and 5874897-12-31: the range of the servers' calendars, which excludes DuckDB's
+"""4714-11-24 BC and 5874897-12-31: the range of the servers' calendars, which excludes DuckDB's
 infinities and those that wrap around in Arrow."""
 LAST_MICROSECOND = 106_751_982 * MICROSECONDS_PER_DAY - 1
 """The end of 294246, the last whole year in 64 bits; the greatest number is DuckDB's infinity."""

@@ -30,7 +30,7 @@ from tableferry.resources.types.kinds import (
 from tableferry.resources.types.slot import Slot
 from tableferry.resources.types.type_map import ColumnType, TypeMap
 
-# 4713-11-24 BC and 5874897-12-31 limit `date`; `timestamp` ends on 294276-12-31. The infinities are
+# 4714-11-24 BC and 5874897-12-31 limit `date`; `timestamp` ends on 294276-12-31. The infinities are
 # beyond them (datatype/timestamp.h).
 FIRST_DAY, LAST_DAY = -2_440_588, 2_145_042_905
 LAST_TIMESTAMP_DAY = 106_763_167

@@ -157,3 +157,34 @@ def test_what_cannot_be_cast_is_told(
     result = CliRunner().invoke(main, ["validate"])
     assert result.exit_code == 2
     assert f"{one.folder}/t.yaml:5: " in result.output and message in result.output
+
+
+def test_a_cast_between_two_postgres_servers_keeps_infinity(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    rows = (
+        "CREATE TABLE {t} (id int PRIMARY KEY, at timestamp, day date)",
+        "INSERT INTO {t} VALUES (1, 'infinity', '-infinity'), (2, '2024-01-01 10:00:00.6', NULL), "
+        "(3, '294276-12-31 23:59:59', '5874897-12-31'), (4, '-infinity', 'infinity')",
+    )
+    columns = "{at: {type: timestamp(0), cast: true}, day: {type: date}}"
+    one = ferry(f"['postgres://{copies}.{{t}}']", *rows, columns=columns)
+    view = one.run()
+    assert view.good, view.errors
+    assert any("lost something by cast: 1 of at" in note for note in view.notes)
+    read = "SELECT id, at::timestamp(0)::text, day::text FROM {} ORDER BY id"
+    there = one.rows(f"SELECT id, at::text, day::text FROM {copies}.{{t}} ORDER BY id")
+    assert there == one.rows(read.format("{t}"))
+    assert runner.check(one.session, one.table, level="full_hash").good
+
+    for column, last in (("at", "294247-01-10"), ("day", "5874897-12-31")):
+        one.source(f"DROP TABLE {copies}.{{t}}")
+        hop = f"[{{{{to: 'postgres://{copies}.{{t}}', wire: arrow}}}}]"
+        one.declare(hop, exclude=f"[{'day' if column == 'at' else 'at'}]")
+        refused = one.run(force=True)
+        assert not refused.good
+        assert all(
+            f"is outside of the 4714-11-24 BC to {last} that record batches" in error
+            and "'wire: auto'" in error
+            for error in refused.errors
+        ), refused.errors

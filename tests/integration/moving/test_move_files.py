@@ -505,3 +505,15 @@ def test_the_guides_example(ferry: Maker, tmp_path: Path, monkeypatch: pytest.Mo
     reopen(one)
     assert one.run().good
     assert held(one, "id, _file") == [(1, "one.parquet"), (2, "one.parquet")]
+
+
+def test_the_last_days_that_64_bits_reach_arrive(ferry: Maker, folder: Path, copies: str) -> None:
+    """PostgreSQL has them, and 30 years more."""
+    moments = pa.array([9_223_372_036_800_000, 9_223_371_244_799_999, 0], pa.timestamp("ms"))
+    pq.write_table(pa.table({"t": moments}), folder / "late.parquet")
+    one = declared(
+        ferry, f"{folder}/*.parquet", f"['postgres://{copies}.{{t}}']", reconcile="full_hash"
+    )
+    view = one.run()
+    assert view.good, view.errors
+    assert one.rows(f"SELECT max(t)::text FROM {copies}.{{t}}") == [("294247-01-10 04:00:00",)]
