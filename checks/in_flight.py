@@ -16,7 +16,6 @@ from tableferry.resources.contract.fingerprint import KnownFigures
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import observed
 from tableferry.resources.digest.measure import DIGEST, ROWS
-from tableferry.resources.extras import require
 
 STREAMED = "the rows as they streamed"
 
@@ -31,9 +30,10 @@ class StreamDigest:
         wire: the format that streams: batches as the target wants them, or text.
         framing: the terminators of text for SQL Server.
 
+    The client computes the digests, for which the extra `digest` has to be there.
+
     Raises:
         DigestRefused: the two servers have no digest in common.
-        InputError: the extra by which the client computes digests is not installed.
     """
 
     def __init__(
@@ -44,7 +44,6 @@ class StreamDigest:
         wire: WireFormat,
         framing: Framing | None = None,
     ) -> None:
-        require("digest", "reconcile: in_flight")
         digests = Digests.of(observed(plan, target), source, target, streamed=True)
         self.digest: RowDigest = digests.row["source"]
         self._names = [column.target.name for column in plan.columns]

@@ -254,6 +254,9 @@ def require_servers(transfer: Transfer, servers: Servers) -> None:
             extras.setdefault(extra, str(table))
     if transfer.reconcile == "in_flight":
         extras["digest"] = "reconcile: in_flight"
+    for name, table in needed.items():
+        if name in servers.endpoints and servers.endpoints[name].digests_by() == "client":
+            extras.setdefault("digest", f"digest_by=client of {table}")
     unmet = [
         f"{url_variable(name)} is not set; transfer {transfer.transfer} needs it for {table}"
         for name, table in needed.items()

@@ -80,7 +80,8 @@ class ServerHealth:
     address: str
     version: str | None = None
     error: str | None = None
-    """Why the server cannot be reached."""
+    """Why the server cannot be reached, or not even be asked."""
+    advice: str = UNREACHABLE
     wires: tuple[WireHealth, ...] = ()
     findings: tuple[Finding, ...] = ()
 
@@ -92,8 +93,10 @@ class ServerHealth:
 
     def json(self) -> dict[str, Any]:
         """Return the `--json` form."""
+        fields = asdict(self)
+        del fields["advice"]
         return {
-            **asdict(self),
+            **fields,
             "ok": self.good,
             "reachable": self.error is None,
             "wires": [wire.json() for wire in self.wires],
@@ -103,7 +106,8 @@ class ServerHealth:
         """Describe the server for people."""
         if self.error is not None:
             yield self.error
-            yield f"  {'problem':<8} reachable: {UNREACHABLE}"
+            if self.advice:
+                yield f"  {'problem':<8} reachable: {self.advice}"
             return
         name = "" if self.name == self.address.partition(" ")[0] else f"{self.name}: "
         yield f"{name}{self.address}: {self.version}"
@@ -157,14 +161,19 @@ def _uses(transfers: Iterable[Transfer]) -> dict[str, Use]:
 
 def _examine(servers: Servers, name: str, use: Use, hazards: Sequence[Finding]) -> ServerHealth:
     resource = servers.endpoints[name]
-    address = str(resource.settings())
+    address = name
     try:
+        address = str(resource.settings())
         version = resource.ping()
+    except InputError as error:  # says itself what to do, as which extra to install
+        return ServerHealth(name, address, error=f"{name}: {error}", advice="")
     except TableferryError as error:
         return ServerHealth(name, address, error=str(error))
     health = inspection_of(resource.system).health(resource, use)
     findings = (*_budget(resource, name), *health, *hazards)
-    return ServerHealth(name, address, version, None, tuple(_wires(servers, name)), findings)
+    return ServerHealth(
+        name, address, version, wires=tuple(_wires(servers, name)), findings=findings
+    )
 
 
 def _budget(resource: Endpoint, name: str) -> Iterator[Finding]:

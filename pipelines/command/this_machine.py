@@ -17,6 +17,9 @@ from tableferry.resources.connecting.health import disk_of
 from tableferry.resources.contract.inspection import Finding
 from tableferry.resources.errors import InputError
 
+MOST_PROBLEMS = 5
+"""How many problems of transfer files are listed."""
+
 MIGRATE = "Stop Dagster's services, keep a copy of the storage, and run: dagster instance migrate"
 
 
@@ -44,7 +47,9 @@ def _transfers(servers: Servers, declared: TransferFolder | InputError) -> Itera
     count = f"{len(declared.transfers)} in {declared.path}"
     if declared.invalid:
         names = ", ".join(file.path.name for file in declared.invalid)
-        do = ("`ferry validate` says what is wrong with them.",)
+        lines = [line for file in declared.invalid for line in str(file).splitlines()]
+        more = ("`ferry validate` says what else is wrong.",) if len(lines) > MOST_PROBLEMS else ()
+        do = (*lines[:MOST_PROBLEMS], *more)
         yield Finding("transfers", "problem", f"{count}, and invalid: {names}", do)
     else:
         yield Finding("transfers", "ok", count)

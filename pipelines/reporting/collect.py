@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import importlib.metadata
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,8 +46,9 @@ from tableferry.resources.words import iso_time
 
 PACKAGES = (
     *("tableferry", "dagster", "pyarrow", "adbc-driver-postgresql", "psycopg"),
-    *("mssql-python", "clickhouse-connect"),
+    *("mssql-python", "clickhouse-connect", "duckdb", "polars"),
 )
+"""Whose versions a report has, as far as they are installed."""
 
 
 @dataclass(frozen=True)
@@ -97,13 +99,19 @@ def report(session: Session, name: str, *, dagster_url: str | None = None) -> Re
         refused=state.refused,
         settings=dict(_settings(transfer)),
         servers=state.servers,
-        packages={package: importlib.metadata.version(package) for package in PACKAGES},
+        packages=dict(_packages()),
         meanings={
             **{check: check_description(transfer, check) or "" for check in checks_of(transfer)},
             **{check: DESCRIPTIONS[check] for check in WHOLE_TABLE_CHECKS},
         },
         dagster_url=url,
     )
+
+
+def _packages() -> Iterator[tuple[str, str]]:
+    for package in PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            yield package, importlib.metadata.version(package)
 
 
 def checked_url(text: str) -> str:

@@ -19,7 +19,8 @@ NAMES = (
 )
 
 for name in NAMES:
-    importlib.import_module(name)
+    with suppress(ImportError):
+        importlib.import_module(name)
 for room in ("resources", "checks", "assets", "sensors", "pipelines"):
     package = importlib.import_module(f"tableferry.{room}")
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
