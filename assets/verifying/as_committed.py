@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import NamedTuple, Self
 
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning.resolve import Hop
@@ -25,7 +26,7 @@ def target_digest_of(hop: Hop, verdicts: Iterable[Verdict]) -> str | None:
     """
     if keeps_rows(hop.plan, hop.options):
         return None
-    return next((found for verdict in verdicts if (found := _digest(verdict))), None)
+    return next((str(found) for verdict in verdicts if (found := _digest(verdict))), None)
 
 
 def changed_side(
@@ -70,8 +71,8 @@ def as_committed(verdict: Verdict, record: RangeRecord) -> Verdict:
     """Compare a target, by a verdict with its digest, with its newest commit, not its source."""
     now = _digest(verdict)
     same = _same(record.target_digest, now)
-    _, rows, total = (record.target_digest or "::").split(":")
-    committed = {ROWS: int(rows), DIGEST: total} if rows else {}
+    stored = _TargetDigest.read(record.target_digest)
+    committed = {ROWS: stored.rows, DIGEST: stored.total} if stored else {}
     return replace(
         verdict,
         passed=bool(same),
@@ -82,14 +83,35 @@ def as_committed(verdict: Verdict, record: RangeRecord) -> Verdict:
     )
 
 
-def _digest(verdict: Verdict) -> str | None:
+class _TargetDigest(NamedTuple):
+    """What `RangeRecord.target_digest` holds."""
+
+    definition: str
+    """Identifies the row digest, see `Verdict.digest`."""
+    rows: int
+    total: str
+    """The sum of the row digests."""
+
+    @classmethod
+    def read(cls, text: str | None) -> Self | None:
+        if text is None:
+            return None
+        definition, rows, total = text.split(":")
+        return cls(definition, int(rows), total)
+
+    def __str__(self) -> str:
+        return f"{self.definition}:{self.rows}:{self.total}"
+
+
+def _digest(verdict: Verdict) -> _TargetDigest | None:
     if verdict.digest is None or DIGEST not in verdict.target:
         return None
-    return f"{verdict.digest}:{verdict.target[ROWS]}:{verdict.target[DIGEST]}"
+    return _TargetDigest(verdict.digest, int(verdict.target[ROWS]), str(verdict.target[DIGEST]))
 
 
-def _same(committed: str | None, now: str | None) -> bool | None:
+def _same(committed: str | None, now: _TargetDigest | None) -> bool | None:
     """Whether two digests are equal; None if they cannot be compared."""
-    if committed is None or now is None or committed.split(":")[0] != now.split(":")[0]:
+    before = _TargetDigest.read(committed)
+    if before is None or now is None or before.definition != now.definition:
         return None
-    return committed == now
+    return before == now

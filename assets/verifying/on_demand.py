@@ -202,10 +202,11 @@ def _verify_hop(
         if not todo:
             break
         names = [one.name for one in todo]
-        compared = compare(todo)
+        compared, failure = compare(todo), None
         if not transfer.write.moves:
-            compared = [*compared]
-            _record_equal(writer, hop, context, names, compared)
+            compared, failure = _up_to_a_failure(compared)
+            if failure is None:
+                _record_equal(writer, hop, context, names, compared)
         about = newest(context.instance, hop.asset, names)
         for verdicts in compared:
             # failures last: the page of a check shows the latest verdict
@@ -213,10 +214,25 @@ def _verify_hop(
                 if verdicts[name].note != UNKNOWN:  # that is no verdict about the rows
                     writer.checked(name, verdicts[name], about.get(name))
                 found.setdefault(verdicts[name].check, {})[name] = verdicts[name]
+        if failure is not None:
+            raise failure
         now = newest(context.instance, hop.asset, names)
         todo = [one for one in todo if now.get(one.name) != about.get(one.name)]
     in_order = [one.name for one in ranges]
     return [{name: of[name] for name in in_order if name in of} for of in found.values()]
+
+
+def _up_to_a_failure(
+    compared: Iterable[dict[str, Verdict]],
+) -> tuple[list[dict[str, Verdict]], Exception | None]:
+    """Compare until a check cannot be done: what was concluded before is recorded nevertheless."""
+    done: list[dict[str, Verdict]] = []
+    try:
+        for verdicts in compared:
+            done.append(verdicts)
+    except Exception as error:
+        return done, error
+    return done, None
 
 
 def _record_equal(

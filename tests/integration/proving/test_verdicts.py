@@ -454,3 +454,17 @@ def test_a_failure_stands_whose_rows_cannot_be_shown(
         assert "last_check_failed" in {view.reason for view in one.plan().ranges}
         assert one.run().good
         assert_ends(command("check", one.table), 0)
+
+
+def test_a_failure_stands_if_the_next_check_cannot_be_done(
+    ferry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = ferry(DIRECT, *TABLE, ranges="{rows: 50}")
+    assert one.run().good
+    expected = "[{type: sql, kwargs: {query: 'SELECT gone FROM {table} WHERE {range}'}}]"
+    one.declare(DIRECT, ranges="{rows: 50}", write="none")
+    assert_ends(command("check", one.table), 0)
+    damage(one, "UPDATE name = '' WHERE id = 7")
+    one.declare(DIRECT, ranges="{rows: 50}", write="none", expectations=expected)
+    assert command("check", one.table).exit_code != 0
+    assert not runner.status(one.session, one.table).good
