@@ -194,6 +194,7 @@ class ClickHouseLoad(HeldRange):
             )
         self._target_rows = rows
         if strays:
+            crash_points.reached("before_strays")
             self.marker.require_alone()
             self._drop_strays()
         return rows

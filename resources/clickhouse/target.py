@@ -296,10 +296,10 @@ class ClickHouseTarget(Target):
         into: Sequence[KeyRange],
         options: TargetOptions,
     ) -> None:
-        """Empty the partitions of retired ranges. See `Target.retire`.
+        """Empty the partitions of ranges without others in their place. See `Target.retire`.
 
-        Those of a file that is cut otherwise stay until the new ranges bring its rows, and drop
-        those that they find elsewhere; the file may turn out to be unreadable.
+        Other rows stay until the new ranges bring them, and drop those that they find elsewhere,
+        see `ClickHouseLoad.finalise`; the source may be away until then.
 
         With `append` and `upsert` the rows move to the partitions of the new ranges; for a moment
         they exist twice, and a repetition after a crash adds no third copy.
@@ -325,7 +325,7 @@ class ClickHouseTarget(Target):
                         move_rows(plan, qualified(table), key_range, successor),
                         {**UNDIVIDED, "insert_allow_materialized_columns": 1},
                     )
-            elif key_range.kind == "file" and into:
+            elif into:
                 continue
             self.resource.execute(f"ALTER TABLE {qualified(table)} DROP {partition(key_range)}")
 

@@ -327,7 +327,7 @@ class Target(Protocol):
     ) -> None:
         """Forget ranges before those that replace them, `into`, are loaded.
 
-        If nothing replaces them, their rows are deleted.
+        Their rows stay visible until then. If nothing replaces them, their rows are deleted.
         """
 
     def keep_quarantined(self, plan: CopyPlan, ranges: Sequence[str]) -> None:
