@@ -34,6 +34,11 @@ def filtered(condition: str, where: str | None) -> str:
     return f"({condition}) AND (\n{where}\n)" if where else condition
 
 
+def has_filter(sql: str) -> bool:
+    """Whether a query has a condition that `filtered` has added, or reads a query."""
+    return "(\n" in sql
+
+
 def predicate(column: Column, key_range: KeyRange, system: System) -> str:
     """Write the condition that selects exactly the rows of a key range.
 

@@ -30,22 +30,31 @@ _SETTINGS = {
     "enable_external_file_cache": "false",  # which would grow with the files
 }
 
+_TRUSTING = "statistics_propagation,join_filter_pushdown"
+"""Optimizers that take the least and greatest values in a Parquet file's footer for true: DuckDB's
+errors speak of "optimizations that rely on correct statistics"."""
+
 _lock = threading.Lock()
 _numbers = itertools.count(1)
 
 
 @contextmanager
-def opened(store: Store, failures: list[Exception]) -> Iterator[duckdb.DuckDBPyConnection]:
+def opened(
+    store: Store, failures: list[Exception], *, prunes: bool = True
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a database of its own, with the macro that marks files.
 
     Args:
         store: the store whose files it is to read.
         failures: gets what fails in reading an object store or record batches, see `register`.
+        prunes: whether row groups are skipped that have no row of a query by their footer. A filter
+            of the user's must not rest on that: pyarrow would not find what is missing, since rows
+            that are filtered pass through DuckDB on both sides.
 
     Raises:
         StatementFailed: see `errors.translated`; so do the block's errors.
     """
-    with translated(failures), _connection(store, failures) as database:
+    with translated(failures), _connection(store, failures, prunes) as database:
         yield database.execute(f"CREATE MACRO {OF_FILE}(file, name) AS file = name")
 
 
@@ -77,16 +86,18 @@ def register(
 
 
 @contextmanager
-def _connection(store: Store, failures: list[Exception]) -> Iterator[duckdb.DuckDBPyConnection]:
+def _connection(
+    store: Store, failures: list[Exception], prunes: bool
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """Connect to an instance of its own for an object store, else to a new database in the shared
     instance."""
     if isinstance(store, ObjectStore):
-        with _connected() as database:
+        with _connected(prunes) as database:
             store.attach(database, failures)
             yield database
         return
     with _lock:
-        database = _shared().cursor()
+        database = _shared(prunes).cursor()
     name = f'"ferry {next(_numbers)}"'
     with database:
         database.execute(f"ATTACH ':memory:' AS {name}")
@@ -98,18 +109,21 @@ def _connection(store: Store, failures: list[Exception]) -> Iterator[duckdb.Duck
             database.execute(f"DETACH {name}")
 
 
-def _connected() -> duckdb.DuckDBPyConnection:
+def _connected(prunes: bool) -> duckdb.DuckDBPyConnection:
     import duckdb
 
     database = duckdb.connect(":memory:")
     for name, value in _SETTINGS.items():
         database.execute(f"SET GLOBAL {name} = '{value}'")
+    # https://duckdb.org/docs/stable/configuration/overview: of the instance, not of a connection
+    pushing = "cte_filter_pusher" if prunes else "filter_pushdown"
+    database.execute(f"SET GLOBAL disabled_optimizers = '{_TRUSTING},{pushing}'")
     return database
 
 
 @functools.cache
-def _shared() -> duckdb.DuckDBPyConnection:
-    return _connected()
+def _shared(prunes: bool) -> duckdb.DuckDBPyConnection:
+    return _connected(prunes)
 
 
 def _forget() -> None:

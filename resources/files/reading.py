@@ -43,6 +43,20 @@ def reading(file: File, names: Iterable[str]) -> str:
     )
 
 
+def stretch(file: File, names: Iterable[str], first: int, past: int | None) -> str:
+    """Write a table expression of some of a Parquet file's rows, by their numbers from 1.
+
+    Only their row groups are read. A condition on the result is tried on each of these rows: it is
+    not moved in here, where the footer would be believed about it.
+    """
+    names = tuple(names)
+    if not _numbers(names):
+        return reading(file, names)
+    end = f" AND file_row_number < {past - 1}" if past is not None else ""
+    rows = f"SELECT * FROM {reading(file, names)} WHERE file_row_number >= {first - 1}{end}"
+    return f"(WITH ferry_rows AS MATERIALIZED ({rows}) SELECT * FROM ferry_rows)"
+
+
 def row_number(file: File, names: Iterable[str]) -> str:
     """The number of a row in its file, from 1, in a SELECT from `reading`."""
     if file.format == "parquet" and _numbers(names):

@@ -17,7 +17,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.contract.facts import facts_of
 from tableferry.resources.contract.settings import ConnectionSettings
-from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.table_sql import has_filter, qualified
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.extras import require
 from tableferry.resources.files import delimited
@@ -30,7 +30,7 @@ from tableferry.resources.files.folder import File, FileUnreadable, matching
 from tableferry.resources.files.inference import united
 from tableferry.resources.files.loading import rows, unchanged
 from tableferry.resources.files.object_store import ObjectStore, store_at
-from tableferry.resources.files.reading import reading, row_number
+from tableferry.resources.files.reading import reading, row_number, stretch
 from tableferry.resources.files.store import Folder
 from tableferry.resources.files.types import FILE, FILE_TYPE, INSTANT_NS, NOTHING, UNREADABLE
 from tableferry.resources.keys.range import ROW, KeyRange
@@ -41,9 +41,13 @@ if TYPE_CHECKING:  # it takes a tenth of a second to import
     import duckdb
 
 _SELECTED = re.compile(rf"{OF_FILE}\(\"{FILE}\", '((?:[^']|'')*)'\)")
+_NUMBERS = re.compile(rf'"{ROW}" >= ([0-9]+)(?: AND "{ROW}" < ([0-9]+))?')
+"""The rows of a cut file, as `table_sql.predicate` writes them."""
 _NAME = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 
 _STREAMED = "ferry_rows"
+Rows = tuple[int, int | None]
+"""The first of some rows of a file, by number, and the one after their last; None: to its end."""
 Stream = Callable[[File, Names], Names]
 """Makes a file's rows the table `_STREAMED`, and returns the columns of that table."""
 ByFolded = dict[str, tuple[str, list[tuple[File, str]]]]
@@ -174,7 +178,7 @@ class FilesServer(Server):
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of a small result."""
         refuse_snapshot(self.system, snapshot)
-        with opened(self.store, []) as database:
+        with opened(self.store, [], prunes=_prunes(sql)) as database:
             self._attach(database, sql)
             return database.execute(sql).fetchall()
 
@@ -228,7 +232,7 @@ class FilesServer(Server):
     ) -> Iterator[pa.RecordBatchReader]:
         failures: list[Exception] = []
         ended = threading.Event()
-        with opened(self.store, failures) as database:
+        with opened(self.store, failures, prunes=_prunes(sql)) as database:
 
             def stream(file: File, columns: Names) -> Names:
                 assert loading is not None
@@ -282,10 +286,26 @@ class FilesServer(Server):
             if len(selected) == len(shown) == 1:
                 names(next(file for file in files if file.name in shown))
             database.execute(f"CREATE SCHEMA IF NOT EXISTS {DIALECT.quote(table.schema)}")
-            database.execute(f"CREATE VIEW {qualified(table)} AS {_view(files, shown, stream)}")
+            rows = _stretch(sql) if len(shown) == 1 and stream is None else None
+            view = _view(files, shown, stream, rows if has_filter(sql) else None)
+            database.execute(f"CREATE VIEW {qualified(table)} AS {view}")
 
 
-def _view(files: Sequence[File], shown: Collection[str], stream: Stream | None) -> str:
+def _prunes(sql: str) -> bool:
+    """Whether a query may skip row groups by the footer: one with a filter only to find those of a
+    stretch of rows, see `reading.stretch`."""
+    return not has_filter(sql) or _stretch(sql) is not None
+
+
+def _stretch(sql: str) -> Rows | None:
+    """The stretch of a single file that a query is about, if any."""
+    found = {(int(first), int(past) if past else None) for first, past in _NUMBERS.findall(sql)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _view(
+    files: Sequence[File], shown: Collection[str], stream: Stream | None, rows: Rows | None
+) -> str:
     """The query of a view: the rows of some files, with the columns of all."""
     readable, _ = _readable(files)
     nulls: dict[str, str] = {}
@@ -293,7 +313,9 @@ def _view(files: Sequence[File], shown: Collection[str], stream: Stream | None) 
         types = [type_ for _, type_ in in_files]
         nulls[name] = f"CAST(NULL AS {_duckdb_type(united(types) or types[0])})"
     selects = [
-        _select(file, columns, nulls, stream) for file, columns in readable if file.name in shown
+        _select(file, columns, nulls, stream, rows)
+        for file, columns in readable
+        if file.name in shown
     ]
     if selects:
         return " UNION ALL ".join(selects)
@@ -302,12 +324,19 @@ def _view(files: Sequence[File], shown: Collection[str], stream: Stream | None) 
     return f"SELECT {', '.join(listed)} WHERE false"
 
 
-def _select(file: File, columns: Names, nulls: Mapping[str, str], stream: Stream | None) -> str:
+def _select(
+    file: File,
+    columns: Names,
+    nulls: Mapping[str, str],
+    stream: Stream | None,
+    rows: Rows | None,
+) -> str:
     """The rows of a file, with the columns of all files; those that it lacks are NULL."""
     if stream is not None and file.format != "ndjson":
         columns, table, row = stream(file, columns), _STREAMED, f'"{ROW}"'
     else:
-        table, row = reading(file, columns), row_number(file, columns)
+        table = stretch(file, columns, *rows) if rows else reading(file, columns)
+        row = row_number(file, columns)
     in_file = {
         name.casefold(): DIALECT.quote(name) for name, type_ in columns.items() if type_ != NOTHING
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pyarrow as pa
@@ -79,6 +80,52 @@ def test_every_stretch_is_a_range(ferry: Maker, folder: Path) -> None:
     assert code == 2 and f"name one of {', '.join(CUT)}" in output
     mended = one.run()
     assert mended.good and one.moved(mended) == [CUT[1]]
+
+
+def lying(folder: Path, rows: int = 1000, group: int = 250) -> None:
+    """A Parquet file whose footer says that all ids are 0."""
+    big(folder, rows, group)
+    path = folder / "big.parquet"
+    data = path.read_bytes()
+    (length,) = struct.unpack("<I", data[-8:-4])
+    start = len(data) - 8 - length
+    footer = data[start:-8]
+    for end in range(group, rows + 1, group):
+        for bound in (end - group, end - 1):
+            number = struct.pack("<q", bound)
+            assert footer.count(number) >= 2
+            footer = footer.replace(number, bytes(8))
+    path.write_bytes(data[:start] + footer + data[-8:])
+    columns = [pq.read_metadata(path).row_group(n).column(0) for n in range(rows // group)]
+    assert {(one.statistics.min, one.statistics.max) for one in columns} == {(0, 0)}
+
+
+@pytest.mark.parametrize("ranges", [None, "{rows: 500}"])
+@pytest.mark.parametrize(
+    ("where", "ids"),
+    [
+        ("id > 99", range(100, 1000)),
+        ("id IN (7, 8, 900)", (7, 8, 900)),
+        ("id = 0", (0,)),
+        ("id + 1 > 990", range(990, 1000)),
+        ("id BETWEEN 240 AND 260 AND name IS NOT NULL", range(240, 261)),
+    ],
+)
+def test_a_filter_does_not_believe_the_footer(
+    ferry: Maker, tmp_path: Path, ranges: str | None, where: str, ids: Collection[int]
+) -> None:
+    folder = tmp_path / "in"
+    lying(folder)
+    given = {"where": where, **({"ranges": ranges} if ranges else {})}
+    hop = "['clickhouse://warehouse.{t}']"
+    one = declared(ferry, f"{folder}/*.parquet", hop, reconcile="in_flight", **given)
+    moved = one.run()
+    assert moved.good, moved.errors
+    assert [row[0] for row in held(one, "id, name")] == [*ids]
+    for level in ("checksum", "full_hash"):
+        code, output = invoke("check", one.table, "--level", level)
+        assert code == 0, output
+    assert not one.run().run_ids
 
 
 @pytest.mark.parametrize("hop", ["clickhouse://warehouse.{t}", POSTGRES])
