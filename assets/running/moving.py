@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import pyarrow as pa
 
-from tableferry.assets.log.records import Reason, State
+from tableferry.assets.log.records import RangeRecord, Reason, State
 from tableferry.assets.running.audit import (
     audit,
     settle,
@@ -87,6 +88,7 @@ def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
     options = replace(hop.options, batch_rows=work.batch_rows, framing=framing, format=format)
     if hop.plan.fitting:
         options = replace(options, quarantine=_rejected(attempt))
+    options = replace(options, displaced=partial(_displaced, attempt))
     with ExitStack() as held:
         export_slot = held.enter_context(_Slot(work.exports))
         reached("before_export")
@@ -227,6 +229,20 @@ def _rejected(attempt: RangeAttempt) -> Quarantine:
         run_id=work.run_id,
         snapshot=attempt.reading.snapshot,
     )
+
+
+def _displaced(attempt: RangeAttempt, names: Sequence[str]) -> None:
+    """Record that other ranges are about to lose rows that have moved to this one.
+
+    They move in this run, too, as the source has changed there; until then they are not proven.
+    """
+    if attempt.hop.options.mode.whole_table:
+        return  # nobody sees the shadow before all of its ranges are there
+    for name in names:
+        why = f"rows of it have moved to range {attempt.name}, where they are now; run it again"
+        error = attempt.work.message(attempt.hop, name, why)
+        run = attempt.work.run_id
+        attempt.writer.progress(RangeRecord(name, State.FAILED, run_id=run, error=error))
 
 
 def _staged(attempt: RangeAttempt, load: RangeLoad, rejected: int) -> int:

@@ -94,6 +94,9 @@ class TargetOptions:
     """Whether the shadow table of a swap has the plan's shape, and none of the target's rows."""
     proof: Proof | None = None
     """What `finalise` calls before it makes a delta visible."""
+    displaced: Callable[[Sequence[str]], None] | None = None
+    """What `finalise` calls with the names of other ranges that are about to lose rows, since these
+    have moved to the attempt's range. None: a primary key that is in another range fails it."""
 
     @property
     def audits_shown(self) -> bool:

@@ -24,6 +24,8 @@ TRY_SECONDS = 0.1
 MOST_SUBTRANSACTIONS = 10_000_000
 """Most subtransactions of one transaction; rows with later ids are from before a wraparound."""
 
+UNIQUE_VIOLATION = "23505"
+
 INDEX_BYTES = 2700
 """About the most bytes of a B-tree entry."""
 
@@ -166,6 +168,10 @@ class PostgresStatements(Statements):
     def broke(self, error: StatementFailed) -> bool:
         """See `Statements.broke`."""
         return broke(error)
+
+    def breaks_key(self, error: StatementFailed) -> bool:
+        """See `Statements.breaks_key`."""
+        return error.code == UNIQUE_VIOLATION
 
     def change_counts(self, table: TableRef) -> str:
         """See `Statements.change_counts`."""

@@ -34,6 +34,9 @@ KEY_BYTES = 900
 INDEX_BYTES = 1700
 """Maximum bytes of a nonclustered index key."""
 
+KEY_BROKEN = ("23000", "2601", "2627")
+"""SQLSTATE of a violated constraint, and the server's errors of duplicate keys."""
+
 MISREAD = re.compile("['\"\\]\U00010000-\U0010ffff]")
 """Characters of names that some tools or servers misread."""
 
@@ -175,6 +178,15 @@ class SqlServerStatements(Statements):
     def broke(self, error: StatementFailed) -> bool:
         """By the driver's SQLSTATE or text."""
         return broke(error)
+
+    def breaks_key(self, error: StatementFailed) -> bool:
+        """See `Statements.breaks_key`. The driver has an SQLSTATE for all constraints."""
+        return str(error.code) in KEY_BROKEN
+
+    def delete_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
+        """T-SQL names the table to delete from by its alias."""
+        _, own = aliases(plan)
+        return f"DELETE {own} FROM {self.known_rows(plan, table, staging)}"
 
     def drop_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
         """T-SQL names the table to delete from by its alias."""

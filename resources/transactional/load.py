@@ -10,8 +10,8 @@ from tableferry.resources import crash_points
 from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.hazards import Look, with_remedies
-from tableferry.resources.contract.markers import Publication
+from tableferry.resources.contract.hazards import Look, having, with_remedies
+from tableferry.resources.contract.markers import Publication, parse_range
 from tableferry.resources.contract.table_sql import drop_table
 from tableferry.resources.contract.target import (
     TargetMoved,
@@ -21,11 +21,19 @@ from tableferry.resources.contract.target import (
     rejected_of,
     replaces,
     require_staged,
+    row_identity,
     surplus_rejected,
 )
 from tableferry.resources.digest.same_rows import SameRows
-from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFailed, TableferryError
+from tableferry.resources.errors import (
+    InputError,
+    RangeBusy,
+    ReceiptMismatch,
+    StatementFailed,
+    TableferryError,
+)
 from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.ranges.sql import MOST_RANGES, range_number
 from tableferry.resources.tables import TableRef, staging_prefix
 from tableferry.resources.transactional.delta import write_delta
 from tableferry.resources.transactional.markers import MarkerTable
@@ -86,6 +94,10 @@ class TransactionalLoad(Generic[AnySession]):
     """The mark of the transaction that was about to commit."""
     _proven: int | None = field(default=None, init=False)
     """Rows of the range with its delta written."""
+    conflict: StatementFailed | None = field(default=None, init=False)
+    """What the rows failed with, if that may be a primary key that another range has."""
+    _displaced: Sequence[str] = field(default=(), init=False)
+    """The ranges of the transfer that lose rows in the open transaction."""
 
     def staged_rows(self) -> int:
         """Rows in the staging table; unstaged, those that the server has accepted."""
@@ -183,6 +195,9 @@ class TransactionalLoad(Generic[AnySession]):
         except StatementFailed as error:
             if not self.sql.broke(error):
                 self.rollback()
+                if self._may_displace(error):
+                    self.conflict = error
+                    return self._commit(rows)
                 if error.transient or not self.options.hazards:
                     raise
                 causes = with_remedies(self.options.hazards)
@@ -198,7 +213,7 @@ class TransactionalLoad(Generic[AnySession]):
         return True
 
     def _transaction(self, rows: int) -> None:
-        self._mark = None
+        self._mark, self._displaced = None, ()
         self.run(self.sql.begin)
         self._allow_identity(True)
         if self.options.delta is not None:
@@ -230,7 +245,7 @@ class TransactionalLoad(Generic[AnySession]):
                 self.session, self.plan.target, self.key_range.name, self.options.quarantine
             )
         markers = MarkerTable(self.sql, self.plan.target, self.table)
-        markers.put(self.session, self.identity, self.publication)
+        markers.put(self.session, self.identity, self.publication, self._displaced)
         self._mark = self.sql.mark(self.session, self.staging)
         self.session.execute(self.sql.commit)
 
@@ -239,7 +254,11 @@ class TransactionalLoad(Generic[AnySession]):
         if replaces(plan, options):
             require_deletable(self.session.query, sql, plan, self.key_range, options, table)
         removed = self._remove_gone() if options.removes else 0
-        *first, inserted = self.run(sql.publish(plan, options, table, self.staging, self._in_range))
+        *steps, insert = sql.publish(plan, options, table, self.staging, self._in_range)
+        first = self.run(steps)
+        if self.conflict is not None:
+            first.append(self._displace(self.conflict))
+        inserted = self.session.execute(insert)
         if options.mode.updates_known:
             changes = Changes(inserted, sum(first), removed).marked(options.mark)
         else:
@@ -254,6 +273,53 @@ class TransactionalLoad(Generic[AnySession]):
             if shown != rows:
                 raise self._mismatch(f"{shown}", rows)
         return changes
+
+    def _may_displace(self, error: StatementFailed) -> bool:
+        """Whether a failed transaction may succeed without the rows that have left other ranges."""
+        identity = row_identity(self.plan)
+        return (
+            self.conflict is None
+            and self.options.displaced is not None
+            and self.options.delta is None
+            and self.publication.known is not None
+            and replaces(self.plan, self.options)
+            and bool(identity)
+            and self.plan.key.target.name not in identity
+            and self.sql.breaks_key(error)
+        )
+
+    def _displace(self, conflict: StatementFailed) -> int:
+        """Delete the rows of other ranges that the source has in this one, and return their number.
+
+        The source's primary key is unique, so that such a row has moved. Its old range is told, and
+        loses its marker, until it is moved, too.
+
+        Raises:
+            InputError: rows of other tables would be deleted with them.
+        """
+        sql, plan, known, table = self.sql, self.plan, self.publication.known, self.table
+        assert known is not None and self.options.displaced is not None
+        if destroying := having(self.options.hazards, "destroys"):
+            raise InputError(
+                f"{table} range {self.key_range.name}: rows have moved here from other ranges, and "
+                f"to delete them there would change other tables: {with_remedies(destroying)}"
+            ) from conflict
+        kind, digits = self.key_range.kind, self.key_range.digits
+        names = sorted(known.transfer_ranges - {self.key_range.name})
+        others = [each for name in names if (each := parse_range(name, kind, digits))]
+        rows, losing = sql.known_rows(plan, table, self.staging), []
+        for start in range(0, len(others), MOST_RANGES):
+            some = others[start : start + MOST_RANGES]
+            number = range_number(some, plan.key.target, sql.system)
+            found = self.session.query(f"SELECT DISTINCT {number} FROM {rows}")
+            losing += [some[int(at)].name for (at,) in found if int(at) >= 0]
+        deleted = self.session.execute(sql.delete_known(plan, table, self.staging))
+        if not deleted:
+            return 0  # they have left meanwhile, or something else is the matter
+        # the deleted rows are locked: their ranges cannot be recorded before this one is published
+        self.options.displaced(losing)
+        self._displaced = losing
+        return deleted
 
     def _remove_gone(self) -> int:
         """Delete or mark the rows of the range that were not staged; return their number."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,13 @@ class MarkerTable:
                 session.execute(self._insert(identity, "1"))
         return identity
 
-    def put(self, session: Session, identity: str, publication: Publication) -> None:
+    def put(
+        self,
+        session: Session,
+        identity: str,
+        publication: Publication,
+        displaced: Collection[str] = (),
+    ) -> None:
         """Write a range's marker, as the last but one step of the transaction that publishes it.
 
         Args:
@@ -90,12 +96,13 @@ class MarkerTable:
             identity: the table's when it was prepared; whoever replaces the table removes its
                 markers.
             publication: the range.
+            displaced: other ranges of the transfer that lose rows to it, whose markers go.
 
         Raises:
-            TargetMoved: rows of the range have been published since it was planned.
+            TargetMoved: rows of one of these ranges have been published since it was planned.
         """
-        number = self._next_number(session, identity, publication)
-        names = [publication.key_range.name, *publication.overlapped(identity)]
+        number = self._next_number(session, identity, publication, displaced)
+        names = [publication.key_range.name, *publication.overlapped(identity), *displaced]
         session.execute(self._delete(identity, names))
         session.execute(self._insert(identity, str(number), publication))
 
@@ -154,8 +161,14 @@ class MarkerTable:
         rows = session.query(self._sql.object_ids(self._written.schema, [self._written.name]))
         return (str(number) for _, number in rows)
 
-    def _next_number(self, session: Session, identity: str, publication: Publication) -> int:
-        """The number of this publication, unless rows of its range have been published since."""
+    def _next_number(
+        self,
+        session: Session,
+        identity: str,
+        publication: Publication,
+        displaced: Collection[str],
+    ) -> int:
+        """The number of this publication, unless rows that it writes have been published since."""
         self._take_turn(session, identity)
         where, key_range = self._is_head(identity), publication.key_range
         if publication.known is not None:
@@ -166,7 +179,9 @@ class MarkerTable:
         for _, key, at, marker in map(_row, session.query(self._select(where))):
             if key == HEAD:
                 number = at
-            elif marker.range == key_range.name or marker.overlaps(publication.plan, key_range):
+            elif marker.range in {key_range.name, *displaced} or marker.overlaps(
+                publication.plan, key_range
+            ):
                 raise self._moved(key_range, f"range {marker.range} by {marker}")
         if not number:
             raise self._moved(key_range, "into a new table")

@@ -116,7 +116,7 @@ class Digested:
 
     def _summed(self) -> Summed:
         load, elsewhere = self.load, self._elsewhere
-        if not load.options.mode.updates_known:
+        if not (load.options.mode.updates_known or load.conflict):
             return self.same.shown(load.session.query, elsewhere)
         # a row whose key has changed moves into this range
         kept = load.sql.kept_rows(load.plan, load.table, load.staging, elsewhere)

@@ -184,6 +184,10 @@ class Statements:
         """Whether the connection is lost, so that the statement's outcome is unknown."""
         raise NotImplementedError
 
+    def breaks_key(self, error: StatementFailed) -> bool:
+        """Whether a statement may have failed because of a key that another row has."""
+        raise NotImplementedError
+
     # what else the transaction changed
 
     def change_counts(self, table: TableRef) -> str | None:
@@ -292,6 +296,18 @@ class Statements:
         return (
             f"DELETE FROM {qualified(staging)} AS {staged} WHERE EXISTS "
             f"(SELECT 1 FROM {qualified(table)} AS {target} WHERE {self.same_row(plan)})"
+        )
+
+    def delete_known(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
+        """Delete the rows whose primary key was staged."""
+        return f"DELETE FROM {self.known_rows(plan, table, staging)}"
+
+    def known_rows(self, plan: CopyPlan, table: TableRef, staging: TableRef) -> str:
+        """The same rows, as a FROM clause."""
+        staged, target = aliases(plan)
+        return (
+            f"{qualified(table)} AS {target} WHERE EXISTS "
+            f"(SELECT 1 FROM {qualified(staging)} AS {staged} WHERE {self.same_row(plan)})"
         )
 
     def count_kept(self, plan: CopyPlan, table: TableRef, staging: TableRef, condition: str) -> str:
