@@ -72,6 +72,18 @@ def test_rows_that_exchange_their_ranges_get_there_in_one_run(
     assert not one.moved(one.run())
 
 
+def test_so_they_do_through_a_chain(ferry: Callable[..., Ferry], copies: str) -> None:
+    chain = "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']"
+    one = ferry(chain, *SOURCE, **SETTINGS)
+    assert one.run().good
+    one.source(*ROTATE)
+    moved = one.run()
+    assert moved.good, moved.errors
+    assert_copied(one, "sqlserver", copies)
+    assert_copied(one, "clickhouse", copies)
+    assert not one.moved(one.run())
+
+
 @pytest.mark.parametrize("system", ["postgres", "sqlserver"])
 @pytest.mark.parametrize(
     "options", [{"delta": "always"}, {"publish_audit": "visible"}, {"profile": "safe"}], ids=str
