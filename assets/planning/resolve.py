@@ -254,14 +254,14 @@ def require_servers(transfer: Transfer, servers: Servers) -> None:
             extras.setdefault(extra, str(table))
     if transfer.reconcile == "in_flight":
         extras["digest"] = "reconcile: in_flight"
+    unmet = []
     for name, table in needed.items():
-        if name in servers.endpoints and servers.endpoints[name].digests_by() == "client":
+        endpoint = servers.endpoints.get(name)
+        if endpoint is None or not endpoint.has_address:
+            needs = f"transfer {transfer.transfer} needs it for {table}"
+            unmet.append(f"{url_variable(name)} is not set; {needs}")
+        elif endpoint.digests_by() == "client":
             extras.setdefault("digest", f"digest_by=client of {table}")
-    unmet = [
-        f"{url_variable(name)} is not set; transfer {transfer.transfer} needs it for {table}"
-        for name, table in needed.items()
-        if name not in servers.endpoints or not servers.endpoints[name].has_address
-    ]
     for extra, purpose in extras.items():
         if error := missing(extra, f"transfer {transfer.transfer}: {purpose}"):
             unmet.append(str(error))
