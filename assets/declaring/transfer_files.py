@@ -9,7 +9,7 @@ import copy
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
@@ -26,6 +26,7 @@ from tableferry.assets.declaring.many_tables import (
     transfers_of,
 )
 from tableferry.assets.declaring.names import check_schedule_name, schedule_name
+from tableferry.assets.declaring.namesakes import Namesake, namesakes_of
 from tableferry.assets.declaring.problems import InvalidParts
 from tableferry.assets.declaring.sections import CONNECTIONS
 from tableferry.assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
@@ -88,6 +89,8 @@ class TransferFolder:
     invalid: tuple[InvalidFile, ...] = ()
     files: Mapping[str, YamlFile] = field(default_factory=dict, repr=False)
     """Where the transfers are declared, by name."""
+    namesakes: Mapping[str, Sequence[Namesake]] = field(default_factory=dict, repr=False)
+    """The targets of other transfers that may be a transfer's own, by its name."""
 
     @classmethod
     def of(cls, transfers: Iterable[Transfer]) -> TransferFolder:
@@ -103,11 +106,12 @@ class TransferFolder:
                 if claim in taken:
                     raise InputError(f"{claim} of transfer {transfer.transfer!r} is taken")
                 taken.add(claim)
-        return cls(Path(), {transfer.transfer: transfer for transfer in ordered})
+        by_name = {transfer.transfer: transfer for transfer in ordered}
+        return cls(Path(), by_name, namesakes=namesakes_of(ordered))
 
     def only(self, name: str) -> TransferFolder:
         """The folder as if it held this valid transfer alone."""
-        return TransferFolder(self.path, {name: self.transfers[name]}, (), self.files)
+        return replace(self, transfers={name: self.transfers[name]}, invalid=())
 
     def transfer(self, name: str) -> Transfer:
         """Return the transfer with this name.
@@ -181,6 +185,7 @@ def _collected(folder: Path, outcomes: Sequence[_Outcome]) -> TransferFolder:
         {name: valid[name][1] for name in sorted(valid)},
         tuple(sorted(invalid, key=lambda file: file.path)),
         {name: file for name, (file, _) in valid.items()},
+        namesakes_of(transfer for _, transfer in valid.values()),
     )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.namesakes import Namesake
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.log.records import DataVersion, digest
 from tableferry.assets.planning.columns import (
@@ -26,6 +26,7 @@ from tableferry.assets.planning.expressions import (
 )
 from tableferry.assets.planning.increments import watermark_column
 from tableferry.assets.planning.marking import mark_of
+from tableferry.assets.planning.one_table import require_one_name
 from tableferry.assets.planning.renaming import Renames, renamed, renames_of
 from tableferry.assets.planning.wires import chosen_wire
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
@@ -70,6 +71,8 @@ class Servers:
     """How processes share the budgets of sources; by default each process has all of them."""
     source: TableRef | None = None
     """The transfer's source; without a transfer, all tables are read as sources."""
+    namesakes: Sequence[Namesake] = ()
+    """The targets of other transfers that may be a target of this one by another name."""
 
     @classmethod
     def of(
@@ -276,7 +279,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         TableMissing, InputError, TypeRefused: the declaration does not fit the servers.
     """
     require_servers(transfer, servers)
-    _require_distinct(transfer, servers)
+    require_one_name(transfer, servers.endpoint, servers.namesakes)
     with concerning(f"{transfer.transfer}: {transfer.source}"):
         columns = source_columns(transfer, servers.endpoint(transfer.source))
     _require_rows_shown(transfer, servers)
@@ -388,23 +391,6 @@ def _require_overflowing(transfer: Transfer, hops: Sequence[Hop]) -> None:
     if useless:
         tables = " -> ".join(map(str, transfer.tables))
         raise ColumnsRefused(tables, useless)
-
-
-def _require_distinct(transfer: Transfer, servers: Servers) -> None:
-    """Refuse a hop into a table that the transfer already reads or writes by another name.
-
-    Raises:
-        InputError: two connections lead to the same table.
-    """
-    for table, other in combinations(transfer.tables, 2):
-        same_name = (table.schema, table.name) == (other.schema, other.name)
-        if not same_name or table.system != other.system:
-            continue
-        if servers.endpoint(table).identity() == servers.endpoint(other).identity():
-            raise InputError(
-                f"{transfer.transfer}: {other} and {table} are the same table: both connections "
-                f"lead to {servers.endpoint(table).settings()}"
-            )
 
 
 def _require_rows_shown(transfer: Transfer, servers: Servers) -> None:

@@ -25,7 +25,7 @@ from tableferry.assets.planning.ranges import (
 )
 from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
 from tableferry.resources.contract.fingerprint import SourceFingerprint
-from tableferry.resources.contract.markers import Published
+from tableferry.resources.contract.markers import Published, require_written_as
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.errors import InputError, TableMissing, concerning
@@ -120,7 +120,7 @@ def plan_transfer(
     not look for new ones.
     """
     hops = with_hazards(with_wires(transfer, resolve_hops(transfer, servers), servers), servers)
-    published = _markers(hops, servers)
+    published = _markers(transfer, hops, servers)
     if names is None:
         growth = _growth(transfer, hops, servers, log, published)
         plan = _with_ranges(transfer, hops, growth, published)
@@ -136,17 +136,19 @@ def plan_transfer(
 def plan_growth(transfer: Transfer, servers: Servers, log: Log) -> TransferPlan:
     """Plan as `plan_transfer`, but only to extend the ranges: no wire format is chosen."""
     hops = resolve_hops(transfer, servers)
-    growth = _growth(transfer, hops, servers, log, _markers(hops, servers))
+    growth = _growth(transfer, hops, servers, log, _markers(transfer, hops, servers))
     return _with_ranges(transfer, hops, growth, {})
 
 
-def _markers(hops: Sequence[Hop], servers: Servers) -> dict[int, Published]:
+def _markers(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> dict[int, Published]:
     markers: dict[int, Published] = {}
     for hop in hops:
         published: Published | None = Published()
         if hop.existing is not None:
             published = servers.target(hop.plan.target).published(hop.plan, hop.options)
         if published is not None:
+            with concerning(transfer.transfer):
+                require_written_as(hop.plan.target, published.written_as)
             markers[hop.number] = published
     return markers
 

@@ -67,7 +67,8 @@ class Session:
 
     def servers_of(self, transfer: Transfer) -> Servers:
         """Return the servers with the settings of a transfer."""
-        return self.servers.serving(transfer)
+        beside = self.declared.namesakes.get(transfer.transfer, ())
+        return replace(self.servers.serving(transfer), namesakes=beside)
 
     def looks(self, names: Sequence[str]) -> Iterator[tuple[Sequence[str], Session]]:
         """Yield batches of transfers, each with a session that reads the catalogs about all of its

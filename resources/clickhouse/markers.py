@@ -20,6 +20,7 @@ from tableferry.resources.contract.markers import (
     markers_of,
     now,
     parse_range,
+    require_written_as,
 )
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import TargetMoved, shadow_of
@@ -34,6 +35,10 @@ MOST_REPLACED = 10_000
 
 NO_UUID = "00000000-0000-0000-0000-000000000000"
 """The UUID of tables in databases whose engine is not Atomic."""
+
+CLAIM = ""
+"""In the place of a range's name: the row whose token is the name by which runs write to a
+table."""
 
 _COLUMNS = "`key`, version, owner, home, published, token"
 
@@ -68,6 +73,29 @@ class MarkerTable:
                 {"allow_nondeterministic_mutations": 1, "mutations_sync": 2},
             )
 
+    def claim(self, table: str) -> None:
+        """Claim a table for the target's name.
+
+        Of two that claim it at the same time the later one has it. The other is told before it
+        publishes anything; see `RangeMarker.require_standing`.
+
+        Raises:
+            InputError: runs write to it by another name.
+        """
+        if not self._written_as(table):
+            self._resource.execute(
+                f"INSERT INTO {self._name} (target, `range`, number, `table`, token) "
+                f"SELECT {literal(table)}, {literal(CLAIM)}, "
+                f"{_next_number()}, {literal(self._target.name)}, {literal(str(self._target))} "
+                f"FROM {self._name} WHERE {_of(table, CLAIM)} HAVING argMax(token, number) = ''",
+                {"async_insert": 0},
+            )
+        require_written_as(self._target, self._written_as(table))
+
+    def _written_as(self, table: str) -> str:
+        ((name,),) = self._resource.query(f"SELECT {self.last_token(table, CLAIM)}")
+        return str(name)
+
     def putting(self, table: str, publication: Publication, token: str) -> str:
         """The statement that writes a range's marker, unless the present one is not the one that
         `publication` knows."""
@@ -80,8 +108,8 @@ class MarkerTable:
         return (
             f"INSERT INTO {self._name} (target, `range`, number, `table`, {_COLUMNS}) "
             f"SELECT {literal(table)}, {literal(publication.key_range.name)}, "
-            f"(intDiv(newest, {STEP}) + 1) * {STEP} + {secrets.randbelow(STEP)}, "
-            f"{literal(self._target.name)}, {', '.join(map(literal, values))} "
+            f"{_next_number('newest')}, "
+            f"{', '.join(map(literal, (self._target.name, *values)))} "
             "FROM (SELECT max(number) AS newest, argMax(token, number) AS last, "
             f"argMax(owner, number) AS by FROM {self._name} "
             f"WHERE {_of(table, publication.key_range.name)}){where}"
@@ -93,8 +121,7 @@ class MarkerTable:
             self._resource.execute(
                 f"INSERT INTO {self._name} (target, `range`, number, `table`, token) "
                 f"SELECT {literal(table)}, {literal(name)}, "
-                f"(intDiv(max(number), {STEP}) + 1) * {STEP} + {secrets.randbelow(STEP)}, "
-                f"{literal(self._target.name)}, {literal(secrets.token_hex(6))} "
+                f"{_next_number()}, {literal(self._target.name)}, {literal(secrets.token_hex(6))} "
                 f"FROM {self._name} WHERE {_of(table, name)}",
                 {"async_insert": 0},
             )
@@ -104,13 +131,14 @@ class MarkerTable:
         return f"(SELECT argMax(token, number) FROM {self._name} WHERE {_of(table, range_name)})"
 
     def standing(self, table: str, range_name: str, home: str) -> str:
-        """A scalar subquery for the names and tokens of a range and of those that other homes have
-        published last."""
+        """A scalar subquery for the names and tokens of the claim, of a range, and of those that
+        other homes have published last."""
         return (
             "(SELECT groupArray((`range`, last.3)) FROM (SELECT `range`, "
             f"argMax((version, home, token), number) AS last FROM {self._name} "
             f"WHERE target = {literal(table)} GROUP BY `range` HAVING "
-            f"`range` = {literal(range_name)} OR last.1 != '' AND last.2 != {literal(home)}))"
+            f"`range` IN ({literal(CLAIM)}, {literal(range_name)}) "
+            f"OR last.1 != '' AND last.2 != {literal(home)}))"
         )
 
     def require(self, table: str, gathered: Mapping[str, str]) -> None:
@@ -185,6 +213,7 @@ class RangeMarker:
         """Raise `TargetMoved` if the marker is not this attempt's, or if another home has published
         ranges that are cut otherwise: their rows must neither be duplicated nor removed."""
         tokens, key_range = dict(standing), self.publication.key_range
+        require_written_as(self.publication.plan.target, tokens.pop(CLAIM, ""))
         self.require(tokens.pop(key_range.name, ""))
         known = self.publication.known
         for name in tokens.keys() - known.transfer_ranges if known and self.atomic else ():
@@ -225,6 +254,11 @@ def published(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[Ta
     if ids and markers_of(tables[0]).name in stored:
         for where, name, values in _newest(resource, tables[0], ids.values()):
             read.setdefault(where, {})[name] = _marker(name, values)
+    written_as = {
+        where: claim.token
+        for where, by_range in read.items()
+        if (claim := by_range.pop(CLAIM, None)) is not None
+    }
     return {
         table: Published(
             ids.get(table),
@@ -234,6 +268,7 @@ def published(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[Ta
                 if where in read
             },
             cuts_matter=table in ids and stored[table.name][1],
+            written_as=written_as.get(ids.get(table, ""), ""),
         )
         for table in tables
     }
@@ -273,6 +308,10 @@ def table_identity(table: TableRef, uuid: str) -> str:
 def _marker(name: str, values: Sequence[str]) -> Marker:
     key, version, owner, home, at, token = values
     return Marker(name, version, key, owner, home, at, token)
+
+
+def _next_number(newest: str = "max(number)") -> str:
+    return f"(intDiv({newest}, {STEP}) + 1) * {STEP} + {secrets.randbelow(STEP)}"
 
 
 def _of(table: str, range_name: str) -> str:

@@ -66,6 +66,10 @@ class ClickHouseServer(Server):
         """The server's version."""
         return str(self.query("SELECT version()")[0][0])
 
+    def identity(self) -> str:
+        """Return the server's number. A table's schema is its database, whatever the address."""
+        return str(self.query("SELECT toString(serverUUID())")[0][0])
+
     def columns(self, table: TableRef) -> list[Column]:
         """The table's columns in catalog order, without our hidden one.
 

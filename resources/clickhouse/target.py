@@ -135,6 +135,7 @@ class ClickHouseTarget(Target):
         if plan.fitting:
             create_quarantine(self.resource, plan.target)
         self._layouts = {plan.target: layout}
+        markers.claim(table_identity(plan.target, layout.uuid))
         if options.recreate:
             ensure_new_shadow(self.resource, plan, options, layout)
         elif options.mode.whole_table:
@@ -144,6 +145,9 @@ class ClickHouseTarget(Target):
                 f"{plan.target} is not partitioned by key range ({RANGE_COLUMN}), so that a range "
                 "is replaced by delete and insert: readers may see it half done"
             )
+        if options.mode.whole_table:
+            shadow = self._require(shadow_of(plan.target))
+            markers.claim(table_identity(shadow_of(plan.target), shadow.uuid))
         return notes
 
     def unapplied(self, plan: CopyPlan, options: TargetOptions) -> list[str]:

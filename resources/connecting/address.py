@@ -314,6 +314,14 @@ class Server(BaseModel):
         settings = self.settings()
         return f"{settings.host.lower()}:{settings.port}/{settings.database}"
 
+    def place(self, table: TableRef) -> tuple[str, str, str]:
+        """A name that only this table has, whichever connection or spelling leads to it.
+
+        Raises:
+            ConnectionFailed: the server has to be asked, and does not answer.
+        """
+        return self.identity(), table.schema, table.name
+
     def digests_by(self) -> DigestsBy:
         """Who computes the digests of the server's rows."""
         return "auto"

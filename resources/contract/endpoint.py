@@ -85,6 +85,9 @@ class Endpoint(Protocol):
     def identity(self) -> str:
         """A name that only this database has, whichever address leads to it."""
 
+    def place(self, table: TableRef) -> tuple[str, str, str]:
+        """A name that only this table has, whichever connection or spelling leads to it."""
+
     def digests_by(self) -> DigestsBy:
         """Return who computes the digests of the server's rows, by the connection's settings."""
 

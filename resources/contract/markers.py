@@ -65,6 +65,8 @@ class Published:
     """Whether rows of ranges with other bounds would stay beside the new ones until found."""
     transfer_ranges: frozenset[str] = frozenset()
     """The ranges of the transfer."""
+    written_as: str = ""
+    """The name by which runs write to the table; empty if none has told."""
 
     @property
     def of_target(self) -> Mapping[str, Marker]:
@@ -111,6 +113,24 @@ class Publication:
         """The ranges whose markers are wrong once this one is published."""
         foreign = self.known.foreign(table, self.plan, self.key_range) if self.known else ()
         return [marker.range for marker in foreign]
+
+
+def require_written_as(table: TableRef, name: str) -> None:
+    """Refuse a target that runs write to by another name.
+
+    Args:
+        table: the target.
+        name: the name that its markers say; empty if they say none.
+
+    Raises:
+        InputError: says what to do.
+    """
+    if name not in ("", str(table)):
+        raise InputError(
+            f"{table} is written as {name}, by the markers beside it: two transfers into one table "
+            "replace each other's rows. Give one of them another target. If no transfer writes to "
+            "it by that name any more, have its markers forgotten: ferry clean TRANSFER --markers"
+        )
 
 
 def markers_of(table: TableRef) -> TableRef:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.markers import Marker, Publication, Published, now
+from tableferry.resources.contract.markers import (
+    Marker,
+    Publication,
+    Published,
+    now,
+    require_written_as,
+)
 from tableferry.resources.contract.target import TargetMoved
+from tableferry.resources.files.errors import translated
 from tableferry.resources.files.exports import ExportFolder
 
 FOLDER = "folder"
@@ -29,7 +37,26 @@ def read(folder: ExportFolder, plan: CopyPlan) -> Published:
     """Read the markers of all files."""
     read = {key_range.name: marker(folder.path / n) for n, key_range in folder.ranges(plan).items()}
     markers = {name: marker for name, marker in read.items() if marker is not None}
-    return Published(FOLDER, {FOLDER: markers})
+    return Published(FOLDER, {FOLDER: markers}, written_as=written_as(folder))
+
+
+def claim(folder: ExportFolder) -> None:
+    """Claim a folder for its table's name, by a file that only the first can create.
+
+    Raises:
+        InputError: runs write to it by another name.
+    """
+    with translated(), suppress(FileExistsError), open(folder.claim, "x", encoding="utf-8") as file:
+        file.write(str(folder.table))
+    require_written_as(folder.table, written_as(folder))
+
+
+def written_as(folder: ExportFolder) -> str:
+    """The name by which runs write to a folder; empty if none has told."""
+    try:
+        return folder.claim.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
 
 
 def require_unpublished(path: Path, publication: Publication) -> None:

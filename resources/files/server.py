@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -88,6 +89,13 @@ class FilesServer(Server):
         if isinstance(store, Folder):
             return ConnectionSettings("files", "localhost", 0, str(store.root))
         return ConnectionSettings("files", f"{store.scheme}://{store.bucket}", 0, store.prefix)
+
+    def place(self, table: TableRef) -> tuple[str, str, str]:
+        """Folders are one that links lead to; see `Endpoint.place`."""
+        store = self.store
+        if not isinstance(store, Folder):
+            return super().place(table)
+        return "", os.path.realpath(store.root / table.schema), table.name
 
     @property
     def store(self) -> Folder | ObjectStore:

@@ -26,6 +26,12 @@ from tableferry.resources.types.column import Column
 ALLOWS_SNAPSHOT = """
 SELECT 1 FROM sys.databases WHERE name = DB_NAME() AND snapshot_isolation_state = 1
 """
+IDENTITY = """
+SELECT CAST(SERVERPROPERTY('ServerName') AS nvarchar(128)), CAST(name AS nvarchar(128)), create_date
+FROM sys.databases WHERE name = DB_NAME()
+"""
+"""Babelfish's servers may all have one name; no two have created a database at the same time."""
+
 USE_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL SNAPSHOT"
 """A batch of its own: Babelfish refuses it after any other statement of the same batch.
 
@@ -84,6 +90,17 @@ class SqlServerServer(Server):
     def ping(self) -> str:
         """The server's version."""
         return " ".join(str(self.query("SELECT @@VERSION")[0][0]).split())
+
+    def identity(self) -> str:
+        """Return the names of the server and the database, and when the database was created."""
+        return "/".join(map(str, self.query(IDENTITY)[0]))
+
+    def place(self, table: TableRef) -> tuple[str, str, str]:
+        """Names that differ by case alone are one where the database's collation says so."""
+        server, schema, name = super().place(table)
+        if self.query("SELECT 1 WHERE N'a' = N'A'"):
+            return server, schema.casefold(), name.casefold()
+        return server, schema, name
 
     def columns(self, table: TableRef) -> list[Column]:
         """The columns of a table or view, in catalog order, with their full declared types."""

@@ -15,6 +15,7 @@ from tableferry.resources.contract.markers import (
     markers_of,
     now,
     range_key,
+    require_written_as,
 )
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import TargetMoved, shadow_of
@@ -25,7 +26,8 @@ from tableferry.resources.transactional.statements import Session, Statements
 
 HEAD = "head"
 """Replaces a range's key in the row that counts a table's publications. Each publication updates
-that row first, and so waits for the end of another."""
+that row first, and so waits for the end of another. In the place of a range's name it has the name
+by which runs write to the table."""
 
 TURN_SECONDS = 30
 """How long a publication waits for its turn; others hold theirs for their last statements only."""
@@ -70,17 +72,35 @@ class MarkerTable:
                 raise
 
     def begin(self, session: Session) -> str:
-        """Insert the row that counts publications before several runs need it at once.
+        """Insert the row that counts publications before several runs need it at once, and claim
+        the table for the target's name.
 
         Returns:
             The identity of the table that is written to.
+
+        Raises:
+            InputError: runs write to it by another name.
         """
         identity = next(self._identities(session), None) or _of_view(self._written)
-        if not session.query(self._select(self._is_head(identity))):
+        head, name = self._is_head(identity), self._sql.text(str(self._target))
+        if not session.query(self._select(head)):
             # another run may be faster
             with contextlib.suppress(StatementFailed):
                 session.execute(self._insert(identity, "1"))
+        written_as = self._written_as(session, identity)
+        if not written_as:
+            session.execute(
+                f"UPDATE {self._name} SET range_name = {name} WHERE {head} AND range_name = "
+                f"{self._sql.text('')}"
+            )
+            written_as = self._written_as(session, identity)
+        require_written_as(self._target, written_as)
         return identity
+
+    def _written_as(self, session: Session, identity: str) -> str:
+        """The name by which runs write to the table."""
+        rows = session.query(self._select(self._is_head(identity)))
+        return "".join(marker.range for *_, marker in map(_row, rows))
 
     def put(
         self,
@@ -107,13 +127,17 @@ class MarkerTable:
         session.execute(self._insert(identity, str(number), publication))
 
     def remove(self, session: Session, ranges: Sequence[str] | None = None) -> None:
-        """Remove the markers of some ranges, or of all."""
+        """Remove the markers of some ranges; or of all, and the claim to the table."""
         if not session.query(self._sql.table_exists(self._table)):
             return
         for identity in self._identities(session):
+            if ranges is not None:
+                session.execute(self._delete(identity, ranges))
+                continue
             of_table, head = self._is_of(identity), self._is_head(identity)
-            rest = f"DELETE FROM {self._name} WHERE {of_table} AND NOT ({head})"
-            session.execute(rest if ranges is None else self._delete(identity, ranges))
+            session.execute(f"DELETE FROM {self._name} WHERE {of_table} AND NOT ({head})")
+            nobody = self._sql.text("")
+            session.execute(f"UPDATE {self._name} SET range_name = {nobody} WHERE {head}")
 
     def remove_others(self, session: Session, names: Sequence[str]) -> None:
         """Remove the markers of former tables of the target's name.
@@ -248,11 +272,13 @@ class PublishedIn:
             ids[table] = [own, *([shadow] if shadow else [])]
         markers: dict[str, dict[str, Marker]] = {}
         newest: dict[str, int] = {}
+        written_as: dict[str, str] = {}
         if folded(beside.name) in stored:
             every = [identity for of_table in ids.values() for identity in of_table]
             for identity, key, number, marker in self._read(resource, tables[0], every):
                 if key == HEAD:
                     newest[identity] = number
+                    written_as[identity] = marker.range
                 else:
                     markers.setdefault(identity, {})[marker.range] = marker
         return {
@@ -260,6 +286,7 @@ class PublishedIn:
                 of_table[0],
                 {identity: markers[identity] for identity in of_table if identity in markers},
                 {identity: newest[identity] for identity in of_table if identity in newest},
+                written_as=written_as.get(of_table[0], ""),
             )
             for table, of_table in ids.items()
         }
