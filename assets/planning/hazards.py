@@ -7,6 +7,9 @@ from dataclasses import replace
 
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.resources.contract.hazards import Hazard, require_publishable
+from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.target import keeps_rows
+from tableferry.resources.contract.target_columns import unfilled
 
 
 def with_hazards(hops: Sequence[Hop], servers: Servers) -> tuple[Hop, ...]:
@@ -22,7 +25,24 @@ def hazards_of(hop: Hop, servers: Servers) -> list[Hazard]:
     if hop.existing is None:
         return []
     target = servers.target(hop.plan.target)
-    return target.hazards(hop.plan, hop.options, [*hop.existing.values()])
+    hazards = target.hazards(hop.plan, hop.options, [*hop.existing.values()])
+    return [*hazards, *_lost_rows_and_columns(hop, servers)] if hop.options.recreate else hazards
+
+
+def _lost_rows_and_columns(hop: Hop, servers: Servers) -> Iterator[Hazard]:
+    """What a table that is made anew out of the source would lack of the present one."""
+    plan, says = hop.plan, "would not be in the table that is made anew"
+    if names := [repr(column.name) for column in unfilled(plan, [*(hop.existing or {}).values()])]:
+        remedy = "Drop what nobody needs, or alter the table by hand"
+        yield Hazard("columns", ", ".join(names), "refused", f"{says}, with their values", remedy)
+    mode = hop.options.recreate
+    if mode is not None and keeps_rows(plan, replace(hop.options, mode=mode)):
+        first, last = plan.target.system.dialect.limited(1)
+        any_row = f"SELECT {first}1 FROM {qualified(plan.target)}{last}"
+        if servers.endpoint(plan.target).query(any_row):
+            kept = f"{says}: those that 'write: {mode}' keeps, though the source has them no more"
+            remedy = "If the source has all that are to stay, declare 'write: replace' for this run"
+            yield Hazard("rows", "of earlier runs", "refused", kept, remedy)
 
 
 def require_harmless(hops: Iterable[Hop]) -> None:

@@ -322,7 +322,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             # every other audit takes more than one connection
             unstaged=transfer.reconcile in ("count", *DIGESTED) and not transfer.expectations,
             publish_audit=transfer.publish_audit,
-            recreate=transfer.recreates,
+            recreate=transfer.declared_write if transfer.recreates else None,
             removes=transfer.removes,
         )
         if unmarked:

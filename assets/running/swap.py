@@ -57,7 +57,8 @@ def _put_in_place(work: Work, hop: Hop, gathered: Sequence[Outcome]) -> None:
     for attempt in retrying():
         with attempt:
             try:
-                target.promote(hop.plan, hop.options, versions)
+                known = work.plan.published.get(hop.number)
+                target.promote(hop.plan, hop.options, versions, known)
             except TargetMoved as error:
                 raise SwapIncomplete(f"{error}; run it again") from error
             identity = target.identity(hop.plan.target)

@@ -20,6 +20,7 @@ from tableferry.resources.contract.markers import (
     markers_of,
     now,
     parse_range,
+    replaced_newer,
     require_written_as,
 )
 from tableferry.resources.contract.table_sql import qualified
@@ -152,6 +153,14 @@ class MarkerTable:
                     f"{self._target} range {name}: another run has put other rows into its "
                     f"shadow{by}"
                 )
+
+    def require_unmoved(self, table: str, known: Published) -> None:
+        """Raise `TargetMoved` if a range of a table was published since its markers were read."""
+        before = known.markers.get(table, {})
+        for _, name, values in self._newest([table]):
+            marker = _marker(name, values)
+            if marker.version and (name not in before or before[name].token != marker.token):
+                raise TargetMoved(replaced_newer(self._target, marker))
 
     def remove(self, table: str) -> None:
         """Remove the markers of a table."""

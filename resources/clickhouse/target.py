@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
 from tableferry.resources import crash_points
-from tableferry.resources.clickhouse import hazards, preview
+from tableferry.resources.clickhouse import anew, hazards, preview
 from tableferry.resources.clickhouse.ddl import create_table, move_rows, partition
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.layout import (
@@ -52,6 +52,7 @@ from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import (
     Alive,
     Target,
+    TargetMoved,
     TargetOptions,
     check_mode,
     is_rejected,
@@ -158,7 +159,8 @@ class ClickHouseTarget(Target):
         self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column]
     ) -> list[Hazard]:
         """A staging table has the table's own columns. See `Target.hazards`."""
-        return hazards.hazards(self.resource, plan, options)
+        lost = anew.lost(self.resource, plan, options) if options.recreate else []
+        return [*hazards.hazards(self.resource, plan, options), *lost]
 
     def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
         """See `Target.creation`."""
@@ -271,7 +273,11 @@ class ClickHouseTarget(Target):
         return layout.uuid if layout and layout.uuid != NO_UUID else None
 
     def promote(
-        self, plan: CopyPlan, options: TargetOptions, gathered: Mapping[str, str] | None = None
+        self,
+        plan: CopyPlan,
+        options: TargetOptions,
+        gathered: Mapping[str, str] | None = None,
+        known: Published | None = None,
     ) -> None:
         """Exchange shadow and target in one step, and drop the former target.
 
@@ -287,8 +293,21 @@ class ClickHouseTarget(Target):
         if current:
             if gathered is not None:
                 markers.require(table_identity(shadow, state.uuid), gathered)
-            self.resource.execute(f"EXCHANGE TABLES {qualified(target)} AND {qualified(shadow)}")
+            exchange = f"EXCHANGE TABLES {qualified(target)} AND {qualified(shadow)}"
+            former = table_identity(target, before.uuid)
+            if known is not None:
+                markers.require_unmoved(former, known)
+            self.resource.execute(exchange)
             crash_points.reached("inside_swap")
+            try:
+                if known is not None:
+                    # somebody may have published in it at the last moment
+                    markers.require_unmoved(former, known)
+            except TargetMoved:
+                self.resource.execute(exchange)
+                raise
+        # once exchanged, the shadow is the former target
+        anew.comment_like(self.resource, target, shadow)
         self.resource.execute(drop_table(shadow, shadow.name))
         gone = before if current else state
         markers.remove(table_identity(target, gone.uuid))

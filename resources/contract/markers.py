@@ -38,6 +38,8 @@ class Marker:
     at: str = ""
     token: str = ""
     """Identifies the publication, if the target has no transactions."""
+    written_as: str = ""
+    """The name by which the run writes to the table, if each range says so for itself."""
 
     def __str__(self) -> str:
         run = self.owner.partition(" ")[0] or "unknown"
@@ -126,11 +128,22 @@ def require_written_as(table: TableRef, name: str) -> None:
         InputError: says what to do.
     """
     if name not in ("", str(table)):
+        remedy = "have its markers forgotten: ferry clean TRANSFER --markers"
+        if table.system.by_path:
+            remedy = "move its files, which say so, away"
         raise InputError(
-            f"{table} is written as {name}, by the markers beside it: two transfers into one table "
-            "replace each other's rows. Give one of them another target. If no transfer writes to "
-            "it by that name any more, have its markers forgotten: ferry clean TRANSFER --markers"
+            f"{table} is written as {name}, by its markers: two transfers into one table replace "
+            "each other's rows. Give one of them another target. If no transfer writes to it by "
+            f"that name any more, {remedy}"
         )
+
+
+def replaced_newer(table: TableRef, marker: Marker) -> str:
+    """Say that a swap would replace rows that were published after it was planned."""
+    return (
+        f"{table} range {marker.range}: somebody else has published rows since this run was "
+        f"planned, which it would replace by older ones: {marker}"
+    )
 
 
 def markers_of(table: TableRef) -> TableRef:

@@ -90,8 +90,9 @@ class TargetOptions:
     """Whether rows go that the source has no more, though the mode would keep them."""
     mark: Mark | None = None
     """How such rows are marked, if they are not deleted."""
-    recreate: bool = False
-    """Whether the shadow table of a swap has the plan's shape, and none of the target's rows."""
+    recreate: WriteMode | None = None
+    """The declared mode of a target that is made anew: the shadow table of the swap has the plan's
+    shape, and none of the target's rows."""
     proof: Proof | None = None
     """What `finalise` calls before it makes a delta visible."""
     displaced: Callable[[Sequence[str]], None] | None = None
@@ -310,15 +311,25 @@ class Target(Protocol):
         """
 
     def promote(
-        self, plan: CopyPlan, options: TargetOptions, gathered: Mapping[str, str] | None = None
+        self,
+        plan: CopyPlan,
+        options: TargetOptions,
+        gathered: Mapping[str, str] | None = None,
+        known: Published | None = None,
     ) -> None:
         """`swap` only: put the shadow table in the target's place, and drop the old one.
 
-        Repeating it is harmless: without a shadow table there is nothing to do. `gathered` is the
-        data versions that the shadow must have, by range name.
+        Repeating it is harmless: without a shadow table there is nothing to do.
+
+        Args:
+            plan: the hop.
+            options: as given to `prepare`.
+            gathered: the data versions that the shadow must have, by range name.
+            known: the target's markers when the swap was planned, before its source was read.
 
         Raises:
-            TargetMoved: another run has put others there.
+            TargetMoved: another run has put others there, or has published rows in the target
+                since, which are newer than those of the shadow.
         """
 
     def retire(

@@ -68,7 +68,6 @@ class ExportFolder:
     def __init__(self, root: Path, table: TableRef) -> None:
         self.path, self.table = root / table.schema, table
         self.staging = self.path / STAGING
-        self.claim = self.staging / "target"
 
     def names(self) -> list[str]:
         """The names of the files that readers see."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,19 +16,26 @@ from tableferry.resources.contract.markers import (
     require_written_as,
 )
 from tableferry.resources.contract.target import TargetMoved
-from tableferry.resources.files.errors import translated
 from tableferry.resources.files.exports import ExportFolder
 
 FOLDER = "folder"
 """The identity of any folder: only its files tell what was published there."""
 
-_KEYS = ("range", "version", "key", "owner", "home", "published")
+_KEYS = ("range", "version", "key", "owner", "home", "published", "target")
 
 
 def metadata(publication: Publication) -> dict[str, str]:
     """Write a publication as a file's key-value metadata."""
     its = publication
-    values = (its.key_range.name, its.version, its.key, its.owner, its.home, now())
+    values = (
+        its.key_range.name,
+        its.version,
+        its.key,
+        its.owner,
+        its.home,
+        now(),
+        str(its.plan.target),
+    )
     return {f"tableferry.{key}": value for key, value in zip(_KEYS, values, strict=True)}
 
 
@@ -37,31 +43,15 @@ def read(folder: ExportFolder, plan: CopyPlan) -> Published:
     """Read the markers of all files."""
     read = {key_range.name: marker(folder.path / n) for n, key_range in folder.ranges(plan).items()}
     markers = {name: marker for name, marker in read.items() if marker is not None}
-    return Published(FOLDER, {FOLDER: markers}, written_as=written_as(folder))
-
-
-def claim(folder: ExportFolder) -> None:
-    """Claim a folder for its table's name, by a file that only the first can create.
-
-    Raises:
-        InputError: runs write to it by another name.
-    """
-    with translated(), suppress(FileExistsError), open(folder.claim, "x", encoding="utf-8") as file:
-        file.write(str(folder.table))
-    require_written_as(folder.table, written_as(folder))
-
-
-def written_as(folder: ExportFolder) -> str:
-    """The name by which runs write to a folder; empty if none has told."""
-    try:
-        return folder.claim.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
+    names = {marker.written_as for marker in markers.values()} - {"", str(folder.table)}
+    return Published(FOLDER, {FOLDER: markers}, written_as=min(names, default=""))
 
 
 def require_unpublished(path: Path, publication: Publication) -> None:
     """Raise `TargetMoved` if somebody else has written the file since the publication's plan."""
     latest, known = marker(path), publication.known
+    if latest is not None:
+        require_written_as(publication.plan.target, latest.written_as)
     if known is None or latest is None or latest.owner == publication.owner:
         return
     if latest.token != known.token(FOLDER, publication.key_range):
@@ -78,6 +68,6 @@ def marker(path: Path) -> Marker | None:
     except (OSError, pa.ArrowInvalid):
         return None
     values = [stored.get(f"tableferry.{key}".encode(), b"").decode() for key in _KEYS]
-    name, version, key, owner, home, at = values
+    name, version, key, owner, home, at, target = values
     token = f"{status.st_ino}.{status.st_mtime_ns}"
-    return Marker(name, version, key, owner, home, at, token) if version else None
+    return Marker(name, version, key, owner, home, at, token, target) if version else None

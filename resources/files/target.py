@@ -52,8 +52,8 @@ class FilesTarget(Target):
     """See `Target`. A range is staged in a hidden subfolder, and published by renaming its file.
 
     A range's lock ends with the process that holds it, so `alive` is never asked. Folders are not
-    swapped, and markers are part of the files: `identity` and `promote` do nothing, and
-    `forget_markers` forgets only by which name the folder is written.
+    swapped, and markers are part of the files: `identity`, `promote` and `forget_markers` do
+    nothing.
 
     Args:
         resource: where relative folders begin.
@@ -90,7 +90,6 @@ class FilesTarget(Target):
         folder = self._folder(plan.target)
         with translated():
             folder.staging.mkdir(parents=True, exist_ok=True)
-        markers.claim(folder)
         try:
             columns = found or self.resource.columns(plan.target)
         except TableMissing:
@@ -165,11 +164,6 @@ class FilesTarget(Target):
         """Raise `InputError`: a file is not written again for its marker alone."""
         target, name = publication.plan.target, publication.key_range.name
         raise InputError(f"{target} range {name}: its marker is part of its file")
-
-    def forget_markers(self, table: TableRef) -> None:
-        """See `Target.forget_markers`."""
-        with translated():
-            self._folder(table).claim.unlink(missing_ok=True)
 
     def retire(
         self,

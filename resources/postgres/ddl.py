@@ -225,17 +225,6 @@ class PostgresStatements(Statements):
             f"pg_catalog.pg_get_serial_sequence({self.text(qualified(table))}, attname) IS NOT NULL"
         )
 
-    def grants(self, shadow: TableRef, target: TableRef) -> str:
-        """A query for the GRANT statements that give the shadow the target's privileges."""
-        return (
-            f"SELECT format('GRANT %s ON %s TO %s', g.privilege_type, "
-            f"{self.text(qualified(shadow))}, CASE WHEN g.grantee = 0 THEN 'PUBLIC' "
-            "ELSE quote_ident(pg_catalog.pg_get_userbyid(g.grantee)) END || "
-            "CASE WHEN g.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END) "
-            "FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) g "
-            f"WHERE c.oid = {self.text(qualified(target))}::regclass AND g.grantee <> c.relowner"
-        )
-
 
 STATEMENTS = PostgresStatements()
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
-from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.target import TargetOptions, shadow_of
 from tableferry.resources.errors import InputError
+from tableferry.resources.postgres import anew
 from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.postgres.hazards import hazards
 from tableferry.resources.postgres.load import PostgresLoad
@@ -51,7 +53,8 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
         return self.resource.session()
 
     def _in_catalog(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
-        return hazards(self.resource, plan, options)
+        found = hazards(self.resource, plan, options)
+        return [*found, *anew.lost(self.resource, plan)] if options.recreate else found
 
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> PostgresLoad:
         return PostgresLoad(**parts)
@@ -61,6 +64,16 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
         if lost:
             raise InputError(f"{plan.target}: swap would lose {', '.join(lost)}; write replace")
 
-    def _before_swap(self, session: PostgresSession, shadow: TableRef, target: TableRef) -> None:
-        for (grant,) in session.query(STATEMENTS.grants(shadow, target)):
-            session.execute(grant)
+    def _ensure_new_shadow(
+        self, session: PostgresSession, plan: CopyPlan, shadow: TableRef
+    ) -> None:
+        super()._ensure_new_shadow(session, plan, shadow)
+        anew.ensure_indexes(session, plan.target, shadow)
+
+    def _before_swap(
+        self, session: PostgresSession, plan: CopyPlan, options: TargetOptions
+    ) -> Sequence[str]:
+        shadow = shadow_of(plan.target)
+        if options.recreate:
+            anew.ensure_indexes(session, plan.target, shadow)
+        return anew.carry_over(session, plan.target, shadow)

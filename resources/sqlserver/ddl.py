@@ -37,6 +37,9 @@ INDEX_BYTES = 1700
 KEY_BROKEN = ("23000", "2601", "2627")
 """SQLSTATE of a violated constraint, and the server's errors of duplicate keys."""
 
+OWN_INDEX = r"ix_[0-9a-f]{12}_key"
+"""How the names of our indexes begin; Babelfish adds to them."""
+
 MISREAD = re.compile("['\"\\]\U00010000-\U0010ffff]")
 """Characters of names that some tools or servers misread."""
 
@@ -63,11 +66,11 @@ class SqlServerStatements(Statements):
         gets the collation that orders its ranges.
         """
         lines, key = self.definitions(plan), plan.key.target
-        primary_key = _primary_key(plan)
-        if primary_key:
-            lines.append(f"PRIMARY KEY ({self.names(primary_key)})")
+        keys = primary_key(plan)
+        if keys:
+            lines.append(f"PRIMARY KEY ({self.names(keys)})")
         statements = [f"CREATE TABLE {qualified(table)} ({', '.join(lines)})"]
-        if primary_key[:1] != [key.name] and indexable(key):
+        if keys[:1] != [key.name] and indexable(key):
             # a swap renames the table, not its index, and on Babelfish the index of the next shadow
             # needs another name
             index = DIALECT.quote(f"ix_{secrets.token_hex(6)}_key")
@@ -332,7 +335,8 @@ def indexable(key: Column) -> bool:
     return size is not None and size <= INDEX_BYTES
 
 
-def _primary_key(plan: CopyPlan) -> list[str]:
+def primary_key(plan: CopyPlan) -> list[str]:
+    """The columns of a new table's primary key; none if it has none."""
     identity = list(row_identity(plan))
     by_name = {column.name: column for column in plan.target_columns}
     columns = [by_name[name] for name in identity]

@@ -10,7 +10,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.errors import InputError
-from tableferry.resources.sqlserver import hazards
+from tableferry.resources.sqlserver import anew, hazards
 from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.ddl import (
     STATEMENTS,
@@ -47,7 +47,8 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
         return self.resource.pooled_connection()
 
     def _in_catalog(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
-        return hazards.hazards(self.resource, plan, options)
+        lost = anew.lost(self.resource, plan) if options.recreate else []
+        return [*hazards.hazards(self.resource, plan, options), *lost]
 
     def staged_columns(self, plan: CopyPlan, staging: TableRef) -> list[Column]:
         """Derived from the table behind the view. See `Target.staged_columns`."""

@@ -15,6 +15,7 @@ from tableferry.resources.contract.markers import (
     markers_of,
     now,
     range_key,
+    replaced_newer,
     require_written_as,
 )
 from tableferry.resources.contract.table_sql import qualified
@@ -81,26 +82,41 @@ class MarkerTable:
         Raises:
             InputError: runs write to it by another name.
         """
-        identity = next(self._identities(session), None) or _of_view(self._written)
+        identity = self.identity(session)
         head, name = self._is_head(identity), self._sql.text(str(self._target))
-        if not session.query(self._select(head)):
+        written_as = self._written_as(session, identity)
+        if written_as is None:
             # another run may be faster
             with contextlib.suppress(StatementFailed):
                 session.execute(self._insert(identity, "1"))
-        written_as = self._written_as(session, identity)
         if not written_as:
             session.execute(
                 f"UPDATE {self._name} SET range_name = {name} WHERE {head} AND range_name = "
                 f"{self._sql.text('')}"
             )
             written_as = self._written_as(session, identity)
-        require_written_as(self._target, written_as)
+        require_written_as(self._target, written_as or "")
         return identity
 
-    def _written_as(self, session: Session, identity: str) -> str:
-        """The name by which runs write to the table."""
+    def identity(self, session: Session) -> str:
+        """The identity of the table that is written to."""
+        return next(self._identities(session), None) or _of_view(self._written)
+
+    def require_unmoved(self, session: Session, identity: str, known: Published) -> None:
+        """Require that nothing has been published in a table since its markers were read.
+
+        Raises:
+            TargetMoved: something has.
+        """
+        newer = f"number > {known.newest.get(identity, 0)} AND NOT ({self._is_head(identity)})"
+        rows = session.query(self._select(f"{self._is_of(identity)} AND {newer}"))
+        for *_, marker in map(_row, rows):
+            raise TargetMoved(replaced_newer(self._target, marker))
+
+    def _written_as(self, session: Session, identity: str) -> str | None:
+        """The name by which runs write to the table; None without the row that counts."""
         rows = session.query(self._select(self._is_head(identity)))
-        return "".join(marker.range for *_, marker in map(_row, rows))
+        return next((marker.range for *_, marker in map(_row, rows)), None)
 
     def put(
         self,

@@ -99,9 +99,11 @@ class TransactionalTarget(Target, Generic[AnySession]):
         options: TargetOptions,
         columns: Sequence[Column],
     ) -> list[str]:
+        if options.recreate:
+            return []
         if options.mode.whole_table:
             self._require_swap(session, plan)
-        return [] if options.recreate else verify_table(self.sql, session, plan, options, columns)
+        return verify_table(self.sql, session, plan, options, columns)
 
     def prepare(
         self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column] | None = None
@@ -267,7 +269,11 @@ class TransactionalTarget(Target, Generic[AnySession]):
         return str(rows[0][1]) if rows else None
 
     def promote(
-        self, plan: CopyPlan, options: TargetOptions, gathered: Mapping[str, str] | None = None
+        self,
+        plan: CopyPlan,
+        options: TargetOptions,
+        gathered: Mapping[str, str] | None = None,
+        known: Published | None = None,
     ) -> None:
         """See `Target.promote`. The shadow keeps its id, and so its markers."""
         shadow, target = shadow_of(plan.target), plan.target
@@ -275,10 +281,15 @@ class TransactionalTarget(Target, Generic[AnySession]):
             if session.query(self.sql.table_exists(shadow)):
                 if gathered is not None:
                     MarkerTable(self.sql, target, shadow).require(session, gathered)
-                self._before_swap(session, shadow, target)
-                MarkerTable(self.sql, target).remove_others(session, [shadow.name])
-                for statement in self.sql.put_in_place(shadow, target):
+                afterwards = self._before_swap(session, plan, options)
+                markers = MarkerTable(self.sql, target)
+                before = markers.identity(session)
+                for statement in (*self.sql.put_in_place(shadow, target), *afterwards):
                     session.execute(statement)
+                if known is not None:
+                    # now that nobody can publish in it any more
+                    markers.require_unmoved(session, before, known)
+                markers.remove_others(session, [target.name])
                 crash_points.reached("inside_swap")
 
     def retire(
@@ -392,8 +403,12 @@ class TransactionalTarget(Target, Generic[AnySession]):
             return True
         return not ask(self.sql.any_row(table, plan.target_range(key_range)))
 
-    def _before_swap(self, session: AnySession, shadow: TableRef, target: TableRef) -> None:
-        """Give the shadow what it still lacks before it replaces the target."""
+    def _before_swap(
+        self, session: AnySession, plan: CopyPlan, options: TargetOptions
+    ) -> Sequence[str]:
+        """Give the shadow what it still lacks before it replaces the target; return the statements
+        that give it the rest afterwards."""
+        return ()
 
     def _require_swap(self, session: AnySession, plan: CopyPlan) -> None:
         """Refuse to swap a table if the shadow would lack something of it."""

@@ -188,6 +188,38 @@ def test_a_run_that_slept_through_the_commit_of_another_publishes_nothing_old(
         require_same(other, system)
 
 
+@pytest.mark.parametrize("system", SERVERS)
+@pytest.mark.parametrize("recreated", [True, False])
+def test_a_table_that_others_have_published_in_is_not_swapped_for_an_older_one(
+    homes: Callable[..., Homes], system: str, recreated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_homes = homes(system)
+    one = all_homes.one
+    assert one.run().good
+    all_homes.backup("other")
+    change(one, "B")
+    if not recreated:
+        one.declare(hops_to(system), ranges=RANGES, write="swap")
+
+    def publishes(point: str) -> None:
+        if point == "before_swap":
+            change(one, "C")
+            one.declare(hops_to(system), ranges=RANGES)
+            with all_homes.other("other") as other:
+                view = other.run()
+                assert view.good, view.errors
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tableferry.assets.running.swap.reached", publishes)
+        view = one.run(recreate=recreated)
+        assert not view.good
+        assert "published rows since" in "".join(view.errors), view.errors
+    assert (7, "C") in arrived(one, system), "what is older was not swapped in"
+    view = one.run(recreate=recreated)
+    assert view.good, view.errors
+    require_same(one, system)
+
+
 @pytest.mark.parametrize("system", ["sqlserver", "clickhouse"])
 def test_what_another_home_has_put_into_a_shadow_is_not_taken_for_ones_own(
     homes: Callable[..., Homes], system: str, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,110 @@
+"""What a ClickHouse table that is made anew has of the one that it replaces.
+
+Comments are carried over; row policies and privileges are by the table's name. Whatever else
+somebody has given to the old table is refused before anything happens, unless the transfer
+declares it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tableferry.resources.clickhouse.ddl import shape, without_texts
+from tableferry.resources.clickhouse.dialect import DIALECT, literal
+from tableferry.resources.clickhouse.locks import MARK
+from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer, among
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.tables import TableRef
+
+TABLE_SQL = (
+    "SELECT engine, engine_full, create_table_query, sorting_key, primary_key, sampling_key, "
+    "arrayMap((d, t) -> concat(d, '.', t), dependencies_database, dependencies_table) "
+    "FROM system.tables WHERE database = {schema} AND name = {name}"
+)
+
+PARTS_SQL = (
+    "SELECT 'skipping index', name FROM system.data_skipping_indices "
+    "WHERE database = {schema} AND table = {name} AND NOT startsWith(name, 'auto_') "
+    "UNION ALL SELECT 'projection', name FROM system.projections "
+    "WHERE database = {schema} AND table = {name} "
+    "UNION ALL SELECT lower(default_kind), concat('of column ', name) FROM system.columns "
+    "WHERE database = {schema} AND table = {name} AND default_kind != '' "
+    f"AND (name, default_kind) != ('{RANGE_COLUMN}', 'MATERIALIZED') "
+    "UNION ALL SELECT 'codec', concat('of column ', name) FROM system.columns "
+    "WHERE database = {schema} AND table = {name} AND compression_codec != ''"
+)
+
+USUAL = ("index_granularity", "allow_nullable_key")
+"""Settings that every table of ours has."""
+
+PLAIN = re.compile(r"(Replicated|Shared)?MergeTree")
+CONSTRAINT = re.compile(r"\bCONSTRAINT (\S+) (?:CHECK|ASSUME)\b")
+STATISTICS = re.compile(r"\bSTATISTICS\s*\(")
+SETTING = re.compile(r"(\w+) = ")
+
+
+def lost(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
+    """What the target has and a new table would not."""
+    says = "would not be on the table that is made anew"
+    return [
+        Hazard(kind, name, "refused", says, "Drop it, run, and add it again, or alter by hand")
+        for kind, name in _lost(endpoint, plan, options)
+    ]
+
+
+def _lost(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> Iterator[tuple[str, str]]:
+    names = {"schema": literal(plan.target.schema), "name": literal(plan.target.name)}
+    rows = endpoint.query(TABLE_SQL.format(**names))
+    if not rows:
+        return
+    engine, full, definition, sorting, primary, sampling, readers = rows[0]
+    declared, text = without_texts("".join(shape(plan, options))), without_texts(definition)
+    yield from sorted(endpoint.query(PARTS_SQL.format(**names)))
+    if not options.engine and not PLAIN.fullmatch(engine):
+        yield "engine", f"{engine}, which the transfer does not declare"
+    for constraint in CONSTRAINT.findall(text):
+        yield "constraint", constraint
+    if re.search(r"\bTTL\b", text) and not re.search(r"\bTTL\b", declared):
+        yield "TTL", "of the table"
+    if STATISTICS.search(text):
+        yield "statistics", "of columns"
+    if sampling:
+        yield "sampling key", sampling
+    if primary != sorting:
+        yield "primary key", primary
+    settings = without_texts(full).rpartition(" SETTINGS ")[2] if " SETTINGS " in full else ""
+    for setting in SETTING.findall(settings):
+        if setting not in (*USUAL, *SETTING.findall(declared)):
+            yield "setting", setting
+    for view in readers:
+        yield "materialized view", view
+
+
+def carry_comments(resource: ClickHouseServer, plan: CopyPlan, shadow: TableRef) -> None:
+    """Give a new shadow the comments of the target's columns."""
+    copied = {column.name for column in plan.target_columns}
+    for name, comment in resource.query(
+        f"SELECT name, comment FROM system.columns WHERE comment != '' "
+        f"AND database = {literal(plan.target.schema)} AND table = {literal(plan.target.name)}"
+    ):
+        if name in copied:
+            resource.execute(
+                f"ALTER TABLE {qualified(shadow)} COMMENT COLUMN {DIALECT.quote(name)} "
+                f"{literal(comment)}"
+            )
+
+
+def comment_like(resource: ClickHouseServer, table: TableRef, former: TableRef) -> None:
+    """Give a table that has been exchanged the comment of the one that it replaces, unless it has
+    one of its own already."""
+    rows = resource.query(f"SELECT name, comment FROM system.tables WHERE {among([table, former])}")
+    comments = dict(rows)
+    if comments[table.name].startswith(MARK):
+        text = comments[former.name]
+        kept = literal("" if text.startswith(MARK) else text)
+        resource.execute(f"ALTER TABLE {qualified(table)} MODIFY COMMENT {kept}")
