@@ -60,7 +60,8 @@ def _put_in_place(work: Work, hop: Hop, gathered: Sequence[Outcome]) -> None:
                 known = work.plan.published.get(hop.number)
                 target.promote(hop.plan, hop.options, versions, known)
             except TargetMoved as error:
-                raise SwapIncomplete(f"{error}; run it again") from error
+                # a range would be read again; a swap is not
+                raise SwapIncomplete(f"{error}; run it again") from None
             identity = target.identity(hop.plan.target)
             published = target.published(hop.plan, hop.options)
     if identity is None or identity != work.shadows[hop.number]:
