@@ -151,8 +151,9 @@ def test_a_run_from_dagster_is_told_by_the_markers(
     # the first is no more, and its table is given to the other
     (one.folder / "t.yaml").unlink()
     one.session = open_session()
-    refused = ferry_command("run", f"{one.table}_other")
-    assert refused.exit_code == 2 and hop in refused.output, refused.output
+    for command in ("validate", "run"):
+        refused = ferry_command(command, f"{one.table}_other")
+        assert refused.exit_code != 0 and hop in refused.output, refused.output
     assert ferry_command("clean", f"{one.table}_other", "--markers").exit_code == 0
     for file in Path(hop.removeprefix("files://")).parent.glob("*.parquet"):
         file.unlink()
