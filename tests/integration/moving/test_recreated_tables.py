@@ -127,7 +127,7 @@ def roles(ferry: Make) -> Iterator[Callable[[Ferry], tuple[str, str]]]:
     made: list[tuple[Ferry, str]] = []
 
     def make(one: Ferry) -> tuple[str, str]:
-        names = own("owner"), own("reader")
+        names = own("table_owner"), own("table_reader")
         for name in names:
             one.source(f"CREATE ROLE {name}")
             made.append((one, name))
@@ -259,7 +259,7 @@ POSTGRES = {
 
 def test_what_a_new_postgres_table_would_lack_is_refused_by_name(ferry: Make) -> None:
     one = moved(ferry, "postgres")
-    schema, publication = SCHEMAS["postgres"], own("p")
+    schema, publication = SCHEMAS["postgres"], own("recreated")
     for what, (*statements, undone) in POSTGRES.items():
         filled = [each.replace("{s}", schema).replace("{p}", publication) for each in statements]
         do(one, "postgres", *filled)
