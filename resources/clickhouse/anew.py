@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 
 from tableferry.resources.clickhouse.ddl import shape, without_texts
-from tableferry.resources.clickhouse.dialect import DIALECT, literal
+from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.locks import MARK
-from tableferry.resources.clickhouse.server import RANGE_COLUMN, ClickHouseServer, among
+from tableferry.resources.clickhouse.server import ClickHouseServer, among
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
