@@ -147,7 +147,8 @@ SELECT pg_get_userbyid(relowner), obj_description(c.oid, 'pg_class'),
     (SELECT array_agg(col_description(c.oid, a.attnum) ORDER BY attnum) FROM pg_attribute a
         WHERE a.attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
     (SELECT array_agg(pg_get_indexdef(i.indexrelid)
-        || coalesce(obj_description(i.indexrelid, 'pg_class'), '') ORDER BY 1)
+        || coalesce(obj_description(i.indexrelid, 'pg_class'), '')
+        ORDER BY i.indexrelid::regclass::text)
         FROM pg_index i WHERE i.indrelid = c.oid)
 FROM pg_class c WHERE c.oid = '{t}'::regclass
 """
