@@ -124,7 +124,11 @@ def _settle_hypothesis() -> None:
     # how long an example takes says more of the machine's load than of the code
     chosen = SEED in os.environ
     hypothesis.settings.register_profile(
-        "tableferry", deadline=None, derandomize=not chosen, database=None
+        "tableferry",
+        deadline=None,
+        derandomize=not chosen,
+        database=None,
+        max_examples=100 if chosen else 50,
     )
     hypothesis.settings.load_profile("tableferry")
     if chosen:

@@ -84,14 +84,14 @@ def test_all_transfers_share_one_job_and_one_sensor_per_purpose(folder: Path) ->
             sys.setprofile(None)
         return repository, calls
 
-    _, fewer = load(100)
-    repository, more = load(400)
+    _, fewer = load(40)
+    repository, more = load(160)
     assert more < 4.4 * fewer, "four times as many take four times as long"
     assert [job.name for job in repository.get_all_jobs()] == [ASSET_JOB]
     assert sorted(sensor.name for sensor in repository.sensor_defs) == sorted(
         ["reaper", "failure_alert", "check_alert", "first_ranges", "new_ranges", "failed_ranges"]
     )
-    assert len(repository.schedule_defs) == 800, "so that each transfer has its own switch"
+    assert len(repository.schedule_defs) == 320, "so that each transfer has its own switch"
 
 
 def test_assets_are_grouped_by_schema_unless_the_file_names_a_group(folder: Path) -> None:
@@ -204,7 +204,7 @@ crons = st.one_of(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     name=st.one_of(words, st.from_regex(r"[a-z_]{1,9}", fullmatch=True)),
     owner=st.one_of(words, words.map("team:{}".format), words.map("a@{}.com".format)),
