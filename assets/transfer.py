@@ -321,7 +321,7 @@ def _require_comparable(transfer: Transfer, hops: Sequence[Hop]) -> None:
     Raises:
         InputError: names the transfer, and why its tables cannot be compared.
     """
-    if reasons := [reason for hop in hops if (reason := unfit(hop))]:
+    if reasons := [reason for hop in hops if (reason := unfit(transfer, hop))]:
         raise InputError(f"{transfer.transfer}: {'; '.join(reasons)}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -12,6 +13,8 @@ from tableferry.assets.planning.drift import ADDING, dropped_columns, foreseen, 
 from tableferry.assets.planning.evolving import alterations, is_made_anew, unmended
 from tableferry.assets.planning.hazards import hazards_of, require_harmless
 from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.resources.columns.conversions import NoConversion, conversion_between
+from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.markers import require_written_as
 from tableferry.resources.errors import InputError, SchemaDrift
 from tableferry.resources.types.column import Column
@@ -48,7 +51,7 @@ def refusals(
     policy = transfer.on_schema_drift
     before = committed_schema(log, hop.spec.to)
     drifted, _ = foreseen(hop.plan, hop.existing, before, policy, transfer.dropped_columns)
-    problems = [*filter(None, [drifted]), *unmended(hop.plan, hop.existing, policy)]
+    problems = [*filter(None, [drifted]), *too_narrow(transfer, hop)]
     yield from problems
     if not problems:
         try:
@@ -69,3 +72,41 @@ def _altered(transfer: Transfer, hop: Hop, log: Log) -> list[Column]:
         for name in dropped_columns(hop.plan, hop.existing, committed_schema(log, hop.spec.to)):
             del columns[name]
     return [*columns.values()]
+
+
+def too_narrow(transfer: Transfer, hop: Hop) -> list[str]:
+    """Say which columns of a target cannot hold what is planned, with the remedies."""
+    declared = fitting_declaration(transfer, hop)
+    remedy = f"; or declare {declared}: values that do not fit are refused" if declared else ""
+    problems = unmended(hop.plan, hop.existing, transfer.on_schema_drift)
+    return [f"{problem}{remedy}" for problem in problems]
+
+
+def fitting_declaration(transfer: Transfer, hop: Hop) -> str:
+    """Write the `columns:` with which a target is filled as it is; '' if nothing helps.
+
+    A column that cannot hold every value of its source may hold those that there are.
+    """
+    plan, system, types = hop.plan, hop.plan.target.system, []
+    for column in plan.columns:
+        existing = (hop.existing or {}).get(column.target.name)
+        if existing is None or not incompatibility(system, column.target, existing):
+            continue
+        type_ = system.types.plain(existing.own_type or existing.type)
+        if incompatibility(system, replace(column.target, type=type_), existing):
+            continue
+        try:
+            conversion_between(
+                plan.source.system, column.source.type, system, type_, plan.target_version
+            )
+        except NoConversion:
+            continue
+        declared = _yaml(type_)
+        if len(transfer.hops) > 1:
+            declared = f"{{{system.name}: {declared}}}"
+        types.append(f"{_yaml(column.source.name)}: {{type: {declared}}}")
+    return f"columns: {{{', '.join(types)}}}" if types else ""
+
+
+def _yaml(text: str) -> str:
+    return text if text.isidentifier() else json.dumps(text, ensure_ascii=False)

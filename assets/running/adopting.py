@@ -16,6 +16,7 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import State
 from tableferry.assets.planning.decisions import Decision
 from tableferry.assets.planning.drift import misfits, new_columns
+from tableferry.assets.planning.refusals import fitting_declaration
 from tableferry.assets.planning.renaming import not_yet
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.assets.planning.transfer_plan import apply_growth, fingerprints_of, plan_growth
@@ -78,7 +79,7 @@ def adopt(
     instance = context.instance
     known = list(instance.get_dynamic_partitions(transfer.partitions_name))
     with prepared(transfer, servers, instance, list(names) or known, caller) as ready:
-        hops = [hop for hop in ready.plan.hops if not unfit(hop)]
+        hops = [hop for hop in ready.plan.hops if not unfit(transfer, hop)]
         _require_adoptable(transfer, ready.plan.hops)
         # nothing is moved, so that targets are only verified
         decided: dict[int, dict[str, Decision]] = {hop.number: {} for hop in ready.plan.hops}
@@ -140,7 +141,7 @@ def compare(
             for name in plan.ranges
             if name not in current and not decided[name].reason.needs_no_move
         ]
-        why_not = unfit(hop)
+        why_not = unfit(plan.transfer, hop)
         if why_not:
             candidates = [Candidate(hop, name, why_not=why_not) for name in wanted]
         else:
@@ -161,7 +162,7 @@ _RECORDED_AT_ONCE = 4
 """Each range that is recorded holds a session of the target."""
 
 
-def unfit(hop: Hop) -> str:
+def unfit(transfer: Transfer, hop: Hop) -> str:
     """Why no rows of a hop's target can be adopted; empty if they can be."""
     if hop.existing is None:
         return f"{hop.plan.target} does not exist"
@@ -170,7 +171,9 @@ def unfit(hop: Hop) -> str:
     if missing := [column.name for column in new_columns(hop.plan, hop.existing)]:
         return f"{hop.plan.target} has no column {', '.join(map(repr, missing))}"
     if reasons := misfits(hop.plan, hop.existing):
-        return "; ".join(reasons)
+        declared = fitting_declaration(transfer, hop)
+        remedy = f"; declare {declared} to compare the values" if declared else ""
+        return "; ".join(reasons) + remedy
     if columns := not_compared(hop.plan):
         return (
             f"{', '.join(map(repr, columns))} cannot be compared, as the source's SQL cannot "

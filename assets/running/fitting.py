@@ -19,7 +19,8 @@ from tableferry.assets.planning.drift import (
     require_no_new,
     target_columns,
 )
-from tableferry.assets.planning.evolving import evolve, is_made_anew, unmended
+from tableferry.assets.planning.evolving import evolve, is_made_anew
+from tableferry.assets.planning.refusals import too_narrow
 from tableferry.assets.planning.renaming import statements
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.assets.running.caller import Caller, Prepared
@@ -109,7 +110,7 @@ def prepare(
         notes += add_columns(endpoint, hop.plan.target, added)
     else:
         require_no_new(hop.plan, actual, before, policy)
-    if problems := unmended(hop.plan, actual, policy):
+    if problems := too_narrow(transfer, hop):
         raise SchemaDrift("; ".join(problems))
     if actual is not None:
         notes += target.unapplied(hop.plan, hop.options)

@@ -31,7 +31,7 @@ def require_repairable(transfer: Transfer, hops: Sequence[Hop], servers: Servers
     for hop in hops:
         why = (
             _no_table(hop, servers)
-            or unfit(hop)
+            or unfit(transfer, hop)
             or only_whole(transfer, hop)
             or _incomplete(hop, servers)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -90,6 +91,7 @@ def adopt_ranges(
         InputError: the transfer or a range does not exist, or nothing can be adopted.
     """
     from tableferry.assets.log.queries import Log
+    from tableferry.assets.planning.refusals import refusals
     from tableferry.assets.planning.source_state import read_under, shared_snapshot
     from tableferry.assets.planning.transfer_plan import plan_transfer
     from tableferry.assets.running.adopting import compare, level_of, stray_notes
@@ -111,12 +113,20 @@ def adopt_ranges(
 
         ready = session.read(lambda log: read_under(shared, lambda found: prepare(log, found)))
         notes = [] if ranges else stray_notes(ready, servers)
+        refused = session.read(
+            lambda log: [
+                why
+                for hop in ready.plan.hops
+                for why in refusals(transfer, hop, servers, log, ready.plan.ranges)
+            ]
+        )
         if dry_run:
             strictness = level or level_of(transfer)
             found = session.read(lambda log: compare(ready, servers, log, strictness))
-            return AdoptionView(name, found, dry_run, notes=notes)
+            return AdoptionView(name, found, dry_run, notes=notes, refused=refused)
     chosen = tuple(ready.plan.ranges) if ranges else ()
-    return _carried_out(session, name, chosen, level, notes, log_level)
+    view = _carried_out(session, name, chosen, level, notes, log_level)
+    return replace(view, refused=refused)
 
 
 def _carried_out(

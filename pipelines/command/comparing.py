@@ -263,8 +263,9 @@ def _save(pairing: Pairing, level: str, path: Path, servers: Servers) -> None:
     with path.open("x", encoding="utf-8") as file:
         yaml.safe_dump(document, file, sort_keys=False, allow_unicode=True)
     try:
-        hops = resolve_hops(load_transfer(path), servers)
-        if why := next(filter(None, map(unfit, hops)), ""):
+        transfer = load_transfer(path)
+        hops = resolve_hops(transfer, servers)
+        if why := next(filter(None, (unfit(transfer, hop) for hop in hops)), ""):
             raise InputError(why)
     except TableferryError as error:
         path.unlink()

@@ -183,7 +183,7 @@ def _problems(transfer: Transfer, session: Session) -> Problems:
 def _target_problems(hop: Hop, transfer: Transfer, session: Session) -> Iterator[str]:
     """Explain why an existing target cannot take the planned columns."""
     if not transfer.write.moves:
-        yield from filter(None, [unfit(hop)])
+        yield from filter(None, [unfit(transfer, hop)])
         return
     servers = session.servers_of(transfer)
     yield from session.read(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -34,6 +34,22 @@ class Remedy:
 
     yaml: str
     meaning: str
+    hop: str = ""
+    """The table of the hop that it is declared in, as YAML; '' of a transfer with one hop."""
+
+    @property
+    def document(self) -> str:
+        """The remedy as the YAML of a transfer."""
+        return f"hops: [{{to: {self.hop}, {self.yaml}}}]" if self.hop else self.yaml
+
+    @property
+    def line(self) -> str:
+        """The remedy as a line to paste: of several hops, in the place of the hop's line."""
+        return f"- {{to: {self.hop}, {self.yaml}}}" if self.hop else self.yaml
+
+    def json(self) -> dict[str, str]:
+        """Return the `--json` form."""
+        return {"yaml": self.document, "meaning": self.meaning}
 
 
 @dataclass(frozen=True)
@@ -56,7 +72,7 @@ class HopValues:
                     "column": refused.column.source.name,
                     "rows": refused.rows,
                     "examples": [asdict(example) for example in refused.examples],
-                    "remedies": [asdict(remedy) for remedy in remedies],
+                    "remedies": [remedy.json() for remedy in remedies],
                 }
                 for refused, remedies in zip(self.found.columns, self.remedies, strict=True)
             ],
@@ -78,7 +94,11 @@ class HopValues:
                 value = one_line(json.dumps(example.value, ensure_ascii=False))
                 yield f"  {one_line(key)}: {value} {example.reason}"
             for number, remedy in enumerate(remedies):
-                yield f"  {'or' if number else 'declare'} {remedy.yaml}  # {remedy.meaning}"
+                yield f"  {'or' if number else 'declare'} {remedy.line}  # {remedy.meaning}"
+        together = [remedies[0] for remedies in self.remedies if remedies[0].hop]
+        if len(together) > 1:
+            yield f"{target}: the first remedies together, in the place of its line in hops:"
+            yield f"  - {{to: {together[0].hop}, {_joined(remedy.yaml for remedy in together)}}}"
         for name, why in self.found.not_examined:
             yield f"{target}: {one_line(name)} was not examined: {why}"
 
@@ -157,7 +177,20 @@ def _remedies(hop: Hop, hops: Sequence[Hop], refused: RefusedColumn) -> tuple[Re
         return tuple(Remedy(*remedy) for remedy in remedies)
     # of several hops, the one that would refuse them
     to = _quoted(str(plan.target))
-    return tuple(Remedy(f"hops: [{{to: {to}, {yaml}}}]", meaning) for yaml, meaning in remedies)
+    return tuple(Remedy(*remedy, hop=to) for remedy in remedies)
+
+
+def _joined(parts: Iterable[str]) -> str:
+    """Join `columns: {...}` and `exclude: [...]` of several columns, each once."""
+    columns, exclude = [], []
+    for part in parts:
+        if part.startswith("columns: {"):
+            columns.append(part.removeprefix("columns: {").removesuffix("}"))
+        else:
+            exclude.append(part.removeprefix("exclude: [").removesuffix("]"))
+    lists = [f"columns: {{{', '.join(columns)}}}"] if columns else []
+    lists += [f"exclude: [{', '.join(exclude)}]"] if exclude else []
+    return ", ".join(lists)
 
 
 def _quoted(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -162,6 +163,8 @@ class AdoptionView:
     dry_run: bool = False
     errors: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    refused: Sequence[str] = ()
+    """Why a run would not move the ranges that are left."""
 
     @property
     def adopted(self) -> int:
@@ -176,7 +179,9 @@ class AdoptionView:
         done = "would be adopted" if self.dry_run else "adopted"
         line = f"{self.adopted} of {len(self.candidates)} ranges {done}"
         if left := len(self.candidates) - self.adopted:
-            line += f"; `ferry run {self.transfer}` moves the other {left}"
+            moves = f"`ferry run {self.transfer}` moves the other {left}"
+            refused = f"a run would refuse the other {left}: {'; '.join(self.refused)}"
+            line += f"; {refused if self.refused else moves}"
         return line
 
     def state(self, candidate: Candidate) -> str:

@@ -213,6 +213,7 @@ def init(
             raise InputError(f"{url_variable(name)} is not set; {option} needs it")
     result = Result()
     selected: list[TableRef] = []
+    unreadable: dict[TableRef, tuple[str, ...]] = {}
     for listed in _matching(source.tables(servers.endpoints[connection], connection), tables):
         if any(fits(listed.table, pattern) for pattern in exclude):
             continue
@@ -220,6 +221,8 @@ def init(
             result.left_out.append((str(listed.table), why))
         else:
             selected.append(listed.table)
+            if listed.unreadable is not None:
+                unreadable[listed.table] = listed.unreadable
     shortened: dict[TableRef, str] = {}
     hops = {
         table: tuple(_fitting(table_of(filled(text, table)), shortened) for text in to)
@@ -249,7 +252,7 @@ def init(
     catalogs = Catalogs(servers, {table: hops[table] for table, *_ in new})
     for table, targets, suffix in new:
         try:
-            proposal = propose(table, targets, catalogs)
+            proposal = propose(table, targets, catalogs, unreadable=unreadable.get(table))
             reasons = {each: shortened[each] for each in targets if each in shortened}
             proposal = replace(proposal, shortened=reasons)
             result.declared.append(_declare(proposal, output, taken, suffix))

@@ -112,6 +112,7 @@ def propose(
     hops: Sequence[TableRef],
     catalogs: Catalogs,
     declared_key: str | None = None,
+    unreadable: Collection[str] | None = None,
 ) -> Proposal:
     """Propose a transfer of a table to its targets, in the order of the hops. Nothing is changed.
 
@@ -120,6 +121,7 @@ def propose(
         hops: its targets.
         catalogs: describe it, and the targets.
         declared_key: the key, where somebody has chosen it.
+        unreadable: the columns that the login may not read, if it may not read the whole table.
 
     Raises:
         InputError: the table cannot be moved like this, and why.
@@ -127,6 +129,8 @@ def propose(
     """
     source = source_of(table.system)
     described = catalogs.described(table)
+    if unreadable is not None:
+        described = _readable(described, unreadable)
     columns, leading = described.columns, described.leading
     key, why, keys = choose_key(columns, leading, table.system)
     if declared_key is not None:
@@ -162,8 +166,24 @@ def propose(
         range_rows(described.size),
         types,
         next(iter(watermarks), None),
-        tuple(decision for decision in decisions if decision.column != place),
+        tuple(
+            decision
+            for decision in (*decisions, *(Decision(name, _NO_SELECT) for name in unreadable or ()))
+            if decision.column != place
+        ),
     )
+
+
+_NO_SELECT = "this login may not read it (SELECT)"
+
+
+def _readable(described: Described, unreadable: Collection[str]) -> Described:
+    """Leave out what a login does not see that may read some columns of a table only."""
+    readable = [column for column in described.columns if column.name not in unreadable]
+    if any(column.primary_key for column in described.columns if column.name in unreadable):
+        readable = [replace(column, primary_key=None) for column in readable]
+    no_blocks = "cut by blocks only for a login that may read all of it (SELECT)"
+    return replace(described, columns=readable, blocks=None, no_blocks=no_blocks)
 
 
 def _require_blocks(described: Described, why: str, others: Sequence[Choice]) -> None:

@@ -129,7 +129,7 @@ def _decisions(decisions: Sequence[Decision]) -> Iterator[str]:
     typed = [decision for decision in decisions if decision.choices]
     excluded = [decision for decision in decisions if not decision.choices]
     if excluded:
-        yield "# REVIEW: no target has a type for these columns, so that they stay behind:"
+        yield "# REVIEW: these columns stay behind:"
         yield from (f"#   {one_line(f'{one.column}: {one.why}')}" for one in excluded)
         yield f"exclude: [{', '.join(scalar(escaped(one.column)) for one in excluded)}]"
     if typed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.refusals import SHOWN
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import SchemaDrift, ValueRefused
-from tableferry.resources.types.kinds import MICROSECONDS_PER_DAY, civil
+from tableferry.resources.types.kinds import MICROSECONDS_PER_DAY, Kind, Uuid, written_day
 from tableferry.resources.types.steps import Violation, plain, relax
 
 
@@ -99,14 +100,20 @@ def refused_rows(
 def _refusal(
     plan: CopyPlan, column: ColumnPlan, batch: pa.RecordBatch, raw: pa.Array, row: int, reason: str
 ) -> ValueRefused:
-    position = plan.columns.index(plan.key)
-    key = shown(plain(batch.column(position))[row], plan.source.system)
-    value = shown(raw[row], plan.source.system)
+    system, position = plan.source.system, plan.columns.index(plan.key)
+    kind = system.types.read(plan.key.source.type).kind
+    key = shown(plain(batch.column(position))[row], system, kind)
+    value = shown(raw[row], system, system.types.read(column.source.type).kind)
     return ValueRefused(str(plan.source), column.source.name, key, value, reason)
 
 
-def shown(value: pa.Scalar, system: System) -> object:
-    """Write a value for a message, also beyond the limits of Python's own types."""
+def shown(value: pa.Scalar, system: System, kind: Kind | None = None) -> object:
+    """Write a value for a message, also beyond the limits of Python's own types.
+
+    `kind` is the kind of values of its column, where it is known.
+    """
+    if isinstance(kind, Uuid) and isinstance(value.as_py(), bytes):
+        return str(uuid.UUID(bytes=value.as_py()))
     if pa.types.is_date32(value.type) and value.is_valid:
         return _day(value.value, system)
     if pa.types.is_timestamp(value.type) and value.is_valid:
@@ -129,7 +136,7 @@ def shown(value: pa.Scalar, system: System) -> object:
 
 def _day(number: int, system: System) -> str:
     days = system.types.calendar(number, 1, 32)
-    return days if isinstance(days, str) else _civil(days)
+    return days if isinstance(days, str) else written_day(days)
 
 
 def _moment(number: int, system: System) -> str:
@@ -137,11 +144,5 @@ def _moment(number: int, system: System) -> str:
     if isinstance(moment, str):
         return moment
     days, rest = divmod(moment, MICROSECONDS_PER_DAY)
-    day, era, bc = _civil(days).partition(" BC")
+    day, era, bc = written_day(days).partition(" BC")
     return f"{day} {(dt.datetime.min + dt.timedelta(microseconds=rest)).time()}{era}{bc}"
-
-
-def _civil(number: int) -> str:
-    """Write a day since 1970-01-01, of any year."""
-    year, month_and_day = civil(number)
-    return f"{year:04d}-{month_and_day}" if year > 0 else f"{1 - year:04d}-{month_and_day} BC"

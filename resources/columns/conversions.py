@@ -26,8 +26,8 @@ from tableferry.resources.types.kinds import (
     Time,
     Timestamp,
     Uuid,
-    civil,
     iso,
+    written_day,
 )
 from tableferry.resources.types.slot import Slot
 from tableferry.resources.types.steps import (
@@ -218,7 +218,7 @@ def _within(
         return []
     per_day, bits = (1, 32) if isinstance(kind, Date) else (MICROSECONDS_PER_DAY, 64)
     high = min(high, 2**63 - 1)
-    days = f"{_day(low // per_day)} to {_day(high // per_day)}"
+    days = f"{written_day(low // per_day)} to {written_day(high // per_day)}"
     reason = f"is outside of {holder}'s {days}"
     if source.infinities and target.infinities:
         reason = (
@@ -227,11 +227,6 @@ def _within(
         )
     wrapped = source.epoch_days * per_day - 2 ** (bits - 1) if source.epoch_days else None
     return [Within(low, high, reason, wrapped)]
-
-
-def _day(number: int) -> str:
-    year, month_and_day = civil(number)
-    return f"{year:04d}-{month_and_day}" if year > 0 else f"{1 - year:04d}-{month_and_day} BC"
 
 
 def _times(kind: Time, digits: int, arrow: pa.DataType) -> list[Step]:

@@ -22,9 +22,11 @@ class Listed:
     table: TableRef
     view: bool = False
     readable: bool = True
-    """Whether the login may read all rows and columns."""
+    """Whether the login may read it, or some of its columns."""
     hidden: str | None = None
     """Why row-level security hides some of its rows, if it does."""
+    unreadable: tuple[str, ...] | None = None
+    """The columns that the login may not read, if it may not read the table as a whole."""
 
 
 @dataclass(frozen=True)

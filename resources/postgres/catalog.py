@@ -115,8 +115,13 @@ WHERE n.nspname = {schema} AND t.relname IN ({names})
 
 TABLES_SQL = """
 SELECT n.nspname, c.relname, c.relkind IN ('v', 'm'),
-    has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'),
-    CASE WHEN row_security_active(c.oid) THEN current_user::text END
+    has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'),
+    CASE WHEN row_security_active(c.oid) THEN current_user::text END,
+    CASE WHEN NOT has_table_privilege(c.oid, 'SELECT') THEN array(
+        SELECT a.attname::text FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+            AND NOT has_column_privilege(c.oid, a.attnum, 'SELECT')
+        ORDER BY a.attnum) END
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
     AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)'
@@ -194,8 +199,9 @@ def listed(endpoint: Endpoint, connection: str) -> list[Listed]:
             view,
             readable,
             rows_hidden(user) if user else None,
+            None if unreadable is None else tuple(unreadable),
         )
-        for schema, name, view, readable, user in endpoint.query(TABLES_SQL)
+        for schema, name, view, readable, user, unreadable in endpoint.query(TABLES_SQL)
     ]
 
 

@@ -242,7 +242,8 @@ def _array(declared: str, item_type: str) -> Export | Refusal:
         # ADBC flattens dimensions, and its error for another lower bound names no column
         refuse="array_ndims({}) > 1 OR array_lower({}, 1) <> 1",
         refuse_text="array_lower({}, 1) <> 1 OR array_lower({}, 2) <> 1",
-        refuse_reason="has several dimensions or a lower bound other than 1",
+        refuse_reason="has several dimensions, which a text type takes as JSON, or a lower bound "
+        "other than 1, which an expression takes as text",
         refuse_type=f"{name}[]",
     )
 

@@ -117,6 +117,12 @@ def days(text: str) -> int:
     return (dt.date.fromisoformat(text) - EPOCH).days
 
 
+def written_day(number: int) -> str:
+    """Write a day since 1970-01-01, of any year."""
+    year, month_and_day = civil(number)
+    return f"{year:04d}-{month_and_day}" if year > 0 else f"{1 - year:04d}-{month_and_day} BC"
+
+
 def civil(days: int) -> tuple[int, str]:
     """The proleptic Gregorian year of a day since 1970-01-01, and its month and day as `mm-dd`."""
     # the calendar repeats every 400 years

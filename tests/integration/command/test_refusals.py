@@ -248,3 +248,44 @@ def test_ranges_that_do_not_go_with_the_key_are_refused_by_line(
     assert "t.yaml:5: a range width of 'month' needs" in command("validate").stdout
     one.declare("['clickhouse://warehouse.{t}']", key="day", ranges="{width: month}")
     assert command("validate").exit_code == 0, command("validate").output
+
+
+def test_a_uuid_is_a_uuid_in_errors(ferry: Callable[..., Ferry]) -> None:
+    key = "dd2c7955-2c00-4000-8000-0000000000ff"
+    one = ferry(
+        "[{{to: 'clickhouse://warehouse.{t}', wire: arrow}}]",
+        "CREATE TABLE {t} (id uuid PRIMARY KEY, day date)",
+        f"INSERT INTO {{t}} VALUES ('{key}', '-infinity')",
+    )
+    ran = command("run", one.table)
+    assert ran.exit_code == 1
+    for shown in (ran.stderr, command("status", one.table, "--json").stdout):
+        assert f"column 'day', key '{key}': value '-infinity'" in shown
+
+
+def test_a_login_with_some_columns_moves_these(
+    ferry: Callable[..., Ferry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = own("some_columns")
+    one = ferry(
+        "['clickhouse://warehouse.{t}']",
+        "CREATE TABLE {t} (id int PRIMARY KEY, open text, secret text)",
+        "INSERT INTO {t} SELECT i, 'o', 's' FROM generate_series(1, 20) i",
+        f"CREATE ROLE {role} LOGIN PASSWORD 'un5een'",
+        f"GRANT SELECT (id, open) ON {{t}} TO {role}",
+    )
+    url = urlsplit(one.stack.postgres_url)
+    login = f"{role}:un5een@{url.hostname}:{url.port}"
+    monkeypatch.setenv("TABLEFERRY_POSTGRES_URL", url._replace(netloc=login).geturl())
+    (one.folder / "t.yaml").unlink()
+    try:
+        arguments = ("--from", "postgres", "--tables", f"public.{one.table}")
+        to = "clickhouse://warehouse.{table}"
+        written = command("init", *arguments, "--to", to, "--output", str(one.folder))
+        assert written.exit_code == 0, written.output
+        assert f"{one.table}.secret: this login may not read it (SELECT)" in written.stdout
+        assert "exclude: [secret]" in (one.folder / f"{one.table}.yaml").read_text()
+        ran = command("run", one.table)
+        assert ran.exit_code == 0, ran.output
+    finally:
+        one.source(f"DROP OWNED BY {role}", f"DROP ROLE {role}")

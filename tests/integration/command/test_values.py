@@ -142,6 +142,13 @@ def test_later_hops_are_foreseen_from_the_source(ferry: Callable[..., Ferry]) ->
     assert listed(document, 1) == {}
     later = listed(document, 2)
     assert later["n"] == 1
+    # each remedy is the hop's own line, and all of them are one
+    to = f'{{to: "clickhouse://warehouse.{one.table}", columns: {{n: {{on_overflow: null}}'
+    shown = command("plan", one.table, "--values").stdout
+    assert f"declare - {to}}}}}  # NULL in their place" in shown
+    assert "hops: [{" not in shown
+    if "note" in later:
+        assert f"  - {to}, note: " in shown
     refused = "\n".join(one.run().errors)
     assert "'n'" in refused
     one.source("UPDATE {t} SET n = 3 WHERE id = 3")

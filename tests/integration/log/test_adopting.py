@@ -155,6 +155,38 @@ def test_a_table_that_another_tool_filled_is_offered_and_adopted(
     assert "nothing to adopt" in adopted(one)["summary"]
 
 
+def test_what_would_let_it_adopt_is_said(ferry: Make) -> None:
+    hop = "['clickhouse://warehouse.{t}']"
+    one = ferry(
+        hop,
+        "CREATE TABLE {t} (id bigint PRIMARY KEY, name text)",
+        "INSERT INTO {t} SELECT i, 'A' FROM generate_series(1, 20) i",
+    )
+    looking.run(
+        one.stack,
+        "clickhouse",
+        f"CREATE TABLE warehouse.{one.table} (id UInt64, name Nullable(String))"
+        " ENGINE = MergeTree ORDER BY id",
+    )
+    looking.run(
+        one.stack,
+        "clickhouse",
+        f"INSERT INTO warehouse.{one.table} SELECT number + 1, 'A' FROM numbers(20)",
+    )
+    declaration = "columns: {id: {type: UInt64}}"
+    document = adopted(one)
+    assert set(states(document).values()) == {"left"}
+    assert all(declaration in each["why_not"] for each in document["ranges"])
+    assert "a run would refuse the other 2" in document["summary"]
+    assert declaration in document["summary"]
+    refused = ferry_command("validate", one.table, code=2)
+    assert declaration in refused.stdout
+    ran = CliRunner().invoke(main, ["run", one.table])
+    assert ran.exit_code == 1 and declaration in ran.stderr
+    one.declare(hop, columns="{id: {type: UInt64}}")
+    assert set(states(adopted(one)).values()) == {"adopted"}
+
+
 def test_the_first_run_offers_it_and_moves(ferry: Make, lose_log: Callable[[Ferry], None]) -> None:
     one = ferry("['clickhouse://warehouse.{t}']", *TABLE, ranges=RANGES)
     name = f"warehouse.{one.table}"
