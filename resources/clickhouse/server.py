@@ -16,9 +16,10 @@ from pydantic import Field
 
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import from_driver, translate
-from tableferry.resources.clickhouse.settings import INSERT, pin
+from tableferry.resources.clickhouse.settings import INSERT, WAITING, pin
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.connecting.address import Server
+from tableferry.resources.connecting.waiting import watched, within
 from tableferry.resources.contract.endpoint import BATCH_ROWS, Endpoint, refuse_snapshot
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.settings import ConnectionSettings
@@ -35,6 +36,14 @@ Compression = Literal["none", "lz4", "zstd"]
 
 MOST_NAMED = 1_000
 """The maximum tables that a condition names."""
+
+MUTATIONS_SQL = """
+SELECT concat('waits for the mutation ', mutation_id, ' of ', database, '.', table, ', with ',
+    toString(parts_to_do), ' parts to do',
+    if(latest_fail_reason = '', '', concat(': ', latest_fail_reason)),
+    '; mutations wait for free merge threads, and for SYSTEM START MERGES')
+FROM system.mutations WHERE NOT is_done AND create_time < now() - 5 ORDER BY create_time LIMIT 5
+"""
 
 READ_TIMEOUT = 3600
 """Seconds to wait for a byte of the answer: a mutation answers only at its end."""
@@ -87,9 +96,25 @@ class ClickHouseServer(Server):
             return [tuple(row) for row in self._client().query(sql).result_rows]
 
     def execute(self, sql: str, settings: Mapping[str, str | int] | None = None) -> None:
-        """Run a statement and wait for its end."""
-        with self.permit(ended=True), self._translated():
-            self._client().command(sql, settings=dict(settings or {}))
+        """Run a statement and wait for its end; for a mutation as long as may be waited.
+
+        A mutation that is given up goes on in the server; it changes only rows that were there when
+        it was issued.
+        """
+
+        def run() -> None:
+            with self.permit(ended=True), self._translated():
+                self._client().command(sql, settings=dict(settings or {}))
+
+        address = self.settings().address
+        with watched(address, self._mutations):
+            if any(name in sql or name in (settings or {}) for name in WAITING):
+                within(address, "the server has not finished a mutation", run)
+            else:
+                run()
+
+    def _mutations(self) -> list[str]:
+        return [str(row[0]) for row in self._client().query(MUTATIONS_SQL).result_rows]
 
     @contextmanager
     def read_arrow(

@@ -38,7 +38,7 @@ SETTLE_SECONDS = 0.2
 TICK_SECONDS = 0.5
 """Between two looks at what to give back, and at how the rate is shared."""
 
-TOLD_SECONDS = 30.0
+TOLD_SECONDS = 10.0
 """How long a reader waits before it says so."""
 
 SET_CONNECTIONS = 4

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Sequence
 
+from tableferry.resources.connecting.waiting import lock_milliseconds
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import row_identity
@@ -137,7 +138,7 @@ class PostgresStatements(Statements):
     def limit_waiting(self, seconds: int) -> tuple[str, str]:
         """See `Statements.limit_waiting`. The setting ends with the transaction."""
         setting = "SELECT pg_catalog.set_config('lock_timeout', '{}', true)"
-        return setting.format(f"{seconds}s"), setting.format(0)
+        return setting.format(f"{seconds}s"), setting.format(lock_milliseconds("0"))
 
     def rename(self, table: TableRef, name: str) -> str:
         """ALTER TABLE ... RENAME."""

@@ -48,6 +48,7 @@ _PERMANENT_CONNECT = re.compile(
     r"authentication failed|does not exist|no pg_hba\.conf entry|no password supplied"
     r"|permission denied|invalid connection option|not currently accepting connections"
     r"|not permitted to log in|certificate|does not support SSL|translate host name|resolve host"
+    r"|query_wait_timeout"
 )
 """libpq gives no SQLSTATE for a connection that was never established, only a text."""
 
@@ -120,6 +121,8 @@ def is_transient(error: BaseException) -> bool | None:
 
 
 def _is_transient(error: BaseException) -> bool:
+    if "query_wait_timeout" in str(error):
+        return False  # PgBouncer has had no free connection for as long as it was told to wait
     state = sqlstate(error)
     if state and state != "XX000":
         return state.startswith(TRANSIENT)

@@ -26,6 +26,7 @@ import pyarrow as pa
 from tableferry.resources.connecting.address import Server
 from tableferry.resources.connecting.gate import SETTLE_SECONDS
 from tableferry.resources.connecting.pool import ConnectionPool
+from tableferry.resources.connecting.waiting import lock_milliseconds
 from tableferry.resources.contract.endpoint import BATCH_ROWS
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.snapshots import (
@@ -41,7 +42,7 @@ from tableferry.resources.postgres.copy_out import copy_out
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import connection_failed, statement_failed
 from tableferry.resources.postgres.position import position
-from tableferry.resources.postgres.session import PostgresSession, has_own_session
+from tableferry.resources.postgres.session import PostgresSession, has_own_session, waits_on
 from tableferry.resources.postgres.settings import (
     AT_LOGIN,
     NO_OPTIONS,
@@ -345,7 +346,9 @@ class PostgresServer(Server):
 
     def _preparation(self, extra: Mapping[str, str] = NOTHING) -> Sequence[str]:
         """The statements that set up a session, with settings besides those of every session."""
-        return statements({**SESSION, **(POLICIES if self._policies_apply else {}), **extra})
+        waits = {"lock_timeout": lock_milliseconds("0")}
+        policies = POLICIES if self._policies_apply else {}
+        return statements({**SESSION, **waits, **policies, **extra})
 
     def _lent(self, extra: Mapping[str, str] = NOTHING) -> AbstractContextManager[PgConnection]:
         if self._gate is not None:
@@ -362,8 +365,9 @@ class PostgresServer(Server):
             )
             try:
                 owns = partial(has_own_session, settings, connection)
-                settings.facts.known(OWN_SESSION, owns)
-                connection.execute("; ".join(self._preparation(extra)).encode())
+                with waits_on(settings):  # for a pooler, which lets clients in at once
+                    settings.facts.known(OWN_SESSION, owns)
+                    connection.execute("; ".join(self._preparation(extra)).encode())
             except BaseException:
                 connection.close()
                 raise
@@ -407,10 +411,11 @@ class PostgresServer(Server):
 
     @contextmanager
     def _translated(self, snapshot: str | None = None) -> Iterator[None]:
-        try:
-            yield
-        except (psycopg.Error, adbc_driver_manager.Error) as error:
-            raise statement_failed(self.settings(), error, snapshot) from error
+        with waits_on(self.settings()):
+            try:
+                yield
+            except (psycopg.Error, adbc_driver_manager.Error) as error:
+                raise statement_failed(self.settings(), error, snapshot) from error
 
     def _batches(
         self, source: pa.RecordBatchReader, batch_rows: int, snapshot: str | None

@@ -5,16 +5,30 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
 
+from tableferry.resources.connecting.waiting import watched
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.postgres.errors import statement_failed
 from tableferry.resources.postgres.settings import conninfo
 
 PROCESS = "SELECT pg_catalog.pg_backend_pid()"
+
+# who waits is told by name, as a pooler hides the number of its process, and ADBC its own; the rest
+# of another login's session is shown to members of pg_read_all_stats only
+BLOCKED_SQL = """
+SELECT DISTINCT concat('waits for a lock of process ', b.pid, ' of ' || b.usename, ' (' || nullif(
+    concat_ws(', ', nullif(b.application_name, ''), host(b.client_addr), b.state), '') || ')')
+FROM pg_catalog.pg_stat_activity w
+CROSS JOIN LATERAL unnest(pg_catalog.pg_blocking_pids(w.pid)) u(pid)
+JOIN pg_catalog.pg_stat_activity b ON b.pid = u.pid
+WHERE w.usename = current_user AND w.datname = pg_catalog.current_database()
+    AND w.application_name = pg_catalog.current_setting('application_name')
+"""
 
 LOOKS = 3
 """How often two clients of a pooler are compared. By default PgBouncer lends the session that was
@@ -76,6 +90,16 @@ def _asked_briefly(connection: psycopg.pq.abc.PGconn) -> int | None:
     return None if value is None else int(value)
 
 
+def waits_on(settings: ConnectionSettings) -> AbstractContextManager[None]:
+    """Tell if a statement of the block waits for long; see `connecting.waiting`."""
+    return watched(settings.address, partial(_blocked, settings))
+
+
+def _blocked(settings: ConnectionSettings) -> list[str]:
+    with closing(psycopg.connect(conninfo(settings), autocommit=True)) as connection:
+        return [str(row[0]) for row in connection.execute(BLOCKED_SQL.encode()).fetchall()]
+
+
 class PostgresSession:
     """A connection in autocommit mode: transactions are opened and ended in SQL.
 
@@ -128,11 +152,12 @@ class PostgresSession:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except psycopg.Error as error:
-            self.failed = True
-            raise statement_failed(self._settings, error) from error
+        with waits_on(self._settings):
+            try:
+                yield
+            except psycopg.Error as error:
+                self.failed = True
+                raise statement_failed(self._settings, error) from error
 
     def close(self) -> None:
         """Close the connection; harmless if it is already closed."""

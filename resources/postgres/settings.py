@@ -48,6 +48,7 @@ SESSION = {
     "synchronous_commit": "on",
     "exit_on_error": "off",
     # an export may take hours; pg_dump switches the same limits off (setup_connection in pg_dump.c)
+    # (a session's `lock_timeout` is that of `connecting.waiting`)
     "statement_timeout": "0",
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",

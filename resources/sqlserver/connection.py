@@ -8,10 +8,11 @@ import math
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
 
 from tableferry.resources.connecting.pool import ConnectionPool
+from tableferry.resources.connecting.waiting import lock_milliseconds, watched
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.extras import require
@@ -19,6 +20,18 @@ from tableferry.resources.sqlserver.errors import connecting, driver_missing, fr
 from tableferry.resources.sqlserver.settings import SESSION, statements
 
 logger = logging.getLogger(__name__)
+
+# Without VIEW SERVER STATE a login is shown the request of its own session alone. Babelfish has no
+# sys.dm_exec_requests.
+REQUESTS_SQL = """
+SELECT r.blocking_session_id, CAST(b.login_name AS nvarchar(128)),
+    CAST(b.program_name AS nvarchar(128)), CAST(b.status AS nvarchar(30))
+FROM sys.dm_exec_requests AS r
+INNER JOIN sys.dm_exec_sessions AS w ON w.session_id = r.session_id
+INNER JOIN sys.dm_exec_sessions AS o ON o.login_name = w.login_name
+LEFT JOIN sys.dm_exec_sessions AS b ON b.session_id = r.blocking_session_id
+WHERE o.session_id = @@SPID AND r.session_id <> @@SPID
+"""
 
 LOGIN_TIMEOUT = 15
 """Seconds for one attempt to connect."""
@@ -41,7 +54,7 @@ class SqlServerConnection:
     """The driver's connection."""
 
     def __init__(self, settings: ConnectionSettings, connection_string: str) -> None:
-        self._settings = settings
+        self._settings, self._string = settings, connection_string
         self.failed = False
         """Whether any statement has failed."""
         driver = load_driver()
@@ -69,7 +82,7 @@ class SqlServerConnection:
         Raises:
             StatementFailed: the session has ended.
         """
-        pinned = statements(SESSION)
+        pinned = statements({**SESSION, "LOCK_TIMEOUT": lock_milliseconds("-1")})
         try:
             self.execute("; ".join(pinned))
         except StatementFailed as error:
@@ -86,7 +99,7 @@ class SqlServerConnection:
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a small result: that of the batch's first statement with a result."""
-        with self.translated(sql), quiet_cursor(self.raw) as cursor:
+        with self.waits(), self.translated(sql), quiet_cursor(self.raw) as cursor:
             cursor.execute(sql, use_prepare=False)
             while cursor.description is None and cursor.nextset():
                 pass
@@ -94,7 +107,7 @@ class SqlServerConnection:
 
     def execute(self, sql: str) -> int:
         """Run a batch; return the number of rows that its first statement changed, or -1."""
-        with self.translated(sql), quiet_cursor(self.raw) as cursor:
+        with self.waits(), self.translated(sql), quiet_cursor(self.raw) as cursor:
             cursor.execute(sql, use_prepare=False)
             rows = int(cursor.rowcount)
             while cursor.nextset():  # errors of later statements of the batch are raised here
@@ -115,6 +128,23 @@ class SqlServerConnection:
         except Exception as error:
             if not from_driver(error):
                 raise
+
+    def waits(self) -> AbstractContextManager[None]:
+        """Tell if a statement of the block waits for long; see `connecting.waiting`."""
+        return watched(self._settings.address, self._blocked)
+
+    def _blocked(self) -> list[str]:
+        raw = load_driver().connect(self._string, autocommit=True, timeout=LOGIN_TIMEOUT)
+        with closing(raw), quiet_cursor(raw) as cursor:
+            cursor.execute(REQUESTS_SQL, use_prepare=False)
+            rows = all_rows(cursor)
+        if not rows:
+            raise StatementFailed("sqlserver", "the login may lack VIEW SERVER STATE")
+        return [
+            f"waits for a lock of session {session} of {', '.join(filter(None, about))}"
+            for session, *about in rows
+            if session
+        ]
 
     @contextmanager
     def translated(self, statement: str = "") -> Iterator[None]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from tableferry.resources.connecting.waiting import lock_milliseconds
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.table_sql import drop_table, qualified
@@ -122,7 +123,8 @@ class SqlServerStatements(Statements):
 
     def limit_waiting(self, seconds: int) -> tuple[str, str]:
         """A setting of the session, which is not used again if the statement fails."""
-        return f"SET LOCK_TIMEOUT {seconds * 1000}", "SET LOCK_TIMEOUT -1"
+        after = lock_milliseconds("-1")
+        return f"SET LOCK_TIMEOUT {seconds * 1000}", f"SET LOCK_TIMEOUT {after}"
 
     def object_ids(self, schema: str, names: Sequence[str]) -> str:
         """sp_rename keeps a table's id. Babelfish sends uncast names in a code page."""

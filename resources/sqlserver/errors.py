@@ -65,6 +65,8 @@ _BROKEN_TEXT = re.compile(
 )
 _TRANSIENT_TEXT = re.compile(
     f"{_BROKEN_TEXT.pattern}|deadlock|lock request time out|shutdown in progress"
+    # Babelfish's words for 1222, as error 33557097
+    "|due to lock timeout"
     # the bulk copy's native core, when the server goes away while it connects
     "|failed to receive token|connection aborted",
     re.IGNORECASE,

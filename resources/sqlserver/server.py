@@ -133,7 +133,8 @@ class SqlServerServer(Server):
         lent = pool.lent(self.connection_string() + "streams", self._streaming, self._gate)
         with lent as connection, connection.translated(sql):
             cursor = quiet_cursor(connection.raw)
-            cursor.execute(sql, use_prepare=False)
+            with connection.waits():
+                cursor.execute(sql, use_prepare=False)
             cursor.messages = None  # so that none are collected after the last row
             reader = _Reader(cursor.arrow_reader(batch_rows), connection)
             batches = self._paced(reader.batches(), lambda batch: batch.nbytes)

@@ -26,7 +26,7 @@ SESSION = {
     "NOCOUNT": "OFF",
     "ROWCOUNT": "0",
     "TEXTSIZE": "2147483647",
-    "LOCK_TIMEOUT": "-1",
+    "LOCK_TIMEOUT": "-1",  # of queries as `connecting.waiting` says
 }
 """The isolation level stays at its default, READ COMMITTED, except where rows are read."""
 

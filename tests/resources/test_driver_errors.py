@@ -127,6 +127,12 @@ PREFIX = "[Microsoft][ODBC Driver 18 for SQL Server][SQL Server]"
             False,
         ),
         (
+            Odbc("General error", f"{PREFIX}canceling statement due to lock timeout"),
+            "sqlserver: canceling statement due to lock timeout",
+            True,
+            False,
+        ),
+        (
             Odbc("Communication link failure", "[Microsoft]TCP Provider: Error code 0x68"),
             "sqlserver (08S01): TCP Provider: Error code 0x68",
             True,

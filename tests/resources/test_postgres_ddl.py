@@ -100,4 +100,4 @@ def test_names_are_quoted_where_statements_look_tables_up() -> None:
     drop, rename = STATEMENTS.put_in_place(shadow_of(TARGET), TARGET)
     assert drop == 'DROP TABLE "o\'s"."orders"' and rename.endswith('RENAME TO "orders"')
     limit, lift = STATEMENTS.limit_waiting(30)
-    assert "'lock_timeout', '30s', true" in limit and "'lock_timeout', '0', true" in lift
+    assert "'lock_timeout', '30s', true" in limit and "'lock_timeout', '600000', true" in lift

@@ -51,7 +51,7 @@ EXPECTED = {
     "day": dt.datetime(2024, 2, 1),
     "options": XACT_ABORT,
     "first": 7,
-    "wait": -1,
+    "wait": 600_000,
     "rows": 3,
     "text": [("x" * 99,)],
     'quoted "name"': [(2,)],
