@@ -15,7 +15,6 @@ from tableferry.assets.planning.hazards import hazards_of, require_harmless
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.resources.columns.conversions import NoConversion, conversion_between
 from tableferry.resources.columns.planner import incompatibility
-from tableferry.resources.contract.markers import require_written_as
 from tableferry.resources.errors import InputError, SchemaDrift
 from tableferry.resources.types.column import Column
 
@@ -34,11 +33,6 @@ def refusals(
     """
     if hop.existing is None:
         return
-    published = servers.target(hop.plan.target).published(hop.plan, hop.options)
-    try:
-        require_written_as(hop.plan.target, published.written_as if published else "")
-    except InputError as error:
-        yield str(error)
     hazards = hop.options.hazards or tuple(hazards_of(hop, servers))
     hop = replace(hop, options=replace(hop.options, hazards=hazards))
     try:

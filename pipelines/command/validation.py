@@ -19,6 +19,7 @@ from tableferry.checks.expectations import validate_suite
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.onboarding.refresh import new_and_gone, refresh
 from tableferry.resources.columns.scan import decimal_types
+from tableferry.resources.contract.markers import require_written_as
 from tableferry.resources.errors import (
     ColumnsRefused,
     ConnectionFailed,
@@ -186,6 +187,12 @@ def _target_problems(hop: Hop, transfer: Transfer, session: Session) -> Iterator
         yield from filter(None, [unfit(transfer, hop)])
         return
     servers = session.servers_of(transfer)
+    if hop.existing is not None:
+        published = servers.target(hop.plan.target).published(hop.plan, hop.options)
+        try:
+            require_written_as(hop.plan.target, published.written_as if published else "")
+        except InputError as error:
+            yield str(error)
     yield from session.read(
         lambda log: [
             *refusals(transfer, hop, servers, log, partitions(log, transfer.partitions_name))
