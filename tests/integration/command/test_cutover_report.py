@@ -93,8 +93,8 @@ def test_a_fleet_with_a_failed_a_damaged_and_an_unmoved_table(
 
     plans = command("plan", "--all")
     assert plans.exit_code == 1, "one cannot be planned"
-    assert columns(plans)["waiting"][:4] == ["ok", "4", "0", "300"]
-    assert columns(plans)[folder.table][:4] == ["ok", "0", "4", "0"]
+    assert columns(plans)["waiting"][:5] == ["ok", "4", "0", "0", "300"]
+    assert columns(plans)[folder.table][:5] == ["ok", "0", "0", "4", "0"]
     assert "ferry: refused: postgres://public.not_there does not exist" in plans.stderr
 
     checks = command("check", "chain", "damaged", "--level", "full_hash")
