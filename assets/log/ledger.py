@@ -27,8 +27,12 @@ from tableferry.assets.log.queries import (
     select_events,
 )
 from tableferry.assets.log.records import (
+    COLUMN_LINEAGE,
     COLUMN_SCHEMA,
+    COMPUTED,
+    CREATED,
     DATA_VERSION,
+    KEPT,
     DataVersion,
     RangeRecord,
     digest,
@@ -87,6 +91,26 @@ class WrittenColumn:
     type: str
     description: str | None
     nullable: bool
+    source: str = ""
+    """Its name in the hop's source."""
+    computed: bool = False
+    """Whether an expression of the transfer made its values."""
+    kept: bool = False
+    """Whether the target only has it from earlier runs: the range was written without it."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """The columns of a target when a range was written."""
+
+    schema: str
+    """The hash of its columns in the range's data version."""
+    columns: Sequence[WrittenColumn]
+
+    @property
+    def filled(self) -> list[WrittenColumn]:
+        """The columns that the range was written with."""
+        return [column for column in self.columns if not column.kept]
 
 
 def partitions(log: Log, name: str) -> list[str]:
@@ -299,21 +323,59 @@ def latest_record(log: Log, asset: Asset) -> RangeRecord | None:
 
 def committed_schema(log: Log, asset: Asset) -> Sequence[WrittenColumn] | None:
     """Return the columns that the newest committed range of a hop was written with."""
-    # the records of most ranges have no columns
-    for _, text in _newest_first(log, asset, 1, saying=COLUMN_SCHEMA):
-        data = json.loads(text)["dagster_event"]["event_specific_data"]
-        for entry in data["materialization"]["metadata_entries"]:
-            if entry["label"] == COLUMN_SCHEMA and "schema" in entry["entry_data"]:
-                return [
-                    WrittenColumn(
-                        column["name"],
-                        column["type"],
-                        column["description"],
-                        column["constraints"]["nullable"],
-                    )
-                    for column in entry["entry_data"]["schema"]["columns"]
-                ]
-    return None
+    written = next(written_columns(log, asset), None)
+    return written.filled if written else None
+
+
+def written_columns(log: Log, asset: Asset, most: int = 1) -> Iterator[Written]:
+    """Yield the columns of a hop's target as its newest committed ranges recorded them.
+
+    Args:
+        log: the event log.
+        asset: the hop's asset.
+        most: the maximum number of records to read; those of most ranges have no columns.
+    """
+    for _, text in _newest_first(log, asset, most, saying=COLUMN_SCHEMA):
+        event = json.loads(text)["dagster_event"]["event_specific_data"]["materialization"]
+        data = {entry["label"]: entry["entry_data"] for entry in event["metadata_entries"]}
+        if "schema" not in data.get(COLUMN_SCHEMA, {}):
+            continue
+        lineage = data.get(COLUMN_LINEAGE, {}).get("column_lineage", {}).get("deps_by_column", {})
+        version = (event.get("tags") or {}).get(DATA_VERSION, "")
+        columns = []
+        for column in data[COLUMN_SCHEMA]["schema"]["columns"]:
+            name, tags = column["name"], column.get("tags") or {}
+            columns.append(
+                WrittenColumn(
+                    name,
+                    column["type"],
+                    column["description"],
+                    column["constraints"]["nullable"],
+                    source=next((dep["column_name"] for dep in lineage.get(name, ())), name),
+                    computed=COMPUTED in tags,
+                    kept=KEPT in tags,
+                )
+            )
+        yield Written(DataVersion.parse(version).schema, columns)
+
+
+def created_table(log: Log, asset: Asset) -> str | None:
+    """Return the identity of the table that a run created last as a hop's target, if any has."""
+    condition, values = _since_wiped(log, asset)
+    rows = select_events(
+        log,
+        "SELECT e.event FROM event_logs e WHERE e.asset_key = :asset"
+        " AND e.dagster_event_type = :type AND e.partition IS NULL AND e.event LIKE :text"
+        f"{condition} ORDER BY e.id DESC LIMIT 1",
+        asset=key_of(asset),
+        type=_OBSERVATION,
+        text=f"%{CREATED}%",
+        **values,
+    )
+    if not rows:
+        return None
+    data = json.loads(rows[0][0])["dagster_event"]["event_specific_data"]
+    return str(data["asset_observation"]["tags"][CREATED])
 
 
 def recent_runs(log: Log, stored_key: str) -> list[str]:

@@ -26,8 +26,15 @@ STATE = "tableferry/state"
 VERSION = "tableferry/data_version"
 """Tag of observations; Dagster's own tag would make them versions of the asset."""
 
+CREATED = "tableferry/created"
+"""Tag of an observation: the identity of the table that a run has created as its target."""
+
 COLUMN_SCHEMA = "dagster/column_schema"
 COLUMN_LINEAGE = "dagster/column_lineage"
+COMPUTED = "tableferry/computed"
+"""Tag of a column in its table's schema: an expression of the transfer makes its values."""
+KEPT = "tableferry/kept"
+"""Tag of a column in its table's schema: it has values of earlier runs, and gets no new ones."""
 NOT_COMMITTED = "ranges_not_committed"
 """Metadata of whole-table checks: how many ranges are not committed."""
 SOURCE_NEWER = "source_newer"
@@ -131,6 +138,9 @@ class Reason(StrEnum):
     """The source's server has another history of writes: a standby was promoted, or a backup was
     restored, so that an equal fingerprint may stand for other rows. Compared, and moved if it
     differs."""
+    FEWER_COLUMNS = "fewer_columns"
+    """Committed with columns that are no longer copied, and else as now. Compared, and moved if it
+    differs: what is not copied is no reason to replace rows."""
     UNCHANGED = "unchanged"
 
     @property
@@ -141,6 +151,7 @@ class Reason(StrEnum):
             Reason.SOURCE_REPLACED,
             Reason.FULL_CHECK,
             Reason.TARGET_MOVED,
+            Reason.FEWER_COLUMNS,
             Reason.REPAIR,
         )
 

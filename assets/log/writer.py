@@ -24,6 +24,7 @@ from tableferry.assets.log.ledger import (
     stored_checks,
 )
 from tableferry.assets.log.records import (
+    CREATED,
     DATA_VERSION,
     NOT_COMMITTED,
     STATE,
@@ -64,6 +65,10 @@ class Writer:
                 tags={STATE: str(record.state), VERSION: record.data_version or "none"},
             )
         )
+
+    def created(self, identity: str) -> None:
+        """Record that this run has created the target, which nobody else did."""
+        self._log(dg.AssetObservation(self._asset, tags={CREATED: identity}))
 
     def commit(self, record: RangeRecord) -> None:
         """Record that a range is committed, or unchanged."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tableferry.assets.log.ledger import (
@@ -15,7 +15,11 @@ from tableferry.assets.log.ledger import (
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, Proven, Reason, State
 from tableferry.assets.planning.deltas import changed_parts, compares_first
-from tableferry.assets.planning.drift import new_columns, schema_changes, target_columns
+from tableferry.assets.planning.drift import (
+    new_columns,
+    schema_changes,
+    target_columns,
+)
 from tableferry.assets.planning.increments import increment, intact, now
 from tableferry.assets.planning.resolve import (
     Hop,
@@ -23,15 +27,17 @@ from tableferry.assets.planning.resolve import (
     checks_of,
 )
 from tableferry.assets.planning.transfer_plan import TransferPlan
+from tableferry.assets.planning.unplanned import only_fewer_columns
 from tableferry.checks.counts import count_by_range
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Marker, Published
+from tableferry.resources.digest.fields import not_compared
 from tableferry.resources.errors import concerning
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.words import counted
 
-COMPARED_FIRST = (Reason.DIGEST_CHANGED, Reason.SOURCE_REPLACED)
+COMPARED_FIRST = (Reason.DIGEST_CHANGED, Reason.SOURCE_REPLACED, Reason.FEWER_COLUMNS)
 """Changes after which a range moves only if a comparison shows that it differs."""
 
 ONLY_DIFFERING = "only rows that differ"
@@ -136,6 +142,7 @@ def _each_alone(
         expected_rows=expected,
         lost_columns=lost,
         published=plan.published.get(hop.number),
+        fewer=_with_fewer_columns(plan, hop, log, previous),
         force=force,
     )
     if hop.first:
@@ -144,11 +151,40 @@ def _each_alone(
             name: replace(decided[name], detail=plan.fingerprints[name].found_by or "")
             for name in same
         }
-    changed = [name for name, each in decided.items() if each.reason is Reason.SCHEMA_CHANGED]
+    columns_changed = (Reason.SCHEMA_CHANGED, Reason.FEWER_COLUMNS)
+    changed = [name for name, each in decided.items() if each.reason in columns_changed]
     if changed:
         detail = schema_changes(hop.plan, committed_schema(log, hop.spec.to))
         decided |= {name: replace(decided[name], detail=detail) for name in changed}
     return _increments(plan, hop, log, decided, previous) if transfer.incremental else decided
+
+
+def _with_fewer_columns(
+    plan: TransferPlan, hop: Hop, log: Log, previous: Mapping[str, Committed]
+) -> set[str]:
+    """Return the ranges that are as committed, as far as is known, but for columns that are no
+    longer copied, in this hop or in one before.
+
+    Ranges that only a move could record are not among them.
+    """
+    versions = plan.versions(hop)
+    committed_with = {
+        name: each.data_version.schema for name, each in previous.items() if name in versions
+    }
+    only_moves = hop.plan.target.system.by_path or hop.plan.fitting or not_compared(hop.plan)
+    if only_moves or plan.transfer.write.whole_table:
+        return set()
+    schemas = only_fewer_columns(hop, log, set(committed_with.values()))
+    fewer = {name for name, schema in committed_with.items() if schema in schemas}
+    behind = {
+        name
+        for name in committed_with
+        if versions[name].change_since(previous[name].data_version) is Reason.SOURCE_CHANGED
+    }
+    if behind and not hop.first:
+        before = plan.hops[hop.number - 2]
+        fewer |= behind & _with_fewer_columns(plan, before, log, committed(log, before.spec.to, ()))
+    return fewer
 
 
 def _increments(
@@ -262,6 +298,7 @@ def decide(
     expected_rows: Mapping[str, int] | None = None,
     lost_columns: Sequence[str] = (),
     published: Published | None = None,
+    fewer: Collection[str] = (),
     force: bool = False,
 ) -> dict[str, Decision]:
     """Decide why each range runs, or that it is `UNCHANGED`.
@@ -273,17 +310,21 @@ def decide(
         expected_rows: rows in the source by range; None if the target may have others.
         lost_columns: planned columns that the target no longer has.
         published: the target's markers; None if it has none.
+        fewer: ranges that may differ from what is committed only by columns that are not copied.
         force: run all ranges.
     """
     decisions: dict[str, Decision] = {}
     markers = published.of_target if published else None
     for name, version in current.items():
         before = previous.get(name)
+        change = version.change_since(before.data_version) if before else None
+        if name in fewer and change in (Reason.SCHEMA_CHANGED, Reason.SOURCE_CHANGED):
+            change = Reason.FEWER_COLUMNS
         if before is None:
             decisions[name] = Decision(Reason.MISSING)
         elif force:
             decisions[name] = Decision(Reason.FORCED)
-        elif (change := version.change_since(before.data_version)) and change not in COMPARED_FIRST:
+        elif change and change not in COMPARED_FIRST:
             decisions[name] = Decision(change)
         elif before.failed:
             decisions[name] = Decision(Reason.LAST_CHECK_FAILED, ", ".join(before.failed))

@@ -12,6 +12,7 @@ from tableferry.resources.contract.hazards import having
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target import row_identity
+from tableferry.resources.contract.target_columns import unfilled
 from tableferry.resources.digest.probe import DigestRefused, shared
 from tableferry.resources.digest.segments import changed_segments, span
 from tableferry.resources.keys.range import KeyRange
@@ -51,6 +52,8 @@ def compares_first(
         return True
     if transfer.reconcile in ("count", "in_flight"):
         return False  # chosen so that the servers need not digest all rows
+    if _unfilled(hop):
+        return True  # rows that stay as they are keep their values there
     if not loader_of(hop.plan.target.system).delta_share:
         return False
     if having(hop.options.hazards, "destroys"):
@@ -96,8 +99,15 @@ def most_rows(transfer: Transfer, hop: Hop, rows: int) -> int:
     """Return how many rows of a range may differ for them to be moved by themselves."""
     if transfer.delta == "always":
         return MOST_ROWS
-    share = loader_of(hop.plan.target.system).delta_share
+    share = 1.0 if _unfilled(hop) else loader_of(hop.plan.target.system).delta_share
     return min(MOST_ROWS, max(FEW, int(rows * share)))
+
+
+def _unfilled(hop: Hop) -> bool:
+    """Whether the target has columns whose values a move of whole ranges would not bring again."""
+    mark = hop.options.mark.column.name if hop.options.mark else None
+    others = unfilled(hop.plan, [*(hop.existing or {}).values()])
+    return any(column.name != mark for column in others)
 
 
 def _digests_slowly(hop: Hop, servers: Servers) -> bool:

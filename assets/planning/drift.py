@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import DriftPolicy, DroppedPolicy
 from tableferry.assets.log.ledger import WrittenColumn
+from tableferry.assets.log.records import COMPUTED, KEPT
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
@@ -37,19 +39,6 @@ def new_columns(plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[Col
     if actual is None:
         return []
     return [column for column in plan.target_columns if column.name not in actual]
-
-
-def remove_dropped(
-    endpoint: Endpoint, table: TableRef, columns: Sequence[str], handled: DroppedPolicy | None
-) -> bool:
-    """Drop columns of a target, or make them NULL; return whether its columns are others now."""
-    dialect = table.system.dialect
-    write = {"drop": dialect.drop_column, "null": dialect.empty_column}.get(handled or "")
-    if write is None:
-        return False
-    for name in columns:
-        endpoint.execute(write(qualified(table), table.system.quote(name)))
-    return bool(columns) and handled == "drop"
 
 
 def add_columns(endpoint: Endpoint, table: TableRef, columns: list[Column]) -> list[str]:
@@ -83,76 +72,122 @@ def misfits(plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[str]:
     ]
 
 
-def dropped_columns(
-    plan: CopyPlan,
-    actual: Mapping[str, Column] | None,
-    committed: Sequence[WrittenColumn] | None,
-) -> list[str]:
-    """Columns that earlier runs filled, that the target still has, and that the plan lacks now."""
-    planned = {column.name for column in plan.target_columns}
-    return [
-        column.name
-        for column in committed or ()
-        if actual and column.name in actual and column.name not in planned
-    ]
+@dataclass(frozen=True)
+class Unplanned:
+    """Columns that earlier runs filled, that a target still has, and that its plan lacks now."""
+
+    lost: tuple[WrittenColumn, ...] = ()
+    """Those that the transfer's source has no more."""
+    left_out: tuple[WrittenColumn, ...] = ()
+    """Those that it still has: the declaration leaves them out."""
+
+    def removed(self, handled: DroppedPolicy | None) -> list[str]:
+        """The columns that a run drops, or makes NULL, by what the transfer declares."""
+        # a column that was kept so far is dropped once that is declared, but emptied only once
+        return [column.name for column in self.lost if handled == "drop" or not column.kept]
+
+    def kept(self, handled: DroppedPolicy | None) -> list[WrittenColumn]:
+        """The columns whose values stay, though rows that move get none."""
+        lost = self.lost if handled not in ("drop", "null") else ()
+        return [*lost, *self.left_out]
+
+
+def removals(plan: CopyPlan, gone: Unplanned, handled: DroppedPolicy | None) -> list[str]:
+    """Return the statements that drop the columns which the source has lost, or make them NULL."""
+    table, dialect = plan.target, plan.target.system.dialect
+    write = {"drop": dialect.drop_column, "null": dialect.empty_column}.get(handled or "")
+    if write is None:
+        return []
+    names = gone.removed(handled)
+    return [sql for name in names if (sql := write(qualified(table), table.system.quote(name)))]
 
 
 def require_no_dropped(
     plan: CopyPlan,
     actual: Mapping[str, Column] | None,
     committed: Sequence[WrittenColumn] | None,
+    gone: Unplanned,
     policy: DriftPolicy,
     handled: DroppedPolicy | None = None,
 ) -> list[str]:
-    """Refuse to continue without columns that the target has from this transfer.
+    """Refuse to continue without columns that the source has lost, as the policy demands.
 
-    With another policy than `fail` they stay, and rows that move get NULL there. `handled` is what
-    the transfer declares about them alone.
+    With another policy than `fail` they stay, and rows that move get NULL there. So does a column
+    that the declaration leaves out, whatever the policy.
+
+    Args:
+        plan: the hop.
+        actual: the target's columns, by name; None if it does not exist.
+        committed: the columns that the last run filled.
+        gone: those that the plan lacks.
+        policy: the transfer's.
+        handled: what the transfer declares about lost columns alone.
 
     Returns:
         Notes for the user.
 
     Raises:
-        SchemaDrift: the policy is `fail`, a dropped column cannot be NULL, or it may have been
-            renamed, so that values would be lost though the source still has them.
+        SchemaDrift: the policy is `fail`, a column that gets no values cannot be NULL, or it may
+            have been renamed, so that values would be lost though the source still has them.
     """
-    dropped = dropped_columns(plan, actual, committed)
-    if not dropped or actual is None or committed is None:
+    if actual is None or committed is None:
         return []
-    names = ", ".join(repr(name) for name in dropped)
-    gone = f"{plan.source} no longer has {names}, which {plan.target} has from earlier runs"
-    if policy == "fail" and handled is None:
-        raise SchemaDrift(
-            f"{gone}; drop the column there, or set dropped_columns, or on_schema_drift (it is "
-            f"{policy})"
-        )
-    if handled != "drop" and (required := [name for name in dropped if not actual[name].nullable]):
-        raise SchemaDrift(
-            f"{gone}: rows that move have no value for {', '.join(map(repr, required))}, which "
-            "cannot be NULL there; drop the column there, or make it nullable"
-        )
-    told = policy in ADDING or handled in ("null", "drop")
+    notes = []
+    if left_out := [column.name for column in gone.left_out if not column.kept]:
+        listed = ", ".join(map(repr, left_out))
+        leaves = f"the transfer leaves out {listed}, which {plan.target} has from earlier runs"
+        _require_nullable(leaves, left_out, actual)
+        notes.append(f"{leaves}: {_keeping(plan, listed)}")
+    dropped = [column.name for column in gone.lost if not column.kept]
+    if handled == "drop":
+        dropped = gone.removed(handled)
+    if not dropped:
+        return notes
+    names = ", ".join(map(repr, dropped))
+    lost = f"{plan.source} no longer has {names}, which {plan.target} has from earlier runs"
+    told = policy != "ignore_new" or handled in ("null", "drop")
     if told and (renamed := _perhaps_renamed(plan, dropped, committed)):
         old, new = renamed
         raise SchemaDrift(
-            f"{gone}, and now has {new!r} with the type of {old!r}: if that is {old!r} renamed, "
+            f"{lost}, and now has {new!r} with the type of {old!r}: if that is {old!r} renamed, "
             "the rows that move would lose their old values. To rename it in the target, declare "
             f"columns: {{{new}: {{was: {old}}}}}; to continue to fill the old column, declare "
             f"columns: {{{new}: {{rename: {old}}}}}; if it is another column, drop {old!r} "
             f"in {plan.target}; to leave it out, exclude: [{new}]"
         )
+    if policy == "fail" and handled is None:
+        raise SchemaDrift(
+            f"{lost}; if it has another name now, declare columns: {{<name>: {{was: "
+            f"{dropped[0]}}}}}; else set dropped_columns to keep, null or drop, or on_schema_drift "
+            f"(it is {policy})"
+        )
+    if handled != "drop":
+        _require_nullable(lost, dropped, actual)
     if handled in ("null", "drop"):
         done = "dropped" if handled == "drop" else "NULL in all rows"
-        return [f"{plan.source} no longer has {names}: {done} in {plan.target}"]
-    kept = f"rows that move get NULL in {names} of {plan.target}, the others keep their values"
-    note = f"{plan.source} no longer has {names}: {kept}"
+        return [*notes, f"{plan.source} no longer has {names}: {done} in {plan.target}"]
+    note = f"{plan.source} no longer has {names}: {_keeping(plan, names)}"
     if plan.ignored:
         ignored, first = ", ".join(map(repr, plan.ignored)), plan.ignored[0]
         note += (
             f"; on_schema_drift: {policy} leaves out {ignored}. If one of them is {names} renamed, "
             f"declare columns: {{{first}: {{rename: {dropped[0]}}}}}"
         )
-    return [note]
+    return [*notes, note]
+
+
+def _keeping(plan: CopyPlan, names: str) -> str:
+    if plan.target.system.by_path:
+        return f"every range of {plan.target} is written anew without {names}"
+    return f"rows that move get NULL in {names} of {plan.target}, the others keep their values"
+
+
+def _require_nullable(why: str, names: Sequence[str], actual: Mapping[str, Column]) -> None:
+    if required := [name for name in names if not actual[name].nullable]:
+        raise SchemaDrift(
+            f"{why}: rows that move have no value for {', '.join(map(repr, required))}, which "
+            "cannot be NULL there; make it nullable there, or drop it"
+        )
 
 
 def _perhaps_renamed(
@@ -161,7 +196,7 @@ def _perhaps_renamed(
     """A dropped column, and a new one with its type that appeared in the same change."""
     before = {column.name: column.description or "" for column in committed}
     new = [column.source for column in plan.columns if column.target.name not in before]
-    for old in dropped:
+    for old in (name for name in dropped if name in before):
         for column in new:
             if before[old].endswith(f" {column.type}"):
                 return old, column.name
@@ -207,17 +242,20 @@ def foreseen(
     plan: CopyPlan,
     actual: Mapping[str, Column] | None,
     committed: Sequence[WrittenColumn] | None,
+    gone: Unplanned,
     policy: DriftPolicy,
     handled: DroppedPolicy | None = None,
 ) -> tuple[str, list[str]]:
     """Why a run would be refused as things are, or an empty text; and its notes for the user."""
     notes: list[str] = []
     try:
-        notes = require_no_dropped(plan, actual, committed, policy, handled)
+        notes = require_no_dropped(plan, actual, committed, gone, policy, handled)
         if policy not in ADDING:
             require_no_new(plan, actual, committed, policy)
     except SchemaDrift as error:
         return str(error), notes
+    if kept := ", ".join(repr(each.name) for each in gone.kept(handled) if each.kept):
+        notes.append(f"{kept} is no longer filled: {_keeping(plan, kept)}")
     return "", notes
 
 
@@ -230,13 +268,13 @@ def schema_changes(plan: CopyPlan, committed: Sequence[WrittenColumn] | None) ->
     parts = [_listed("new source column", "new source columns", new)] if new else []
     planned = {column.target.name for column in plan.columns}
     if gone := [name for name in before if name not in planned]:
-        parts.append(f"{', '.join(map(repr, gone))} no longer in the source")
+        parts.append(f"{', '.join(map(repr, gone))} no longer copied")
     for column in plan.columns:
         name, type_ = column.target.name, column.target.type
         if name not in before:
             continue
-        if before[name].description != _origin(column):
-            parts.append(f"{name!r} is {_origin(column)} now, was {before[name].description}")
+        if before[name].description != origin_of(column):
+            parts.append(f"{name!r} is {origin_of(column)} now, was {before[name].description}")
         elif before[name].type != type_:
             parts.append(f"{name!r} becomes {type_}, was {before[name].type}")
     return ", ".join(parts)
@@ -247,35 +285,54 @@ def _listed(singular: str, plural: str, columns: Sequence[Column]) -> str:
     return f"{singular if len(columns) == 1 else plural} {names}"
 
 
-def _origin(column: ColumnPlan) -> str:
+def origin_of(column: ColumnPlan) -> str:
+    """Name the column of the hop's source that a column comes from, as records have it."""
     return f"from {column.source.name} {column.source.type}"
 
 
-def column_schema(plan: CopyPlan) -> dg.TableSchema:
-    """Return the plan's target columns as Dagster's column schema."""
+def column_schema(
+    plan: CopyPlan, computed: Collection[str] = (), kept: Iterable[WrittenColumn] = ()
+) -> dg.TableSchema:
+    """Return the columns of a plan's target as Dagster's column schema.
+
+    Args:
+        plan: the hop.
+        computed: those that expressions of the transfer make.
+        kept: columns of the target that earlier runs filled, and that the plan lacks.
+    """
     import dagster as dg
 
-    return dg.TableSchema(
-        columns=[
-            dg.TableColumn(
-                column.target.name,
-                column.target.type,
-                description=_origin(column),
-                constraints=dg.TableColumnConstraints(nullable=column.target.nullable),
-            )
-            for column in plan.columns
-        ]
-    )
+    columns = [
+        dg.TableColumn(
+            column.target.name,
+            column.target.type,
+            description=origin_of(column),
+            constraints=dg.TableColumnConstraints(nullable=column.target.nullable),
+            tags={COMPUTED: ""} if column.target.name in computed else {},
+        )
+        for column in plan.columns
+    ]
+    columns += [
+        dg.TableColumn(
+            column.name,
+            column.type,
+            description=column.description,
+            constraints=dg.TableColumnConstraints(nullable=column.nullable),
+            tags={KEPT: "", **({COMPUTED: ""} if column.computed else {})},
+        )
+        for column in kept
+    ]
+    return dg.TableSchema(columns=columns)
 
 
-def column_lineage(plan: CopyPlan) -> dg.TableColumnLineage:
-    """Return which column of the hop's source each target column comes from."""
+def column_lineage(plan: CopyPlan, kept: Iterable[WrittenColumn] = ()) -> dg.TableColumnLineage:
+    """Return which column of the hop's source each target column comes from; arguments as in
+    `column_schema`."""
     import dagster as dg
 
     source = asset_key(plan.source)
+    origins = {column.target.name: column.source.name for column in plan.columns}
+    origins |= {column.name: column.source for column in kept}
     return dg.TableColumnLineage(
-        {
-            column.target.name: [dg.TableColumnDep(source, column.source.name)]
-            for column in plan.columns
-        }
+        {name: [dg.TableColumnDep(source, origin)] for name, origin in origins.items()}
     )

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tableferry.assets.declaring.manifest import DriftPolicy
-from tableferry.assets.log.ledger import committed_records, records
+from tableferry.assets.log.ledger import committed_records, created_table, newest_ids
 from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.drift import misfits, new_columns, target_columns
-from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.checks.whole_table import row_count
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.system import System
-from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.target import Target
 from tableferry.resources.crash_points import reached
 from tableferry.resources.errors import SchemaDrift, StatementFailed
 from tableferry.resources.types.column import Column
+
+ANEW = "`ferry run --recreate` makes the table anew"
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,16 @@ class Alteration:
     after: Column
     statements: tuple[str, ...]
     """Statements that widen it, of which servers take the first that they know."""
+    refused: str = ""
+    """Why the server will refuse them; empty if that is not known."""
 
     def __str__(self) -> str:
         return f"{self.before.name!r} from {_declared(self.before)} to {_declared(self.after)}"
 
 
-def alterations(plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[Alteration]:
+def alterations(
+    plan: CopyPlan, actual: Mapping[str, Column] | None, target: Target
+) -> list[Alteration]:
     """Return the alterations by which a target comes to hold what is planned for it.
 
     Columns that cannot be widened in place are left out: `drift.misfits` still names them.
@@ -45,22 +51,26 @@ def alterations(plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[Alt
         after = _widened(system, planned, before) if before is not None else None
         if before is None or after is None:
             continue
-        name = system.quote(before.name)
-        statements = system.dialect.alter_column(qualified(plan.target), name, before, after)
+        statements, refused = target.altering(plan.target, before, after)
         if statements:
-            found.append(Alteration(before, after, statements))
+            found.append(Alteration(before, after, statements, refused))
     return found
 
 
-def unmended(plan: CopyPlan, actual: Mapping[str, Column] | None, policy: DriftPolicy) -> list[str]:
+def unmended(
+    plan: CopyPlan, actual: Mapping[str, Column] | None, target: Target, policy: DriftPolicy
+) -> list[str]:
     """Say which columns of a target cannot hold what is planned, and what would help.
 
     Args:
         plan: the hop.
         actual: the target's columns, by name; None if it does not exist.
+        target: its loader.
         policy: the transfer's; `evolve` mends what can be altered in place.
     """
-    alterable = {alteration.before.name for alteration in alterations(plan, actual)}
+    found = alterations(plan, actual, target)
+    refused = {alteration.before.name: alteration.refused for alteration in found}
+    alterable = {name for name, why in refused.items() if not why}
     problems = []
     for planned in plan.target_columns:
         before = actual.get(planned.name) if actual else None
@@ -70,36 +80,41 @@ def unmended(plan: CopyPlan, actual: Mapping[str, Column] | None, policy: DriftP
         remedy = (
             f"set on_schema_drift to evolve (it is {policy}), which alters the column in place"
             if planned.name in alterable
-            else "`ferry run --recreate` makes the table anew, and replaces it when it is proven"
+            else f"{ANEW}, and replaces it when it is proven"
         )
+        known = refused.get(planned.name)
+        why = f"{why}, and it cannot be altered in place: {known}" if known else why
         problems.append(f"{plan.target}: column {planned.name!r}: {why}; {remedy}")
     return problems
 
 
-def is_made_anew(hop: Hop, endpoint: Endpoint, log: Log, ranges: Iterable[str]) -> bool:
-    """Whether a target is dropped and created again: it does not fit, and nothing would be lost.
+def made_anew(hop: Hop, servers: Servers, log: Log) -> str | None:
+    """Return the identity of a target that is dropped and created again; None if it is not.
 
-    It is empty, no range with rows was ever committed to it, and this event log has attempts on it:
-    a table of somebody else's that does not fit would have been refused.
+    It does not fit, a run of this event log has created it, no range with rows was ever committed
+    to it, and it is empty. Whether it still is, is asked again under a lock.
 
     Args:
         hop: the hop into the target.
-        endpoint: the target's server.
+        servers: the servers of the transfer.
         log: the event log.
-        ranges: the names of the transfer's ranges.
     """
-    ranges = [*ranges]
+    table = hop.plan.target
     fits = not (misfits(hop.plan, hop.existing) or new_columns(hop.plan, hop.existing))
-    if fits or not hop.existing or hop.plan.target.system.by_path:
-        return False
-    attempts = records(log, hop.spec.to, ranges)
-    done = committed_records(log, hop.spec.to, ranges)
-    if not attempts or any(record.rows for record in done.values()):
-        return False
-    return row_count(hop.plan, endpoint) == 0
+    if fits or not hop.existing or table.system.by_path:
+        return None
+    created = created_table(log, hop.spec.to)
+    if created is None or created != servers.target(table).identity(table):
+        return None
+    done = committed_records(log, hop.spec.to, newest_ids(log, hop.spec.to))
+    if any(record.rows for record in done.values()):
+        return None
+    return created if row_count(hop.plan, servers.endpoint(table)) == 0 else None
 
 
-def evolve(endpoint: Endpoint, plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[str]:
+def evolve(
+    endpoint: Endpoint, plan: CopyPlan, actual: Mapping[str, Column] | None, target: Target
+) -> list[str]:
     """Widen the columns of a target that are too narrow, each by one statement of its own.
 
     A process that dies in between leaves columns that are still too narrow to the next one.
@@ -111,7 +126,7 @@ def evolve(endpoint: Endpoint, plan: CopyPlan, actual: Mapping[str, Column] | No
         SchemaDrift: the server refuses to alter a column; names it, and the server's reason.
     """
     notes = []
-    for alteration in alterations(plan, actual):
+    for alteration in alterations(plan, actual, target):
         for statement in alteration.statements:
             try:
                 endpoint.execute(statement)
@@ -119,7 +134,8 @@ def evolve(endpoint: Endpoint, plan: CopyPlan, actual: Mapping[str, Column] | No
                 # a failure that may pass says nothing about what the server knows
                 if error.transient or statement == alteration.statements[-1]:
                     raise SchemaDrift(
-                        f"{plan.target}: column {alteration} cannot be altered in place: {error}"
+                        f"{plan.target}: column {alteration} cannot be altered in place: {error}; "
+                        f"{ANEW}"
                     ) from None
             else:
                 reached("during_evolution")

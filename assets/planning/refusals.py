@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ledger import committed_schema
 from tableferry.assets.log.queries import Log
-from tableferry.assets.planning.drift import ADDING, dropped_columns, foreseen, new_columns
-from tableferry.assets.planning.evolving import alterations, is_made_anew, unmended
+from tableferry.assets.planning.drift import ADDING, Unplanned, foreseen, new_columns
+from tableferry.assets.planning.evolving import alterations, made_anew, unmended
 from tableferry.assets.planning.hazards import hazards_of, require_harmless
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.resources.columns.conversions import NoConversion, conversion_between
 from tableferry.resources.columns.planner import incompatibility
+from tableferry.resources.contract.target import Target
 from tableferry.resources.errors import InputError, SchemaDrift
 from tableferry.resources.types.column import Column
 
 
 def refusals(
-    transfer: Transfer, hop: Hop, servers: Servers, log: Log, ranges: Iterable[str]
+    transfer: Transfer, hop: Hop, servers: Servers, log: Log, gone: Unplanned
 ) -> Iterator[str]:
     """Yield why a run would write nothing into a hop's target, each reason with its remedy.
 
@@ -29,7 +30,7 @@ def refusals(
         hop: the hop; with the hazards of its target, if they have been read.
         servers: the servers of its tables.
         log: the event log.
-        ranges: the names of the transfer's ranges.
+        gone: the columns of the target that the hop lacks.
     """
     if hop.existing is None:
         return
@@ -39,40 +40,41 @@ def refusals(
         require_harmless([hop])
     except InputError as error:
         yield str(error)
-    endpoint, target = servers.endpoint(hop.plan.target), servers.target(hop.plan.target)
-    if is_made_anew(hop, endpoint, log, ranges):
+    target = servers.target(hop.plan.target)
+    if made_anew(hop, servers, log):
         return
-    policy = transfer.on_schema_drift
+    policy, handled = transfer.on_schema_drift, transfer.dropped_columns
     before = committed_schema(log, hop.spec.to)
-    drifted, _ = foreseen(hop.plan, hop.existing, before, policy, transfer.dropped_columns)
-    problems = [*filter(None, [drifted]), *too_narrow(transfer, hop)]
+    drifted, _ = foreseen(hop.plan, hop.existing, before, gone, policy, handled)
+    problems = [*filter(None, [drifted]), *too_narrow(transfer, hop, target)]
     yield from problems
     if not problems:
         try:
-            target.verify(hop.plan, hop.options, _altered(transfer, hop, log))
+            target.verify(hop.plan, hop.options, _altered(transfer, hop, target, gone))
         except (SchemaDrift, InputError) as error:
             yield str(error)
 
 
-def _altered(transfer: Transfer, hop: Hop, log: Log) -> list[Column]:
+def _altered(transfer: Transfer, hop: Hop, target: Target, gone: Unplanned) -> list[Column]:
     """Return the columns that a target has once a run has altered it, before it writes to it."""
     columns = dict(hop.existing or {})
     if transfer.on_schema_drift == "evolve":
-        columns |= {each.after.name: each.after for each in alterations(hop.plan, hop.existing)}
+        altered = alterations(hop.plan, hop.existing, target)
+        columns |= {each.after.name: each.after for each in altered}
     if transfer.on_schema_drift in ADDING:
         new = new_columns(hop.plan, hop.existing)
         columns |= {column.name: replace(column, nullable=True) for column in new}
     if transfer.dropped_columns == "drop":
-        for name in dropped_columns(hop.plan, hop.existing, committed_schema(log, hop.spec.to)):
+        for name in gone.removed("drop"):
             del columns[name]
     return [*columns.values()]
 
 
-def too_narrow(transfer: Transfer, hop: Hop) -> list[str]:
+def too_narrow(transfer: Transfer, hop: Hop, target: Target) -> list[str]:
     """Say which columns of a target cannot hold what is planned, with the remedies."""
     declared = fitting_declaration(transfer, hop)
     remedy = f"; or declare {declared}: values that do not fit are refused" if declared else ""
-    problems = unmended(hop.plan, hop.existing, transfer.on_schema_drift)
+    problems = unmended(hop.plan, hop.existing, target, transfer.on_schema_drift)
     return [f"{problem}{remedy}" for problem in problems]
 
 

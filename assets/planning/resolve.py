@@ -193,6 +193,9 @@ class Hop:
     """What the target's columns are still called, of those in `existing`."""
     wire: WireFormat = "arrow"
     """The wire format, chosen by `with_wires`."""
+    known_columns: frozenset[str] = frozenset()
+    """What the columns of the transfer's source are called there and in the targets up to this
+    one, whether they are copied or not."""
 
     @property
     def asset(self) -> dg.AssetKey:
@@ -293,6 +296,8 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     if transfer.only is not None:
         exclude |= {column.name for column in columns} - set(transfer.only)
     names = {column.name: column.name for column in columns}
+    names_of_source = [column.name for column in raw]
+    known = {*names_of_source}
     hops: list[Hop] = []
     unmarked = ""
     for number, spec in enumerate(transfer.hops, start=1):
@@ -351,7 +356,20 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             *([f"deletes: {transfer.mark}"] if options.removes else []),
             *(copied_expressions(transfer, plan) if number == 1 else []),
         )
-        hops.append(Hop(number, spec, plan, options, schema, settings, existing, renames=renames))
+        known |= {transfer.target_name(name, number) for name in names_of_source}
+        hops.append(
+            Hop(
+                number,
+                spec,
+                plan,
+                options,
+                schema,
+                settings,
+                existing,
+                renames=renames,
+                known_columns=frozenset(known),
+            )
+        )
         source, key, columns = spec.to, plan.key.target.name, as_source(plan)
         called = {column.source.name: column.target.name for column in plan.columns}
         names = {first: called[name] for first, name in names.items() if name in called}

@@ -78,6 +78,7 @@ def settle(
 ) -> Outcome:
     """Record a range whose rows passed: committed, or gathered in a shadow table."""
     hop, writer = attempt.hop, attempt.writer
+    record = attempt.with_unfilled(record)
     if attempt.reading.since is None:
         record = replace(record, target_digest=target_digest_of(hop, verdicts))
     if hop.options.mode.whole_table:

@@ -12,7 +12,7 @@ import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.profiles import profile
-from tableferry.assets.log.ledger import committed, committed_schema, latest_record, records
+from tableferry.assets.log.ledger import committed, latest_record, records
 from tableferry.assets.log.records import State
 from tableferry.assets.log.run_tags import (
     FORCE,
@@ -20,16 +20,15 @@ from tableferry.assets.log.run_tags import (
 )
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.decisions import Decision
-from tableferry.assets.planning.drift import (
-    dropped_columns,
-)
+from tableferry.assets.planning.drift import Unplanned
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.resolve import Hop, Servers, levels_of, with_wires
 from tableferry.assets.planning.source_state import (
     MOST_READINGS,
     SourceState,
 )
-from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
+from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_growth
+from tableferry.assets.planning.unplanned import unplanned_columns
 from tableferry.assets.running.caller import Caller, Prepared, moved_along, prepared
 from tableferry.assets.running.fitting import prepare, with_fitting_targets
 from tableferry.assets.running.launches import ends_last, share_pool
@@ -165,6 +164,7 @@ def work_of(
     """Prepare the targets, and assemble what the attempts share."""
     instance, run, plan = context.instance, context.run, ready.plan
     transfer, alive = plan.transfer, run_is_alive(instance)
+    gone = unplanned_columns(plan.hops, instance)
     shadows: dict[int, str | None] = {}
     loaders: dict[int, Target] = {}
     for hop in selected:
@@ -175,9 +175,11 @@ def work_of(
         if target is None:
             target = servers.target(table)
             try:
-                notes = prepare(transfer, written, servers, target, instance)
+                notes = prepare(transfer, written, servers, target, instance, gone[hop.number])
             except StatementFailed as error:
                 raise TableferryError(f"{table}: {error}") from error
+            if target.created:
+                Writer(context, hop.asset, transfer).created(target.created)
             for note in notes:
                 context.log.warning(note)
             caller.notes += notes
@@ -214,21 +216,21 @@ def work_of(
         exports=threading.BoundedSemaphore(parallel.export or knobs.export),
         loads=threading.BoundedSemaphore(parallel.load or knobs.load),
         loaders=loaders,
-        earlier={hop.number: _earlier(instance, hop, [*plan.ranges]) for hop in selected},
+        earlier={hop.number: _earlier(instance, plan, hop, gone[hop.number]) for hop in selected},
     )
 
 
-def _earlier(instance: dg.DagsterInstance, hop: Hop, names: Sequence[str]) -> Earlier:
+def _earlier(
+    instance: dg.DagsterInstance, plan: TransferPlan, hop: Hop, gone: Unplanned
+) -> Earlier:
     """Return what earlier runs recorded of values that are not the source's."""
-    planned = {column.name for column in hop.plan.target_columns}
-    unplanned = [name for name in hop.existing or () if name not in planned]
+    # a table that is made anew has the planned columns alone, and so have files
+    anew = plan.transfer.recreates or hop.plan.target.system.by_path
+    kept = () if anew else tuple(gone.kept(plan.transfer.dropped_columns))
     relaxed = any(column.on_overflow != "refuse" or column.lossy for column in hop.plan.columns)
-    if not (unplanned or relaxed or hop.plan.fitting):
+    if not (kept or relaxed or hop.plan.fitting):
         return Earlier()
-    by_range = records(instance, hop.asset, names)
-    dropped = {*dropped_columns(hop.plan, hop.existing, committed_schema(instance, hop.asset))}
-    dropped |= {name for record in by_range.values() for name in record.not_filled}
-    return Earlier(by_range, tuple(name for name in unplanned if name in dropped))
+    return Earlier(records(instance, hop.asset, [*plan.ranges]), kept)
 
 
 def _forget_rejected(

@@ -11,23 +11,22 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ledger import committed_schema
 from tableferry.assets.planning.drift import (
     ADDING,
+    Unplanned,
     add_columns,
-    dropped_columns,
     new_columns,
-    remove_dropped,
+    removals,
     require_no_dropped,
     require_no_new,
     target_columns,
 )
-from tableferry.assets.planning.evolving import evolve, is_made_anew
+from tableferry.assets.planning.evolving import evolve, made_anew
 from tableferry.assets.planning.refusals import too_narrow
 from tableferry.assets.planning.renaming import statements
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.assets.running.caller import Caller, Prepared
-from tableferry.resources.contract.table_sql import drop_table
 from tableferry.resources.contract.target import Target
 from tableferry.resources.crash_points import reached
-from tableferry.resources.errors import SchemaDrift, StatementFailed
+from tableferry.resources.errors import SchemaDrift, StatementFailed, concerning
 
 
 def with_fitting_targets(
@@ -57,9 +56,18 @@ def with_fitting_targets(
     plan = ready.plan
     if plan.transfer.recreates:
         return ready, tuple(selected)
+    policy, anew = plan.transfer.on_schema_drift, {}
+    for hop in moving:
+        anew[hop.number] = made_anew(hop, servers, context.instance)
+        # before any table is altered
+        if not anew[hop.number]:
+            target = servers.target(hop.plan.target)
+            if problems := too_narrow(plan.transfer, hop, target):
+                raise SchemaDrift("; ".join(problems))
     changed: dict[int, Hop] = {}
     for hop in moving:
         endpoint, notes = servers.endpoint(hop.plan.target), []
+        target, identity = servers.target(hop.plan.target), anew[hop.number]
         for statement, (was, name) in zip(
             statements(hop.plan.target, hop.renames), hop.renames, strict=True
         ):
@@ -72,11 +80,12 @@ def with_fitting_targets(
                 ) from None
             reached("during_evolution")
             notes.append(f"{hop.plan.target}: renamed column {was!r} to {name!r}")
-        if is_made_anew(hop, endpoint, context.instance, plan.ranges):
-            endpoint.execute(drop_table(hop.plan.target))
+        with concerning(f"{hop.plan.target}: is not made anew"):
+            dropped = identity is not None and target.drop_empty(hop.plan.target, identity)
+        if dropped:
             notes += [f"{hop.plan.target}: was empty and did not fit, and is made anew"]
-        elif plan.transfer.on_schema_drift == "evolve":
-            notes += evolve(endpoint, hop.plan, hop.existing)
+        elif policy == "evolve":
+            notes += evolve(endpoint, hop.plan, hop.existing, target)
         if notes:
             existing = target_columns(endpoint, hop.plan.target)
             changed[hop.number] = replace(hop, existing=existing, renames=())
@@ -89,9 +98,22 @@ def with_fitting_targets(
 
 
 def prepare(
-    transfer: Transfer, hop: Hop, servers: Servers, target: Target, instance: dg.DagsterInstance
+    transfer: Transfer,
+    hop: Hop,
+    servers: Servers,
+    target: Target,
+    instance: dg.DagsterInstance,
+    gone: Unplanned,
 ) -> list[str]:
     """Create or verify a hop's target by the transfer's drift policy; return notes for the user.
+
+    Args:
+        transfer: the transfer.
+        hop: the hop.
+        servers: the servers of its tables.
+        target: its loader.
+        instance: tells what earlier runs have done.
+        gone: the columns of the target that the hop lacks.
 
     Raises:
         SchemaDrift: the columns of source and target differ, and the policy does not allow it.
@@ -102,15 +124,16 @@ def prepare(
         return target.prepare(hop.plan, hop.options, [*actual.values()] if actual else None)
     before = committed_schema(instance, hop.asset)
     handled = transfer.dropped_columns
-    notes = require_no_dropped(hop.plan, actual, before, policy, handled)
-    dropped = dropped_columns(hop.plan, actual, before)
-    removed = remove_dropped(endpoint, hop.plan.target, dropped, handled)
+    notes = require_no_dropped(hop.plan, actual, before, gone, policy, handled)
+    removed = removals(hop.plan, gone, handled)
+    for statement in removed:
+        endpoint.execute(statement)
     added = new_columns(hop.plan, actual) if policy in ADDING else []
     if policy in ADDING:
         notes += add_columns(endpoint, hop.plan.target, added)
     else:
         require_no_new(hop.plan, actual, before, policy)
-    if problems := too_narrow(transfer, hop):
+    if problems := too_narrow(transfer, hop, target):
         raise SchemaDrift("; ".join(problems))
     if actual is not None:
         notes += target.unapplied(hop.plan, hop.options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tableferry.assets.log.records import Proven, RangeRecord, State
@@ -17,8 +17,9 @@ from tableferry.assets.running.work import Earlier, Work
 from tableferry.checks.delta import RangeProof
 from tableferry.checks.verdict import Differences, Verdict
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.target import Target
+from tableferry.resources.contract.target import Target, replaces
 from tableferry.resources.keys.range import KeyRange
 
 
@@ -171,7 +172,6 @@ class RangeAttempt:
             since=self.reading.since,
             whole_because=self.whole_because,
             repaired=self.repaired,
-            not_filled=self._earlier.not_filled,
             **(self._columns if self._shows_columns else {}),
             **more,
         )
@@ -194,6 +194,25 @@ class RangeAttempt:
             not_filled=before.not_filled if before else (),
             **(self._columns if self.name in self.work.last_ranges else {}),
         )
+
+    def with_unfilled(self, record: RangeRecord) -> RangeRecord:
+        """Return the record of a move with the columns that are not filled in some of its rows."""
+        kept, before = self._earlier.kept, self._earlier.records.get(self.name)
+        if not kept or not record.rows:
+            return record
+        earlier, new = before.not_filled if before else (), self._wrote_new(record)
+        names = tuple(column.name for column in kept if new or column.name in earlier)
+        return replace(record, not_filled=names)
+
+    def _wrote_new(self, record: RangeRecord) -> bool:
+        """Whether a move has written rows that got only the plan's columns."""
+        before = self._earlier.records.get(self.name)
+        in_place = loader_of(self.hop.plan.target.system).updates_in_place
+        if record.inserted is not None:
+            return bool(record.inserted or (record.updated and not in_place))
+        if replaces(self.hop.plan, self.hop.options) or not (in_place and before):
+            return bool(record.rows_of_move)
+        return (record.rows or 0) > (before.rows or 0)
 
     @property
     def _rejects(self) -> bool:
@@ -226,5 +245,13 @@ class RangeAttempt:
 
     @property
     def _columns(self) -> dict[str, Any]:
-        plan = self.hop.plan
-        return {"schema": column_schema(plan), "lineage": column_lineage(plan)}
+        plan, kept, transfer = self.hop.plan, self._earlier.kept, self.work.plan.transfer
+        computed = {
+            transfer.target_name(name, self.hop.number)
+            for name, spec in transfer.columns.items()
+            if spec.expression
+        }
+        return {
+            "schema": column_schema(plan, computed, kept),
+            "lineage": column_lineage(plan, kept),
+        }

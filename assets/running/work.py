@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from tableferry.assets.log.ledger import WrittenColumn
 from tableferry.assets.log.records import RangeRecord, Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.decisions import Decision
@@ -64,7 +65,7 @@ class Earlier:
 
     records: Mapping[str, RangeRecord] = field(default_factory=dict)
     """Records by range."""
-    not_filled: tuple[str, ...] = ()
+    kept: tuple[WrittenColumn, ...] = ()
     """Columns that earlier runs filled, and that rows are moved without now."""
 
 

@@ -94,6 +94,7 @@ def adopt_ranges(
     from tableferry.assets.planning.refusals import refusals
     from tableferry.assets.planning.source_state import read_under, shared_snapshot
     from tableferry.assets.planning.transfer_plan import plan_transfer
+    from tableferry.assets.planning.unplanned import unplanned_columns
     from tableferry.assets.running.adopting import compare, level_of, stray_notes
     from tableferry.assets.running.caller import Prepared
     from tableferry.pipelines.command.finding import match_ranges
@@ -113,11 +114,13 @@ def adopt_ranges(
 
         ready = session.read(lambda log: read_under(shared, lambda found: prepare(log, found)))
         notes = [] if ranges else stray_notes(ready, servers)
+        hops = ready.plan.hops
+        gone = session.read(lambda log: unplanned_columns(hops, log))
         refused = session.read(
             lambda log: [
                 why
-                for hop in ready.plan.hops
-                for why in refusals(transfer, hop, servers, log, ready.plan.ranges)
+                for hop in hops
+                for why in refusals(transfer, hop, servers, log, gone[hop.number])
             ]
         )
         if dry_run:

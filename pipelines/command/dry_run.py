@@ -8,13 +8,14 @@ from typing import Any
 
 from tableferry.assets.log.records import Reason
 from tableferry.assets.planning.decisions import decisions
-from tableferry.assets.planning.drift import ADDING, new_columns
+from tableferry.assets.planning.drift import ADDING, new_columns, removals
 from tableferry.assets.planning.evolving import alterations
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.increments import from_watermark
 from tableferry.assets.planning.renaming import statements
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
+from tableferry.assets.planning.unplanned import unplanned_columns
 from tableferry.pipelines.command.finding import match_ranges, select_hops, unsettled
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.formats import format_of
@@ -142,9 +143,11 @@ def _hop(
     if runs and plan.transfer.on_schema_drift in ADDING and not creates:
         creation = [*_column_additions(hop), *creation]
     if runs:
-        creation = [*statements(hop.plan.target, hop.renames), *creation]
+        gone = session.read(lambda log: unplanned_columns(plan.hops, log))[hop.number]
+        removed = removals(hop.plan, gone, plan.transfer.dropped_columns)
+        creation = [*statements(hop.plan.target, hop.renames), *removed, *creation]
     if runs and plan.transfer.on_schema_drift == "evolve":
-        altered = alterations(hop.plan, hop.existing)
+        altered = alterations(hop.plan, hop.existing, target)
         creation = [*(each.statements[0] for each in altered), *creation]
     return HopStatements(
         hop.number,

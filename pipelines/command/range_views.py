@@ -133,7 +133,7 @@ def range_notes(views: Sequence[RangeView]) -> list[str]:
             names = ", ".join([*unfilled[:3], *(["..."] if len(unfilled) > 3 else [])])
             rest = "; the others keep their values" if len(unfilled) < len(settled) else ""
             notes.append(
-                f"{target}: {column!r} is NULL, or its default, in the rows moved since the source "
-                f"lost it: in {len(unfilled)} of {len(settled)} ranges ({names}){rest}"
+                f"{target}: {column!r} is NULL, or its default, in rows moved since it is no "
+                f"longer filled: in {len(unfilled)} of {len(settled)} ranges ({names}){rest}"
             )
     return notes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from tableferry.assets.log.ledger import committed_schema
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.assets.planning.decisions import decisions
-from tableferry.assets.planning.drift import foreseen
-from tableferry.assets.planning.evolving import alterations, is_made_anew
+from tableferry.assets.planning.drift import Unplanned, foreseen, removals
+from tableferry.assets.planning.evolving import alterations, made_anew
 from tableferry.assets.planning.hazards import hazard_notes
 from tableferry.assets.planning.key_order import order_notes
 from tableferry.assets.planning.refusals import refusals
@@ -21,6 +21,7 @@ from tableferry.assets.planning.renaming import statements
 from tableferry.assets.planning.resolve import Servers, require_servers, resolve_hops
 from tableferry.assets.planning.rows_to_move import rows_to_move
 from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
+from tableferry.assets.planning.unplanned import unplanned_columns
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, run_is_alive, this_process
 from tableferry.assets.verifying.check_request import CheckRequest
@@ -60,9 +61,12 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
         plan = plan.fingerprinted(servers, plan.ranges)
         rows = plan.rows()
         ranges: list[PlannedRange] = []
+        gone = unplanned_columns(plan.hops, log)
         # one target that is refused stops the run
         refused = [
-            why for hop in plan.hops for why in refusals(transfer, hop, servers, log, plan.ranges)
+            why
+            for hop in plan.hops
+            for why in refusals(transfer, hop, servers, log, gone[hop.number])
         ]
         current = set(plan.ranges)
         for hop in plan.hops:
@@ -91,7 +95,7 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
             *source_of(source.system).remarks(servers.endpoint(source), source),
             *order_notes(plan.hops, servers),
             *(f"a run will be refused: {why}" for why in refused),
-            *_drift_notes(plan, servers, log),
+            *_drift_notes(plan, servers, log, gone),
             *hazard_notes(plan.hops),
         ]
         hazards = [
@@ -102,24 +106,28 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
     return session.read(read)
 
 
-def _drift_notes(plan: TransferPlan, servers: Servers, log: Log) -> Iterator[str]:
+def _drift_notes(
+    plan: TransferPlan, servers: Servers, log: Log, gone: Mapping[int, Unplanned]
+) -> Iterator[str]:
     """Say what a run would alter, and which columns it would not fill."""
-    transfer = plan.transfer
-    policy = transfer.on_schema_drift
+    policy, handled = plan.transfer.on_schema_drift, plan.transfer.dropped_columns
     for hop in plan.hops:
-        target = hop.plan.target
-        for statement in statements(target, hop.renames):
-            yield f"a run will alter {target}: {statement}"
-        if is_made_anew(hop, servers.endpoint(target), log, plan.ranges):
-            yield f"{target} is empty and does not fit: a run will make it anew"
+        table, target = hop.plan.target, servers.target(hop.plan.target)
+        before, unplanned = committed_schema(log, hop.spec.to), gone[hop.number]
+        refused, notes = foreseen(hop.plan, hop.existing, before, unplanned, policy, handled)
+        removed = removals(hop.plan, unplanned, handled) if not refused else []
+        for statement in [*statements(table, hop.renames), *removed]:
+            yield f"a run will alter {table}: {statement}"
+        if made_anew(hop, servers, log):
+            yield f"{table} is empty and does not fit: a run will make it anew"
             continue
         if hop.existing is not None:
-            yield from servers.target(target).unapplied(hop.plan, hop.options)
+            yield from target.unapplied(hop.plan, hop.options)
         if policy == "evolve":
-            for alteration in alterations(hop.plan, hop.existing):
-                yield f"a run will alter {target}: {alteration.statements[0]}"
-        before = committed_schema(log, hop.spec.to)
-        yield from foreseen(hop.plan, hop.existing, before, policy, transfer.dropped_columns)[1]
+            for alteration in alterations(hop.plan, hop.existing, target):
+                if not alteration.refused:
+                    yield f"a run will alter {table}: {alteration.statements[0]}"
+        yield from notes
 
 
 def _location_notes(transfer: Transfer, servers: Servers) -> Iterator[str]:

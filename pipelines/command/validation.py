@@ -10,10 +10,10 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.many_tables import Declaration
 from tableferry.assets.declaring.transfer_files import declarations_in
 from tableferry.assets.declaring.yaml_lines import Location
-from tableferry.assets.log.ledger import partitions
 from tableferry.assets.planning.refusals import refusals
 from tableferry.assets.planning.resolve import Hop, resolve_hops, with_wires
 from tableferry.assets.planning.transfer_plan import require_cuts
+from tableferry.assets.planning.unplanned import unplanned_columns
 from tableferry.assets.running.adopting import unfit
 from tableferry.checks.expectations import validate_suite
 from tableferry.pipelines.command.session import Session
@@ -177,11 +177,13 @@ def _problems(transfer: Transfer, session: Session) -> Problems:
                 with_wires(transfer, [hop], servers)
         except InputError as error:
             yield ("hops", hop.number - 1), str(error)
-        for message in _target_problems(hop, transfer, session):
+        for message in _target_problems(hop, hops, transfer, session):
             yield ("hops", hop.number - 1), message
 
 
-def _target_problems(hop: Hop, transfer: Transfer, session: Session) -> Iterator[str]:
+def _target_problems(
+    hop: Hop, hops: Sequence[Hop], transfer: Transfer, session: Session
+) -> Iterator[str]:
     """Explain why an existing target cannot take the planned columns."""
     if not transfer.write.moves:
         yield from filter(None, [unfit(transfer, hop)])
@@ -195,7 +197,7 @@ def _target_problems(hop: Hop, transfer: Transfer, session: Session) -> Iterator
             yield str(error)
     yield from session.read(
         lambda log: [
-            *refusals(transfer, hop, servers, log, partitions(log, transfer.partitions_name))
+            *refusals(transfer, hop, servers, log, unplanned_columns(hops, log)[hop.number])
         ]
     )
 

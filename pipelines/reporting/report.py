@@ -77,7 +77,7 @@ class RangeEntry:
         if self.not_filled:
             columns = ", ".join(self.not_filled)
             remarks.append(
-                f"moved without {columns}, which the source has lost: NULL, or the default"
+                f"moved without {columns}, no longer filled: NULL, or the default, in these rows"
             )
         if self.adopted:
             remarks.append("adopted: found equal in the target, and not moved by a recorded run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,6 +12,7 @@ from tableferry.resources import crash_points
 from tableferry.resources.clickhouse import anew, hazards, preview
 from tableferry.resources.clickhouse.ddl import create_table, move_rows, partition
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
+from tableferry.resources.clickhouse.errors import EXISTS
 from tableferry.resources.clickhouse.layout import (
     Layout,
     ensure_new_shadow,
@@ -54,6 +56,7 @@ from tableferry.resources.contract.target import (
     Target,
     TargetMoved,
     TargetOptions,
+    aside_of,
     check_mode,
     is_rejected,
     keeps_rows,
@@ -68,6 +71,7 @@ from tableferry.resources.contract.target import (
 from tableferry.resources.contract.target_columns import unfilled, verify_columns
 from tableferry.resources.errors import (
     InputError,
+    RangeBusy,
     StatementFailed,
     TableferryError,
     TableMissing,
@@ -75,6 +79,10 @@ from tableferry.resources.errors import (
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_name, staging_prefix
 from tableferry.resources.types.column import Column
+from tableferry.resources.words import counted
+
+WAIT_SECONDS = 30
+"""How long a table that is put aside waits for the INSERTs that had found it."""
 
 SYSTEM_DATABASES = ("information_schema", "system")
 
@@ -125,10 +133,13 @@ class ClickHouseTarget(Target):
         self._images = {}
         markers = MarkerTable(self.resource, plan.target)
         markers.create()
+        self.created = None
         if layout is None:
-            self.resource.execute(create_table(plan, options))
+            self._drop_aside(plan.target)
+            created = self._create(plan, options)
             self._images[written_to(plan, options)] = planned_image(plan, options)
             layout = self._require(plan.target)
+            self.created = layout.uuid if created and layout.uuid != NO_UUID else None
             markers.remove_others([table_identity(plan.target, layout.uuid)])
         else:
             columns = found or self.resource.columns(plan.target)
@@ -150,6 +161,83 @@ class ClickHouseTarget(Target):
             shadow = self._require(shadow_of(plan.target))
             markers.claim(table_identity(shadow_of(plan.target), shadow.uuid))
         return notes
+
+    def _create(self, plan: CopyPlan, options: TargetOptions) -> bool:
+        """Create the target; return False if another session was faster: its table is as good."""
+        try:
+            self.resource.execute(create_table(plan, options).replace(" IF NOT EXISTS", "", 1))
+        except StatementFailed as error:
+            if error.code != EXISTS:
+                raise
+            return False
+        return True
+
+    def drop_empty(self, table: TableRef, identity: str) -> bool:
+        """There is no lock: the table is renamed, so that no INSERT finds it any more, and dropped
+        once those that had found it are over. See `Target.drop_empty`."""
+        aside = aside_of(table)
+        if self.identity(table) != identity:
+            return False
+        self._drop_aside(table)
+        self.resource.execute(f"RENAME TABLE {qualified(table)} TO {qualified(aside)}")
+        crash_points.reached("table_aside")
+        try:
+            self._wait_for_inserts(table)
+            if self._drop_aside(table):
+                return True
+        except TableferryError:
+            self.resource.execute(f"RENAME TABLE {qualified(aside)} TO {qualified(table)}")
+            raise
+        return False
+
+    def _drop_aside(self, table: TableRef) -> bool:
+        """Drop the empty table that was put aside for a new one; return whether there was one.
+
+        Raises:
+            InputError: it has rows, which somebody wrote meanwhile.
+        """
+        aside = aside_of(table)
+        if not layout_of(self.resource, aside):
+            return False
+        ((rows,),) = self.resource.query(f"SELECT count() FROM {qualified(aside)}")
+        if rows:
+            raise InputError(
+                f"{table} was empty and about to be made anew, but somebody has written "
+                f"{counted(rows, 'row')} to it, which {aside} holds now; rename that table back, "
+                "or drop it"
+            )
+        self.resource.execute(drop_table(aside))
+        return True
+
+    def _wait_for_inserts(self, table: TableRef) -> None:
+        """Wait for the INSERTs that name a table.
+
+        Raises:
+            RangeBusy: some still run.
+        """
+        for _ in range(WAIT_SECONDS * 10):
+            ((running,),) = self.resource.query(
+                "SELECT count() FROM system.processes WHERE query_kind = 'Insert' "
+                f"AND positionCaseInsensitive(query, {literal(table.name)}) > 0"
+            )
+            if not running:
+                return
+            time.sleep(0.1)
+        raise RangeBusy(f"{table}: somebody still writes to it, so that it is not made anew")
+
+    def altering(
+        self, table: TableRef, before: Column, after: Column
+    ) -> tuple[tuple[str, ...], str]:
+        """A column of a key cannot be altered. See `Target.altering`."""
+        statements, _ = super().altering(table, before, after)
+        rows = self.resource.query(
+            "SELECT is_in_sorting_key, is_in_partition_key, is_in_primary_key "
+            f"FROM system.columns WHERE database = {literal(table.schema)} "
+            f"AND table = {literal(table.name)} AND name = {literal(before.name)}"
+        )
+        keys = ("sorting", "partition", "primary")
+        held = [key for key, held in zip(keys, rows[0], strict=True) if held] if rows else []
+        return statements, f"it is a column of the {held[0]} key" if held else ""
 
     def unapplied(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
         """See `Target.unapplied`."""

@@ -32,6 +32,8 @@ class Loader:
     delta_share: float = 0.0
     """The share of a range's rows up to which it takes no longer to compare the range, and to write
     these rows by themselves, than to write the range; 0 if it always does."""
+    updates_in_place: bool = False
+    """Whether a row that is updated keeps its values in columns that are not written."""
     removes: bool = False
     """Whether it has `TargetOptions.removes`."""
     quarantines: bool = True

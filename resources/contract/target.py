@@ -20,6 +20,7 @@ from tableferry.resources.contract.hazards import Hazard, PublishAudit, having
 from tableferry.resources.contract.markers import Publication, Published
 from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.quarantine import RANGE, SUFFIX, Quarantine
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError, ReceiptMismatch, TableferryError
 from tableferry.resources.keys.range import KeyRange
@@ -31,6 +32,9 @@ Alive = Callable[[str], bool]
 
 SHADOW = "__ferry_shadow"
 """The suffix of a shadow table."""
+
+ASIDE = "__ferry_aside"
+"""The suffix of a table that is about to be made anew."""
 
 DIGEST = 12
 """The digits of a hash that replaces the end of a name that is too long."""
@@ -175,6 +179,9 @@ class RangeLoad(Protocol):
 class Target(Protocol):
     """A database that ranges are loaded into."""
 
+    created: str | None = None
+    """The identity of the table that `prepare` has created, and nobody else."""
+
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
         """Refuse what `prepare` could not do, without changing anything.
 
@@ -310,6 +317,30 @@ class Target(Protocol):
         It tells whether a shadow has become the target.
         """
 
+    def drop_empty(self, table: TableRef, identity: str) -> bool:
+        """Drop a table if it has this identity, and no row, also none that is not committed yet.
+
+        Returns:
+            Whether it was dropped; if not, it is as it was.
+
+        Raises:
+            TableferryError: others write to it for so long that this is not known.
+        """
+        return False
+
+    def altering(
+        self, table: TableRef, before: Column, after: Column
+    ) -> tuple[tuple[str, ...], str]:
+        """How a column of the table is widened, or may be NULL from now on.
+
+        Returns:
+            Statements of which the server takes the first that it knows, none if there are none;
+            and why it will refuse them, or an empty text.
+        """
+        dialect = table.system.dialect
+        name = dialect.quote(before.name)
+        return dialect.alter_column(qualified(table), name, before, after), ""
+
     def promote(
         self,
         plan: CopyPlan,
@@ -371,6 +402,11 @@ class Target(Protocol):
 def shadow_of(table: TableRef) -> TableRef:
     """The table that collects all ranges of a `swap` until it replaces the target."""
     return _beside(table, SHADOW)
+
+
+def aside_of(table: TableRef) -> TableRef:
+    """Where an empty table waits, on servers without locks, until nobody writes to it any more."""
+    return _beside(table, ASIDE)
 
 
 def quarantine_of(table: TableRef) -> TableRef:

@@ -63,5 +63,13 @@ class FilesDialect(Dialect):
         """Empty: new files have the column, and the others NULL."""
         return ""
 
+    def drop_column(self, table: str, name: str) -> str:
+        """Empty: new files are written without the column, and all are."""
+        return ""
+
+    def empty_column(self, table: str, name: str) -> str:
+        """Empty, as with `drop_column`."""
+        return ""
+
 
 DIALECT = FilesDialect()

@@ -135,6 +135,25 @@ class PostgresStatements(Statements):
             f"AND left(c.relname, {len(prefix)}) = {self.text(prefix)} ORDER BY c.oid"
         )
 
+    def users(self, table: TableRef, column: str) -> str:
+        """A query for the objects that let nobody alter the type of a column."""
+        return (
+            "SELECT DISTINCT pg_catalog.pg_describe_object(d.classid, d.objid, d.objsubid) "
+            "FROM pg_catalog.pg_class c "
+            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+            "JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid "
+            "JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_class'::regclass "
+            "AND d.refobjid = c.oid AND d.refobjsubid = a.attnum "
+            f"WHERE n.nspname = {self.text(table.schema)} AND c.relname = {self.text(table.name)} "
+            f"AND a.attname = {self.text(column)} AND d.classid IN ("
+            "'pg_catalog.pg_rewrite'::regclass, 'pg_catalog.pg_policy'::regclass, "
+            "'pg_catalog.pg_trigger'::regclass) ORDER BY 1"
+        )
+
+    def lock_table(self, table: TableRef) -> str:
+        """See `Statements.lock_table`."""
+        return f"LOCK TABLE {qualified(table)} IN ACCESS EXCLUSIVE MODE"
+
     def limit_waiting(self, seconds: int) -> tuple[str, str]:
         """See `Statements.limit_waiting`. The setting ends with the transaction."""
         setting = "SELECT pg_catalog.set_config('lock_timeout', '{}', true)"

@@ -39,6 +39,7 @@ SYSTEM = System(
         accepts=("pgcopy", "copy_text", "arrow"),
         deltas=True,
         delta_share=0.05,
+        updates_in_place=True,
         removes=True,
         orders_key=STATEMENTS.orders,
     ),

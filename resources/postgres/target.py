@@ -20,6 +20,7 @@ from tableferry.resources.postgres.session import PostgresSession
 from tableferry.resources.postgres.types import binary_safe
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.target import TransactionalTarget
+from tableferry.resources.types.column import Column
 
 
 class PostgresTarget(TransactionalTarget[PostgresSession]):
@@ -48,6 +49,16 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
                 f"{plan.target}: {problems}; create it there, name its schema (public.citext), or "
                 f"declare columns: {{{overrides}}}"
             )
+
+    def altering(
+        self, table: TableRef, before: Column, after: Column
+    ) -> tuple[tuple[str, ...], str]:
+        """Views and other objects keep the types of their columns. See `Target.altering`."""
+        statements, _ = super().altering(table, before, after)
+        if before.type == after.type:
+            return statements, ""
+        users = [str(user) for (user,) in self.resource.query(STATEMENTS.users(table, before.name))]
+        return statements, f"{', '.join(users)} needs its type; drop that first" if users else ""
 
     def _session(self) -> AbstractContextManager[PostgresSession]:
         return self.resource.session()

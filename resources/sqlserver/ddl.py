@@ -121,6 +121,10 @@ class SqlServerStatements(Statements):
         """The order of UTF-16 code units."""
         return KEY_ORDER
 
+    def lock_table(self, table: TableRef) -> str:
+        """Any change of its definition: Babelfish takes no notice of TABLOCKX."""
+        return f"ALTER TABLE {qualified(table)} ADD ferry__locked bit NULL"
+
     def limit_waiting(self, seconds: int) -> tuple[str, str]:
         """A setting of the session, which is not used again if the statement fails."""
         after = lock_milliseconds("-1")

@@ -40,6 +40,7 @@ SYSTEM = System(
         accepts=("arrow", "delimited"),
         deltas=True,
         delta_share=0.1,
+        updates_in_place=True,
         removes=True,
         orders_key=lambda plan: indexable(plan.key.target),
         require_tools=require_bcp,

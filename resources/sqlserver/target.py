@@ -19,6 +19,7 @@ from tableferry.resources.sqlserver.ddl import (
     shown,
     staging_schema,
 )
+from tableferry.resources.sqlserver.indexed import altered_with_indexes, longer
 from tableferry.resources.sqlserver.load import SqlServerLoad
 from tableferry.resources.sqlserver.policies import is_babelfish
 from tableferry.resources.sqlserver.server import SqlServerServer
@@ -42,6 +43,16 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
                 f"{plan.target}: no swap on Babelfish, whose sp_rename {why}; "
                 "take another name, or another write mode"
             )
+
+    def altering(
+        self, table: TableRef, before: Column, after: Column
+    ) -> tuple[tuple[str, ...], str]:
+        """A primary key and an index of ours make way for the statement, and are made again by its
+        transaction. See `Target.altering`."""
+        statements, _ = super().altering(table, before, after)
+        if is_babelfish(self.resource) or longer(before, after):
+            return statements, ""
+        return altered_with_indexes(self.resource, table, before, after, statements[0])
 
     def _session(self) -> AbstractContextManager[SqlServerConnection]:
         return self.resource.pooled_connection()

@@ -13,8 +13,8 @@ from tableferry.resources.transactional.statements import Session, Statements
 from tableferry.resources.types.column import Column
 
 
-def create_table(sql: Statements, session: Session, plan: CopyPlan) -> None:
-    """Create the target table and its schema.
+def create_table(sql: Statements, session: Session, plan: CopyPlan) -> bool:
+    """Create the target table and its schema; return whether this session has created the table.
 
     Another run may be faster with the schema, and then with the table: its are as good.
     """
@@ -24,12 +24,13 @@ def create_table(sql: Statements, session: Session, plan: CopyPlan) -> None:
             with sql.transaction(session):
                 for statement in sql.create_table(plan, plan.target):
                     session.execute(statement)
-            return
+            return True
         except StatementFailed:
             if session.query(sql.table_exists(plan.target)):
-                return
+                return False
             if last:
                 raise
+    return False
 
 
 def verify_table(

@@ -92,6 +92,11 @@ class Statements:
         """Drop the target and rename the shadow to it, in a transaction that includes DDL."""
         return [f"DROP TABLE {qualified(target)}", self.rename(shadow, target.name)]
 
+    def lock_table(self, table: TableRef) -> str:
+        """Let no other session write to a table until the transaction ends, and wait for those
+        that have."""
+        raise NotImplementedError
+
     def object_ids(self, schema: str, names: Sequence[str]) -> str:
         """A query for the names and ids of those tables in a schema that exist."""
         raise NotImplementedError

@@ -40,7 +40,7 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_name, staging_prefix
 from tableferry.resources.transactional import preview
 from tableferry.resources.transactional.load import AnySession, TransactionalLoad
-from tableferry.resources.transactional.markers import MarkerTable, PublishedIn
+from tableferry.resources.transactional.markers import TURN_SECONDS, MarkerTable, PublishedIn
 from tableferry.resources.transactional.preparing import create_table, verify_table
 from tableferry.resources.transactional.publish_audit import require_deletable
 from tableferry.resources.transactional.quarantine import (
@@ -51,6 +51,11 @@ from tableferry.resources.transactional.quarantine import (
 from tableferry.resources.transactional.script import script
 from tableferry.resources.transactional.statements import Statements
 from tableferry.resources.types.column import Column
+
+
+class _NotEmpty(Exception):
+    """Rolls a transaction back."""
+
 
 LOCK_SECONDS = 10
 """How long an attempt waits for a range's lock: the session of a killed client ends by itself, but
@@ -111,12 +116,13 @@ class TransactionalTarget(Target, Generic[AnySession]):
         """See `Target.prepare`."""
         self.require(plan, options)
         notes: list[str] = []
+        created = False
         target, shadow = plan.target, shadow_of(plan.target)
         self._columns = {target: plan.target_columns}
         markers = MarkerTable(self.sql, target)
         with self._session() as session:
             if not session.query(self.sql.table_exists(target)):
-                create_table(self.sql, session, plan)
+                created = create_table(self.sql, session, plan)
                 if options.mark:
                     session.execute(self.sql.add_mark(target, options.mark))
                 markers.create(session)
@@ -129,6 +135,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
             if plan.fitting:
                 create_quarantine(self.sql, session, target)
             self._identities = {target: markers.begin(session)}
+            self.created = self._identities[target] if created else None
             if options.mode.whole_table:
                 if options.recreate:
                     self._ensure_new_shadow(session, plan, shadow)
@@ -267,6 +274,23 @@ class TransactionalTarget(Target, Generic[AnySession]):
         """See `Target.identity`."""
         rows = self.resource.query(self.sql.object_ids(table.schema, [table.name]))
         return str(rows[0][1]) if rows else None
+
+    def drop_empty(self, table: TableRef, identity: str) -> bool:
+        """The lock lets nobody write between the look and the DROP. See `Target.drop_empty`."""
+        with self._session() as session:
+            try:
+                with self.sql.transaction(session):
+                    limit, lift = self.sql.limit_waiting(TURN_SECONDS)
+                    for statement in (limit, self.sql.lock_table(table), lift):
+                        session.execute(statement)
+                    ids = session.query(self.sql.object_ids(table.schema, [table.name]))
+                    same = [str(number) for _, number in ids] == [identity]
+                    if not same or session.query(self.sql.any_row(table, "1 = 1")):
+                        raise _NotEmpty
+                    session.execute(drop_table(table))
+            except _NotEmpty:
+                return False
+        return True
 
     def promote(
         self,

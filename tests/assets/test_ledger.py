@@ -131,6 +131,7 @@ def assert_read_alike_in_its_files(instance: dg.DagsterInstance) -> None:
         lambda log: ledger.committed(log, TABLE, [CHECK], declared=[CHECK, "checksum"]),
         lambda log: ledger.partitions(log, str(PARTITIONS.name)),
         lambda log: ledger.committed_schema(log, TABLE),
+        lambda log: ledger.created_table(log, TABLE),
         lambda log: is_unanswered(log, TRANSFER, [TABLE]),
         lambda log: read_fleet(log, [TRANSFER]),
     ]

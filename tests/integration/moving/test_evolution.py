@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 from click.testing import CliRunner
 
 from tableferry.pipelines.cli import main
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.registry import system as system_of
 from tableferry.resources.types.column import Column
 from tests.integration.conftest import Ferry
+from tests.integration.support import looking
 from tests.integration.support.crashing import Command, crash, reopen
 
 pytestmark = pytest.mark.integration
@@ -206,3 +211,206 @@ def test_what_becomes_of_a_dropped_column(
         ((filled,),) = server.query(f"SELECT count(price) FROM {schema}.{one.table}")
         assert filled == 0
     assert {range_.state for range_ in one.plan().ranges} == {"skip"}
+
+
+MISFIT = (
+    "CREATE TABLE {t} (id int PRIMARY KEY, big int)",
+    "INSERT INTO {t} VALUES (1, 70000)",
+)
+OWN = {
+    "sqlserver": "CREATE TABLE dbo.{t} (id int NOT NULL PRIMARY KEY, big smallint)",
+    "clickhouse": "CREATE TABLE warehouse.{t} (id Int32, big Nullable(Int16)) "
+    "ENGINE = MergeTree ORDER BY id",
+    "postgres": "CREATE TABLE {copies}.{t} (id int PRIMARY KEY, big smallint)",
+}
+INSERTS = {
+    "sqlserver": "INSERT INTO dbo.{t} VALUES (7, 7)",
+    "clickhouse": "INSERT INTO warehouse.{t} SELECT 7, sleepEachRow(2.5) + 7",
+    "postgres": "INSERT INTO {copies}.{t} VALUES (7, 7)",
+}
+
+
+def narrow_then_wide(system: str) -> tuple[str, str]:
+    narrow = {"sqlserver": "smallint", "clickhouse": "Int16", "postgres": "smallint"}[system]
+    wide = {"sqlserver": "nvarchar(20)", "clickhouse": "String", "postgres": "text"}[system]
+    return f"{{big: {{type: {narrow}}}}}", f"{{big: {{type: {wide}}}}}"
+
+
+@pytest.mark.parametrize("system", SCHEMAS)
+def test_an_empty_table_of_the_user_is_never_dropped(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    schema = copies if system == "postgres" else SCHEMAS[system]
+    narrow, wide = narrow_then_wide(system)
+    hop = f"['{system}://{schema}.{{t}}']"
+    one = ferry(hop, *MISFIT, columns=narrow, ranges="{count: 1}")
+    one.source(f"CREATE SCHEMA IF NOT EXISTS {copies}")
+    looking.run(one.stack, system, OWN[system].format(t=one.table, copies=copies))
+    table = one.session.transfer(one.table).hops[0].to
+    before = one.session.servers.target(table).identity(table)
+    assert not one.run().good, "a value does not fit"
+    for policy in ("fail", "evolve"):
+        one.declare(hop, columns=wide, ranges="{count: 1}", on_schema_drift=policy)
+        notes = one.plan().notes
+        assert not any("make it anew" in note for note in notes), notes
+        assert any("--recreate" in note and "refused" in note for note in notes), notes
+        assert "--recreate" in command("validate", one.table)
+        refused = one.run()
+        assert not refused.good and "--recreate" in "".join(refused.errors)
+        assert one.session.servers.target(table).identity(table) == before
+
+
+@pytest.mark.parametrize("system", SCHEMAS)
+def test_a_row_that_is_not_committed_yet_is_not_lost_with_its_empty_table(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    """It is committed while the run waits for the lock."""
+    schema = copies if system == "postgres" else SCHEMAS[system]
+    narrow, wide = narrow_then_wide(system)
+    hop = f"['{system}://{schema}.{{t}}']"
+    one = ferry(hop, *MISFIT, columns=narrow, ranges="{count: 1}")
+    assert not one.run().good
+    one.declare(hop, columns=wide, ranges="{count: 1}")
+    assert command("validate", one.table).count("cannot") == 0, "it says what a run does"
+    insert = INSERTS[system].format(t=one.table, copies=copies)
+    inserted = threading.Event()
+
+    def write() -> None:
+        if system == "clickhouse":
+            inserted.set()
+            looking.run(one.stack, system, insert)
+        elif system == "sqlserver":
+            connection = looking.sqlserver(one.stack.sqlserver_url)
+            looking.rows(connection, f"BEGIN TRANSACTION; {insert}")
+            inserted.set()
+            time.sleep(4)
+            looking.rows(connection, "COMMIT TRANSACTION")
+            connection.close()
+        else:
+            with psycopg.connect(one.stack.postgres_url) as session:
+                session.execute(insert)
+                inserted.set()
+                time.sleep(4)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert inserted.wait(10)
+    time.sleep(0.3)
+    refused = one.run()
+    writer.join()
+    server = one.session.servers.endpoints[system]
+    assert server.query(f"SELECT id FROM {schema}.{one.table}") == [(7,)]
+    assert not refused.good
+    told = "".join(refused.errors)
+    assert "--recreate" in told or "has written" in told, told
+
+
+def test_a_table_that_was_put_aside_with_rows_is_told(
+    ferry: Callable[..., Ferry], tmp_path: Path
+) -> None:
+    """ClickHouse has no lock: a run that is killed there leaves the table under another name."""
+    narrow, wide = narrow_then_wide("clickhouse")
+    hop = "['clickhouse://warehouse.{t}']"
+    one = ferry(hop, *MISFIT, columns=narrow, ranges="{count: 1}")
+    assert not one.run().good
+    one.declare(hop, columns=wide, ranges="{count: 1}")
+    crash(Command(tmp_path), one.table, "table_aside")
+    reopen(one)
+    aside = f"warehouse.{one.table}__ferry_aside"
+    looking.run(one.stack, "clickhouse", f"INSERT INTO {aside} VALUES (7, 7)")
+    refused = one.run()
+    assert f"{one.table}__ferry_aside holds now" in "".join(refused.errors)
+    looking.run(one.stack, "clickhouse", f"TRUNCATE TABLE {aside}")
+    moved = one.run()
+    assert moved.good, moved.errors
+
+
+KEYED = (
+    "CREATE TABLE {t} (id int PRIMARY KEY, a text)",
+    "INSERT INTO {t} SELECT i, 'a' || i FROM generate_series(1, 30) i",
+)
+OUTSIDE = (
+    "CREATE TABLE {t} (n int NOT NULL, id int NOT NULL, a text, PRIMARY KEY (n))",
+    "INSERT INTO {t} SELECT i, i, 'a' || i FROM generate_series(1, 30) i",
+)
+WIDER_KEY = (
+    "ALTER TABLE {t} ALTER id TYPE bigint",
+    "INSERT INTO {t} (id, a) VALUES (5000000000, 'far')",
+)
+
+
+@pytest.mark.parametrize("key", ["primary", "index", "composite"])
+def test_a_widened_key_is_altered_with_its_index(ferry: Callable[..., Ferry], key: str) -> None:
+    tables = {
+        "primary": KEYED,
+        "index": OUTSIDE,
+        "composite": ("CREATE TABLE {t} (id int, n int DEFAULT 1, a text, PRIMARY KEY (id, n))",),
+    }
+    one = ferry("['sqlserver://dbo.{t}']", *tables[key], on_schema_drift="evolve")
+    if key == "composite":
+        one.source("INSERT INTO {t} SELECT i, i, 'a' || i FROM generate_series(1, 30) i")
+    assert one.run().good
+    table = one.session.transfer(one.table).hops[0].to
+    source = source_of(system_of("sqlserver"))
+    server = one.session.servers.endpoints["sqlserver"]
+    before = source.structures(server, [table])[table]
+    one.source(WIDER_KEY[0])
+    if key == "index":
+        one.source("INSERT INTO {t} VALUES (31, 5000000000, 'far')")
+    else:
+        one.source(WIDER_KEY[1])
+    assert command("validate", one.table).count("cannot") == 0
+    assert any("will alter" in note and "bigint" in note for note in one.plan().notes)
+    evolved = one.run()
+    assert evolved.good, evolved.errors
+    assert source.structures(server, [table])[table] == before
+    rows = server.query(f"SELECT id FROM dbo.{one.table} WHERE id > 100")
+    assert rows == [(5000000000,)]
+    assert {range_.state for range_ in one.plan().ranges} == {"skip"}
+
+
+HOLDING = {
+    "sqlserver": "CREATE INDEX mine ON dbo.{t} (small)",
+    "clickhouse": "",
+    "postgres": "CREATE VIEW {copies}.v_{t} AS SELECT small FROM {copies}.{t}",
+}
+
+
+@pytest.mark.parametrize("system", SCHEMAS)
+def test_what_cannot_be_altered_is_known_before_and_names_the_remedy(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    schema = copies if system == "postgres" else SCHEMAS[system]
+    one = ferry(f"['{system}://{schema}.{{t}}']", *TABLE, on_schema_drift="evolve")
+    assert one.run().good
+    if statement := HOLDING[system]:
+        looking.run(one.stack, system, statement.format(t=one.table, copies=copies))
+    # a second column that could be altered stays as it is, too
+    one.source("ALTER TABLE {t} ALTER small TYPE int, ALTER price TYPE numeric(14,2)")
+    if system == "clickhouse":
+        one.source("ALTER TABLE {t} ALTER id TYPE bigint")
+    why = {
+        "sqlserver": "the index 'mine' holds it",
+        "clickhouse": "it is a column of the sorting key",
+        "postgres": f"v_{one.table} needs its type",
+    }[system]
+    told = [note for note in one.plan().notes if "refused" in note]
+    assert any(why in note and "--recreate" in note for note in told), told
+    checked = command("validate", one.table)
+    assert why in checked and "--recreate" in checked, checked
+    refused = "".join(one.run().errors)
+    assert why in refused and "--recreate" in refused, refused
+    if system == "postgres":
+        looking.run(one.stack, system, f"DROP VIEW {copies}.v_{one.table}")
+    if system == "sqlserver":
+        looking.run(one.stack, system, f"DROP INDEX mine ON dbo.{one.table}")
+    if system == "clickhouse":
+        columns = {
+            c.name: c.type
+            for c in one.session.servers.endpoints[system].columns(
+                one.session.transfer(one.table).hops[0].to
+            )
+        }
+        assert columns["price"] == "Decimal(10, 2)", "nothing was altered"
+    else:
+        assert one.run().good

@@ -286,6 +286,29 @@ def test_a_new_cut_replaces_files_and_strangers_are_left_alone(
     assert one.run().good
 
 
+@pytest.mark.parametrize("policy", ["keep", "null", "drop", "left out"])
+def test_files_are_written_anew_without_a_column_that_is_gone(
+    ferry: Maker, tmp_path: Path, policy: str
+) -> None:
+    one = exported(ferry, tmp_path)
+    assert one.run().good
+    file = one.folder / "t.yaml"
+    line = "exclude: [name]\n" if policy == "left out" else f"dropped_columns: {policy}\n"
+    file.write_text(file.read_text() + line, encoding="utf-8")
+    if policy != "left out":
+        one.source("ALTER TABLE {t} DROP name")
+    reopen(one)
+    plan = one.plan()
+    assert {range_.reason for range_ in plan.ranges} == {"schema_changed"}
+    assert any("'name'" in note for note in plan.notes)
+    assert not any("ALTER TABLE" in note for note in plan.notes), plan.notes
+    moved = one.run()
+    assert moved.good, moved.errors
+    assert not any("keep their values" in note for note in [*plan.notes, *moved.notes])
+    for path in visible(out(one)):
+        assert pq.ParquetFile(path).schema_arrow.names == ["id"]
+
+
 @pytest.mark.parametrize("point", ["during_load", "inside_finalise", "after_commit"])
 def test_a_killed_run_leaves_old_or_new_files(ferry: Maker, tmp_path: Path, point: str) -> None:
     one = exported(ferry, tmp_path)

@@ -152,6 +152,10 @@ def test_catalog_views_tell_keys_and_indexes(session: Session) -> None:
         (2,),
         (2,),
     ]
+    assert session.run("DROP INDEX ix ON t").numbers == []
+    assert session.rows("SELECT name FROM sys.indexes WHERE name = 'ix'") == []
+    assert session.run("DROP INDEX ix ON t").numbers == [3701]
+    session.run("DROP INDEX IF EXISTS ix ON t")
 
 
 def test_catalog_views_tell_what_was_made_in_the_postgres_behind(session: Session) -> None:

@@ -52,6 +52,8 @@ def run_drop(run: Run, tokens: Sequence[Token]) -> None:
         drop_relations(run, names)
     elif words(tokens[1:], 2) == ["SECURITY", "POLICY"]:
         drop_policy(run, tokens[at + 1 :])
+    elif what == "INDEX":
+        _drop_index(run, tokens[at:], optional)
     elif what == "SCHEMA":
         _drop_schema(run, tokens[at].text, optional)
     elif what == "DATABASE":
@@ -69,6 +71,27 @@ def missing(kind: str, name: str) -> SqlError:
         "permission.",
         5,
     )
+
+
+def _drop_index(run: Run, tokens: Sequence[Token], optional: bool) -> None:
+    """DROP INDEX name ON table; one of a constraint goes only with that."""
+    (*_, name), at = name_at(tokens, 0)
+    parts, _ = name_at(tokens, at + 1)
+    table = run.state.catalog.get(object_name(parts, run.state.database))
+    index = index_of(run, table, name)
+    if index is None:
+        if optional:
+            return
+        raise missing("index", f"{'.'.join(parts)}.{name}")
+    where = f"oid = {literal(index)}::regclass"
+    if run.state.link.rows(f"SELECT FROM sys._index WHERE {where} AND kind <> 'IX'"):
+        raise SqlError(
+            3723,
+            16,
+            f"An explicit DROP INDEX is not allowed on index '{'.'.join(parts)}.{name}'. It is "
+            "being used for a constraint.",
+        )
+    run.state.link.run(f"DELETE FROM sys._index WHERE {where}; DROP INDEX {index}")
 
 
 def drop_relations(run: Run, names: list[ObjectName]) -> None:
