@@ -18,6 +18,7 @@ from tableferry.checks.rowhash import (
     IDENTITY,
     Chunk,
     Layout,
+    summed,
     unequal_chunks,
 )
 from tableferry.checks.selecting import SHOWN_KEY, conditions, shown_key
@@ -91,7 +92,7 @@ def delta_of(comparison: Comparison, *, rows: int, most: int, keeps: bool) -> De
             where = {side: f"({where[side]}) AND {buckets[side]} IN ({listed})" for side in where}
         _read(comparison, digests, where, found)
     sums = _figures(_total(figures[0], ROWS), _total(figures[0], DIGEST_SUM))
-    known = KnownFigures(str(digests.row["source"]), sums, COMPARED)
+    known = KnownFigures(digests.row["source"].id, sums, COMPARED)
     return _delta(comparison, digests, found, known, keeps=keeps)
 
 
@@ -117,7 +118,7 @@ def delta_in(
     """
     plan = comparison.plan
     digests = Digests.of(plan, comparison.source, comparison.target)
-    if known.digest != str(digests.row["source"]):
+    if known.digest != digests.row["source"].id:
         return None
     found = _Found(plan, most, int(known.figures[ROWS]))
     _read(comparison, digests, _rows_of(plan, parts), found)
@@ -158,9 +159,9 @@ def _delta(
             f"({in_target}) AND {condition}"
             for condition in conditions(plan, "target", digests, key_range.kind, deleted)
         ),
-        staged=KnownFigures(known.digest, _figures(len(moved), _sum(moved)), COMPARED),
+        staged=KnownFigures(known.digest, _figures(len(moved), summed(moved[DIGEST])), COMPARED),
         source=known,
-        kept=(len(extra), _sum(extra)) if keeps else (0, 0),
+        kept=(len(extra), summed(extra[DIGEST])) if keeps else (0, 0),
     )
 
 
@@ -244,11 +245,6 @@ def least_differing(unequal: int, buckets: int, rows: int) -> int:
     """
     untouched = buckets - unequal + 2 * math.isqrt(buckets)
     return max(unequal, min(rows, int(buckets * math.log(buckets / min(untouched, buckets)))))
-
-
-def _sum(rows: pa.Table) -> int:
-    """Sum up digests, which takes more than 64 bits."""
-    return int(pc.sum(rows[DIGEST].cast(pa.decimal128(38, 0))).as_py() or 0)
 
 
 def _read(

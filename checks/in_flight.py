@@ -69,7 +69,7 @@ class StreamDigest:
             changed: the number of their values that `on_overflow` changed before, by column.
         """
         figures = {ROWS: self._rows, DIGEST: str(self._total)}
-        return KnownFigures(str(self.digest), figures, STREAMED, changed or {})
+        return KnownFigures(self.digest.id, figures, STREAMED, changed or {})
 
     def watched(self, items: Iterable[Any]) -> Iterator[Any]:
         """Yield the items, each digested before it is passed on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
+from typing import Any
 
 from tableferry.checks.checksum import Digests, both_sides, in_sample
 from tableferry.checks.drilldown import rows_that_differ
@@ -16,7 +16,7 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.fingerprint import Figures, KnownFigures
 from tableferry.resources.digest.fields import fields, observed
-from tableferry.resources.digest.measure import CHANGED, ROWS, Grouped, empty, measure
+from tableferry.resources.digest.measure import CHANGED, DIGEST, ROWS, Grouped, empty, measure
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.ranges.sql import MOST_RANGES
 
@@ -152,22 +152,26 @@ def reconcile_all(
                 disagreeing=differing,
                 metadata={COMPARED: compared_with} if level == "in_flight" else {},
                 ranges=len(chunk),
-                digest=_digest_id(digests) if digests else None,
+                **_ids(digests),
             )
             verdicts[key_range.name] = with_limits(verdict, plan, level, changed)
     return verdicts
 
 
 def target_digests(
-    plan: CopyPlan, source: Endpoint, target: Endpoint, ranges: Sequence[KeyRange]
+    plan: CopyPlan,
+    source: Endpoint,
+    target: Endpoint,
+    ranges: Sequence[KeyRange],
+    level: Level = "checksum",
 ) -> dict[str, Verdict]:
-    """Sum up the target's row digests, and compare them with nothing.
+    """Sum up the target's row digests as a level does, and compare them with nothing.
 
     Returns:
         Range name -> a verdict of `checksum` without the source's figures.
     """
     plan = observed(plan, target)
-    digests = Digests.of(plan, source, target)
+    digests = _digests(plan, source, target, level)
     verdicts: dict[str, Verdict] = {}
     for start in range(0, len(ranges), MOST_RANGES):
         chunk = ranges[start : start + MOST_RANGES]
@@ -184,27 +188,21 @@ def target_digests(
                 target=figures.get(number, empty(True, ())),
                 seconds=seconds,
                 ranges=len(chunk),
-                digest=_digest_id(digests),
+                **_ids(digests),
             )
             verdicts[key_range.name] = with_limits(verdict, plan, "checksum", {})
     return verdicts
-
-
-def proven_figures(
-    plan: CopyPlan, source: Endpoint, target: Endpoint, verdict: Verdict, level: Level
-) -> KnownFigures:
-    """The target's figures by a check at a level of `DIGESTED`, for the hop that reads it next."""
-    digests = _digests(observed(plan, target), source, target, level)
-    return KnownFigures(str(digests.row["target"]), verdict.target, PROVEN)
 
 
 def _digests(plan: CopyPlan, source: Endpoint, target: Endpoint, level: Level) -> Digests:
     return Digests.of(plan, source, target, streamed=level == "in_flight")
 
 
-def _digest_id(digests: Digests) -> str:
-    """The value of `Verdict.digest`."""
-    return blake2b(str(digests.row["target"]).encode(), digest_size=8).hexdigest()
+def _ids(digests: Digests | None) -> dict[str, Any]:
+    """The fields of a verdict that identify the digests of both sides."""
+    if digests is None:
+        return {}
+    return {"digest": digests.row["target"].id, "source_digest": digests.row["source"].id}
 
 
 def _known_by_number(
@@ -214,7 +212,7 @@ def _known_by_number(
     known: Mapping[str, KnownFigures],
 ) -> dict[int, Figures] | None:
     """The source's known figures, if there are all that are needed, by the digest in use now."""
-    digest = str(digests.row["source"]) if digests else None
+    digest = digests.row["source"].id if digests else None
     names = empty(digests is not None, columns)
     by_number: dict[int, Figures] = {}
     for number, key_range in enumerate(ranges):
@@ -265,6 +263,9 @@ def _by_rows(
     compared = compare_rows(plan, source, target, digests, where, values=False, snapshot=snapshot)
     source_figures["hashed"] = compared.source_rows
     target_figures["hashed"] = compared.target_rows
+    if level == "full_hash":
+        source_figures[DIGEST] = str(compared.source_digest)
+        target_figures[DIGEST] = str(compared.target_digest)
     rows = source_figures.setdefault(ROWS, compared.source_rows)
     equal_rows = target_figures.setdefault(ROWS, compared.target_rows) == rows
     differences = compared.differences
@@ -286,6 +287,7 @@ def _by_rows(
         seconds=time.monotonic() - began,
         disagreeing=(*((ROWS,) if rows_differ else ()), *differences.by_column),
         differences=differences,
+        **(_ids(digests) if level == "full_hash" else {}),
     )
     verdict = with_limits(verdict, plan, level, changed)
     return verdict.unexplained(unexplained) if unexplained else verdict

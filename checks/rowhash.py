@@ -42,6 +42,9 @@ class Compared:
     differences: Differences
     source_rows: int
     target_rows: int
+    source_digest: int
+    """The sum of the digests of these rows."""
+    target_digest: int
 
 
 def compare_rows(
@@ -85,7 +88,7 @@ def merge_rows(
     for chunk in _unequal_chunks(layout, source, target):
         tally.add(chunk)
     differences = tally.differences(source.rows, target.rows)
-    return Compared(differences, source.rows, target.rows)
+    return Compared(differences, source.rows, target.rows, source.digest, target.digest)
 
 
 @dataclass(frozen=True)
@@ -203,6 +206,11 @@ def _bytes(column: pa.Array) -> pa.Array:
     return column.cast(pa.large_binary())
 
 
+def summed(digests: pa.Array | pa.ChunkedArray) -> int:
+    """Sum up digests, which takes more than 64 bits."""
+    return int(pc.sum(digests.cast(pa.decimal128(38, 0))).as_py() or 0)
+
+
 class _Stream:
     """The frames of one side, read ahead as far as the comparison needs."""
 
@@ -210,7 +218,7 @@ class _Stream:
         self._reader, self._layout = reader, layout
         self._frames: list[pa.RecordBatch] = []
         self.ended = False
-        self.rows = 0
+        self.rows = self.digest = 0
 
     def read(self) -> None:
         """Buffer the next batch that has rows."""
@@ -218,6 +226,7 @@ class _Stream:
             if batch.num_rows:
                 self._frames.append(self._layout.frame(batch))
                 self.rows += batch.num_rows
+                self.digest += summed(self._frames[-1].column(DIGEST))
                 return
         self.ended = True
 

@@ -142,6 +142,8 @@ class Verdict:
     """What was not compared, for `summary` to claim no more than was proven."""
     digest: str | None = None
     """Identifies the target's row digest: only sums of the same digest can be compared."""
+    source_digest: str | None = None
+    """The same of the source's."""
     source_newer: bool = False
     """Whether the target holds what was committed, and the source has changed since."""
 

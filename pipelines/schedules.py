@@ -11,7 +11,7 @@ from tableferry.assets.declaring.names import ASSET_JOB, check_schedule_name, sc
 from tableferry.assets.log.ledger import latest_materialization
 from tableferry.assets.log.records import Reason
 from tableferry.assets.log.run_tags import TRANSFER
-from tableferry.assets.planning.decisions import decisions
+from tableferry.assets.planning.decisions import decisions_by_hop
 from tableferry.assets.planning.resolve import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
@@ -71,8 +71,8 @@ def transfer_schedule(
         plan = plan.fingerprinted(servers, plan.ranges)
         todo = {
             name
-            for hop in plan.hops
-            for name, decision in decisions(plan, hop, servers, context.instance).items()
+            for decided in decisions_by_hop(plan, servers, context.instance).values()
+            for name, decision in decided.items()
             if decision.reason is not Reason.UNCHANGED
         }
         todo |= plan.versions_to_record

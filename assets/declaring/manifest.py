@@ -458,6 +458,12 @@ class Transfer(Section):
         copy._watches = self.watches
         return copy
 
+    def unrepaired(self) -> Transfer:
+        """Return the transfer as it decides about hops that such a run only reads."""
+        copy = self.model_copy()
+        copy._repairs = False
+        return copy
+
     @property
     def watches(self) -> bool:
         """Whether the file declares that tables are only compared, also while they are repaired."""

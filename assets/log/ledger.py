@@ -33,6 +33,8 @@ from tableferry.assets.log.records import (
     CREATED,
     DATA_VERSION,
     KEPT,
+    TAKEN_FROM,
+    WRITTEN_BY,
     DataVersion,
     RangeRecord,
     digest,
@@ -68,6 +70,9 @@ class Committed:
     """The checks whose standing verdict is a failure."""
     unchecked: bool = False
     """A declared check has no verdict: the run died early, or the check was declared later."""
+    written_by: str | None = None
+    taken_from: str | None = None
+    """As in `RangeRecord`."""
 
 
 @dataclass(frozen=True)
@@ -138,26 +143,31 @@ def committed(
     """
     ids = newest_ids(log, asset)
     outcomes = _passed(standing(log, asset, sorted({*checks, *declared}) if checks else (), ids))
-    versions = select_events(
+    marks, names = parameters("tag", (DATA_VERSION, WRITTEN_BY, TAKEN_FROM))
+    tags: dict[str, dict[str, str]] = {}
+    for name, tag, value in select_events(
         log,
-        "SELECT n.range_name, t.value FROM asset_event_tags t JOIN ("
+        "SELECT n.range_name, t.key, t.value FROM asset_event_tags t JOIN ("
         " SELECT e.partition AS range_name, max(e.id) AS id FROM event_logs e"
         " WHERE e.asset_key = :asset AND e.dagster_event_type = :type"
         " AND e.partition IS NOT NULL GROUP BY e.partition"
-        ") n ON t.event_id = n.id WHERE t.key = :tag",
+        f") n ON t.event_id = n.id WHERE t.key IN ({marks})",
         asset=key_of(asset),
         type=_MATERIALIZATION,
-        tag=DATA_VERSION,
-    )
+        **names,
+    ):
+        tags.setdefault(name, {})[tag] = value
     ranges = {}
-    for name, version in versions:
-        if name in ids:
+    for name, of_range in tags.items():
+        if name in ids and DATA_VERSION in of_range:
             passed = outcomes.get(name, {})
             ranges[name] = Committed(
-                DataVersion.parse(version),
+                DataVersion.parse(of_range[DATA_VERSION]),
                 ids[name],
                 failed=tuple(check for check in checks if not passed.get(check, True)),
                 unchecked=any(check not in passed for check in declared),
+                written_by=of_range.get(WRITTEN_BY),
+                taken_from=of_range.get(TAKEN_FROM),
             )
     return ranges
 
@@ -315,9 +325,9 @@ def latest_materialization(
     return _materialization(*stored) if stored else None
 
 
-def latest_record(log: Log, asset: Asset) -> RangeRecord | None:
-    """Return the record of the asset's last commit or skip."""
-    stored = next(_newest_first(log, asset, 1), None)
+def latest_record(log: Log, asset: Asset, range_name: str | None = None) -> RangeRecord | None:
+    """Return the record of the last commit or skip of an asset, or of one of its ranges."""
+    stored = next(_newest_first(log, asset, 1, range_name), None)
     return RangeRecord.stored(stored[1]) if stored else None
 
 

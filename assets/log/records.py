@@ -28,6 +28,8 @@ VERSION = "tableferry/data_version"
 
 CREATED = "tableferry/created"
 """Tag of an observation: the identity of the table that a run has created as its target."""
+WRITTEN_BY, TAKEN_FROM = "tableferry/written_by", "tableferry/taken_from"
+"""Tags of materializations in a chain, see `RangeRecord`."""
 
 COLUMN_SCHEMA = "dagster/column_schema"
 COLUMN_LINEAGE = "dagster/column_lineage"
@@ -141,6 +143,9 @@ class Reason(StrEnum):
     FEWER_COLUMNS = "fewer_columns"
     """Committed with columns that are no longer copied, and else as now. Compared, and moved if it
     differs: what is not copied is no reason to replace rows."""
+    SOURCE_REWRITTEN = "source_rewritten"
+    """Unchanged, but the hop before has written its rows anew, e.g. to mend damage, so that what
+    was taken from it may be wrong. Compared, and moved if it differs."""
     UNCHANGED = "unchanged"
 
     @property
@@ -152,6 +157,7 @@ class Reason(StrEnum):
             Reason.FULL_CHECK,
             Reason.TARGET_MOVED,
             Reason.FEWER_COLUMNS,
+            Reason.SOURCE_REWRITTEN,
             Reason.REPAIR,
         )
 
@@ -204,6 +210,10 @@ class DataVersion:
         """Parse the text of a data version; a foreign text becomes one that equals no other."""
         parts = text.rsplit(".", 2)
         return cls(*parts) if len(parts) == 3 else cls(text, "", "")
+
+    def is_of(self, before: DataVersion) -> bool:
+        """Whether it is a later hop's, of rows that the hop before had committed as `before`."""
+        return self.source.rpartition("-")[2] == digest(str(before))
 
     def change_since(self, committed: DataVersion) -> Reason | None:
         """Return the first reason why a range committed as `committed` is out of date, if any."""
@@ -331,6 +341,10 @@ class RangeRecord:
     target_digest: str | None = None
     """The audited rows in the target, as `digest definition:row count:sum of row digests`; None if
     the checks computed no digests, or the target keeps rows of its own."""
+    written_by: str | None = None
+    """The run that has written the rows; None if no later hop reads them, or in old logs."""
+    taken_from: str | None = None
+    """`written_by` of the hop before when the rows were taken from it, or compared with it."""
 
     @property
     def rows_of_move(self) -> int | None:
@@ -402,6 +416,8 @@ class RangeRecord:
             not_filled=tuple(json.loads(values.get("columns_not_filled", "[]"))),
             proven=Proven.read(values),
             target_digest=values.get("target_digest"),
+            written_by=tags.get(WRITTEN_BY),
+            taken_from=tags.get(TAKEN_FROM),
             **plain,
         )
 

@@ -28,8 +28,10 @@ from tableferry.assets.log.records import (
     DATA_VERSION,
     NOT_COMMITTED,
     STATE,
+    TAKEN_FROM,
     USER_PROVIDED,
     VERSION,
+    WRITTEN_BY,
     RangeRecord,
 )
 from tableferry.checks.verdict import Verdict
@@ -76,6 +78,7 @@ class Writer:
         metadata = record.metadata()
         if record.repaired is not None:
             metadata["repaired_rows"] = rows_that_differed(record.repaired)
+        origin = {WRITTEN_BY: record.written_by, TAKEN_FROM: record.taken_from}
         self._log(
             dg.AssetMaterialization(
                 self._asset,
@@ -85,6 +88,7 @@ class Writer:
                     DATA_VERSION: record.data_version,
                     USER_PROVIDED: "true",
                     STATE: str(record.state),
+                    **{name: run_id for name, run_id in origin.items() if run_id},
                 },
             )
         )

@@ -57,9 +57,23 @@ class Decision:
     """`incremental`: the range's last proof, if nothing has called it into question since."""
     changed: tuple[KeyRange, ...] = ()
     """The parts of the range whose source has changed, if they are known and few."""
+    written_by: str | None = None
+    taken_from: str | None = None
+    """As in the range's newest `RangeRecord`."""
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.detail})" if self.detail else str(self.reason)
+
+
+def decisions_by_hop(
+    plan: TransferPlan, servers: Servers, log: Log, *, force: bool = False
+) -> dict[int, dict[str, Decision]]:
+    """Decide about the fingerprinted ranges of all hops of a plan, see `decisions`."""
+    decided: dict[int, dict[str, Decision]] = {}
+    for hop in plan.hops:
+        before = decided.get(hop.number - 1)
+        decided[hop.number] = decisions(plan, hop, servers, log, force=force, before=before)
+    return decided
 
 
 def decisions(
@@ -69,16 +83,53 @@ def decisions(
     log: Log,
     *,
     force: bool = False,
+    before: Mapping[str, Decision] | None = None,
 ) -> dict[str, Decision]:
     """Decide why each fingerprinted range of a hop runs, or that it is unchanged.
 
     Takes a constant number of queries, however many ranges there are.
+
+    Args:
+        plan: the plan of the transfer.
+        hop: one of its hops.
+        servers: the servers of its tables.
+        log: the event log.
+        force: run all ranges.
+        before: what was decided about the hop before; None for the first one.
     """
+    transfer = plan.transfer
+    blocking = [name for name in ALL_CHECKS if transfer.check_spec(name).blocking]
+    previous = committed(log, hop.spec.to, blocking, declared=checks_of(transfer))
+    decided = _decided(plan, hop, servers, log, previous, force=force, before=before)
+    if len(plan.hops) == 1:
+        return decided
+    return {
+        name: replace(
+            each,
+            written_by=previous[name].written_by if name in previous else None,
+            taken_from=previous[name].taken_from if name in previous else None,
+        )
+        for name, each in decided.items()
+    }
+
+
+def _decided(
+    plan: TransferPlan,
+    hop: Hop,
+    servers: Servers,
+    log: Log,
+    previous: Mapping[str, Committed],
+    *,
+    force: bool,
+    before: Mapping[str, Decision] | None,
+) -> dict[str, Decision]:
     with concerning(f"{plan.transfer.transfer}: {hop.plan.target}"):
-        alone = _each_alone(plan, hop, servers, log, force=force)
+        alone = _each_alone(plan, hop, servers, log, previous, force=force)
+    if before is not None:
+        alone = _after_mends(hop, alone, previous, before)
     if plan.transfer.repairs:
         # what another tool has moved need never have been equal
-        done = alone if plan.transfer.watches else committed(log, hop.spec.to, ())
+        done = alone if plan.transfer.watches else previous
         return {name: Decision(Reason.REPAIR) if name in done else alone[name] for name in alone}
     if plan.transfer.recreates:
         alone = dict.fromkeys(alone, Decision(Reason.RECREATED))
@@ -114,13 +165,48 @@ def _with_deltas(
     return decided
 
 
+def _after_mends(
+    hop: Hop,
+    decided: Mapping[str, Decision],
+    previous: Mapping[str, Committed],
+    before: Mapping[str, Decision],
+) -> dict[str, Decision]:
+    """Have ranges compared whose rows the hop before has written anew, or will.
+
+    That the source has not changed says nothing about them: they may have been taken from rows that
+    were damaged. Where they were not, a range whose check failed as the hop's source was damaged
+    needs no move.
+    """
+    after = dict(decided)
+    for name, decision in decided.items():
+        earlier = before.get(name)
+        if earlier is None or decision.reason not in _UNMOVED_AT_SOURCE:
+            continue
+        if earlier.reason is not Reason.UNCHANGED:
+            why = f"{hop.plan.source}: {earlier.reason}"
+        elif earlier.written_by != previous[name].taken_from:
+            why = f"{hop.plan.source} was written anew since"
+        else:
+            continue
+        after[name] = replace(decision, reason=Reason.SOURCE_REWRITTEN, detail=why)
+    return after
+
+
+_UNMOVED_AT_SOURCE = (Reason.UNCHANGED, Reason.UNCHECKED, Reason.LAST_CHECK_FAILED)
+"""Reasons of ranges whose source is the same as when they were committed."""
+
+
 def _each_alone(
-    plan: TransferPlan, hop: Hop, servers: Servers, log: Log, *, force: bool
+    plan: TransferPlan,
+    hop: Hop,
+    servers: Servers,
+    log: Log,
+    previous: Mapping[str, Committed],
+    *,
+    force: bool,
 ) -> dict[str, Decision]:
     """Decide as if each range were replaced alone."""
     transfer = plan.transfer
-    blocking = [name for name in ALL_CHECKS if transfer.check_spec(name).blocking]
-    previous = committed(log, hop.spec.to, blocking, declared=checks_of(transfer))
     rows: dict[str, int] | None = None
     lost: list[str] = []
     if previous:

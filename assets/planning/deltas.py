@@ -35,6 +35,7 @@ REASONS = (
     Reason.ROW_COUNT_DIFFERS,
     Reason.LAST_CHECK_FAILED,
     Reason.TARGET_MOVED,
+    Reason.SOURCE_REWRITTEN,
     Reason.FULL_CHECK,
     Reason.SCHEMA_CHANGED,
     Reason.REPAIR,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning.resolve import Hop, Servers, require_servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, fingerprints_of
 from tableferry.resources.contract.fingerprint import KnownFigures, SourceFingerprint
@@ -22,7 +23,6 @@ from tableferry.resources.errors import (
     TableferryError,
 )
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.tables import TableRef
 
 Found = TypeVar("Found")
 
@@ -39,7 +39,7 @@ class Reading:
     """What an attempt reads of a range, and under which snapshot.
 
     Only the first hop reads the transfer's source, which others write to. A later hop reads what
-    the previous hop has committed, which does not change and needs no snapshot.
+    the previous hop has committed, which needs no snapshot: it has to be what that hop has proved.
     """
 
     fingerprint: SourceFingerprint
@@ -51,6 +51,8 @@ class Reading:
     """The checksum of the rows that are read, if it is already known."""
     since: str | None = None
     """The condition on watermarks, if not all rows are read."""
+    before: RangeRecord | None = None
+    """What the hop before has recorded of the range last, if that is known."""
 
     @property
     def position(self) -> str | None:
@@ -117,7 +119,6 @@ class SourceState:
             name: Reading(fingerprint, snapshot, source_figures=fingerprint.source_figures)
             for name, fingerprint in plan.fingerprints.items()
         }
-        self._committed: dict[tuple[TableRef, str], KnownFigures] = {}
         self._apart: set[str] = set()
         """Ranges that are read in their current state, not under the snapshot."""
         self._alike = snapshot
@@ -156,9 +157,7 @@ class SourceState:
         """
         latest = self.latest(key_range.name)
         if not hop.first:
-            figures = self._committed.get((hop.plan.source, key_range.name))
-            figures = None if hop.plan.fitting else figures
-            return Reading(latest.fingerprint, of_source=False, source_figures=figures)
+            return Reading(latest.fingerprint, of_source=False)
         if latest.fingerprint.refused:
             raise SourceUnreadable(latest.fingerprint.refused)
         if self._shared is None or key_range.name in self._apart:
@@ -184,10 +183,6 @@ class SourceState:
                     return None
                 rows += latest.fingerprint.rows
         return rows
-
-    def committed(self, table: TableRef, key_range: KeyRange, figures: KnownFigures) -> None:
-        """Keep the checksum of what a hop commits to its target, for the next hop."""
-        self._committed[table, key_range.name] = figures
 
     def require_unmoved(self, key_range: KeyRange, reading: Reading) -> None:
         """Verify that a range has not changed since it was read, or that its snapshot is valid.

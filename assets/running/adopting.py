@@ -12,6 +12,7 @@ from dataclasses import replace
 import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.ledger import committed_records
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import State
 from tableferry.assets.planning.decisions import Decision
@@ -25,13 +26,17 @@ from tableferry.assets.running.execute import work_of
 from tableferry.assets.running.increment import proven_whole
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.work import Candidate, Work
-from tableferry.assets.verifying.as_committed import target_digest_of
+from tableferry.assets.verifying.as_committed import (
+    changed_since,
+    proven_figures,
+    target_digest_of,
+)
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows
 from tableferry.checks.counts import row_count_of
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.expectations import run_suite
-from tableferry.checks.reconcile import proven_figures, reconcile_all
+from tableferry.checks.reconcile import reconcile_all
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.checks.whole_table import stray_rows
 from tableferry.resources.connecting.retry import retrying
@@ -126,18 +131,21 @@ def compare(
     plan = ready.plan
     _require_adoptable(plan.transfer, plan.hops)
     current = set(plan.ranges)
-    figures = {
-        name: fingerprint.source_figures
-        for name, fingerprint in plan.fingerprints.items()
-        if fingerprint.source_figures is not None
-    }
+    figures = {name: each.source_figures for name, each in plan.fingerprints.items()}
+    damaged: dict[str, str] = {}
     found: list[Candidate] = []
+    decided: Mapping[str, Decision] | None = None
     for hop in plan.hops:
-        decided = ready.decisions(hop, servers, log, force=False)
+        decided = ready.decisions(hop, servers, log, force=False, before=decided)
         done = {name for name in current if decided[name].reason.needs_no_move}
         wanted = [name for name in plan.ranges if name in current and name not in done]
         found += [
-            Candidate(hop, name, why_not=f"{hop.plan.source} does not have the source's rows yet")
+            Candidate(
+                hop,
+                name,
+                why_not=damaged.get(name)
+                or f"{hop.plan.source} does not have the source's rows yet",
+            )
             for name in plan.ranges
             if name not in current and not decided[name].reason.needs_no_move
         ]
@@ -151,10 +159,20 @@ def compare(
                 recorded = [pool.submit(_recorded, candidate, record) for candidate in candidates]
                 candidates = [future.result() for future in recorded]
         equal = [candidate for candidate in candidates if not candidate.why_not]
-        if equal and hop.number < len(plan.hops):
-            figures = _figures(hop, servers, equal)
         current = done | {candidate.range for candidate in equal}
         found += candidates
+        if hop.number < len(plan.hops):
+            known = committed_records(log, hop.spec.to, done)
+            ranges = [plan.ranges[name] for name in known]
+            changed = changed_since(hop, servers, ranges, known, plan.transfer.reconcile)
+            damaged = {
+                name: f"{hop.plan.target} was changed since: {verdict.summary()}"
+                for name, verdict in changed.items()
+            }
+            current -= set(damaged)
+            digests = {name: record.target_digest for name, record in known.items()}
+            digests |= {each.range: target_digest_of(hop, each.verdicts) for each in equal}
+            figures = {name: proven_figures(digest) for name, digest in digests.items()}
     return found
 
 
@@ -214,7 +232,7 @@ def _compared(
     servers: Servers,
     names: Sequence[str],
     level: Level,
-    figures: Mapping[str, KnownFigures],
+    figures: Mapping[str, KnownFigures | None],
 ) -> list[Candidate]:
     """Compare ranges of one hop, all of them by one query to each side as far as possible."""
     plan, transfer = ready.plan, ready.plan.transfer
@@ -227,7 +245,8 @@ def _compared(
     copy = hop.found_plan
     if not ranges:
         return [Candidate(hop, name, why_not=str(refused[name])) for name in names]
-    sums = reconcile_all(copy, source, target, ranges, "checksum", snapshot=snapshot, known=figures)
+    known = {name: each for name, each in figures.items() if each is not None}
+    sums = reconcile_all(copy, source, target, ranges, "checksum", snapshot=snapshot, known=known)
     found: dict[str, tuple[Verdict, ...]] = {}
     for key_range in ranges:
         checksum = sums[key_range.name]
@@ -284,17 +303,6 @@ def _changed(ready: Prepared, hop: Hop, servers: Servers, names: Collection[str]
     }
 
 
-def _figures(hop: Hop, servers: Servers, equal: Iterable[Candidate]) -> dict[str, KnownFigures]:
-    """The figures of a target's ranges, for the hop that reads it."""
-    source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
-    return {
-        candidate.range: proven_figures(
-            hop.found_plan, source, target, candidate.verdicts[1], "checksum"
-        )
-        for candidate in equal
-    }
-
-
 def _recorded(candidate: Candidate, record: Record) -> Candidate:
     if candidate.why_not:
         return candidate
@@ -321,7 +329,8 @@ def _record(work: Work, candidate: Candidate) -> str:
     if hop.plan.fitting:
         return "only a move finds the rows that it rejects"
     if not hop.first:
-        reading = replace(reading, snapshot=None, of_source=False)
+        before = work.recorded_before(hop, candidate.range)
+        reading = replace(reading, snapshot=None, of_source=False, before=before)
     attempt = RangeAttempt(work, hop, work.plan.ranges[candidate.range], reading)
     if attempt.marked_by_moving:
         return "its marker is part of its file, which only a move writes"

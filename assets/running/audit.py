@@ -9,13 +9,17 @@ from dataclasses import replace
 from tableferry.assets.log.records import RangeRecord, Reason, State
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.work import Outcome, Work
-from tableferry.assets.verifying.as_committed import target_digest_of
+from tableferry.assets.verifying.as_committed import (
+    changed_since,
+    source_digest_of,
+    target_digest_of,
+)
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows
 from tableferry.checks.counts import row_count_of
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.expectations import run_suite
-from tableferry.checks.reconcile import DIGESTED, proven_figures, reconcile
-from tableferry.checks.verdict import Level, Verdict
+from tableferry.checks.reconcile import DIGESTED, reconcile
+from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.target import RangeLoad
 from tableferry.resources.crash_points import reached
@@ -28,6 +32,43 @@ class CheckFailed(TableferryError):
 
     rejected: TableRef | None = None
     """The table that keeps the rejected rows."""
+
+
+class MiddleDamaged(TableferryError):
+    """The table between two hops has other rows than the hop before has proved."""
+
+
+def require_proven_source(attempt: RangeAttempt, compared: str | None) -> None:
+    """Require what a later hop has read of a range to be what the hop before has proved.
+
+    To be called once it has been compared with the target: damage that is done after that is not in
+    the target. If the hop before did prove digests, its target is read only if these are not
+    `compared`; its failed verdict is recorded, so that the next run puts it right.
+
+    Args:
+        attempt: the attempt on the range.
+        compared: the digest of the rows that were read, as in `RangeRecord.target_digest`, if the
+            target has the same.
+
+    Raises:
+        MiddleDamaged: somebody has changed them since.
+    """
+    work, before = attempt.work, attempt.reading.before
+    if before is None or before.target_digest in (None, compared):
+        return
+    hop, level = work.hop_before(attempt.hop), work.plan.transfer.reconcile
+    known = {attempt.name: before}
+    verdict = changed_since(hop, work.servers, [attempt.key_range], known, level).get(attempt.name)
+    if verdict is None:
+        return
+    if level != "count":
+        verdict = replace(verdict, check=CHECK_NAMES[level])
+    work.writers[hop.number].checked(attempt.name, verdict)
+    raise MiddleDamaged(
+        f"{hop.plan.target} has other rows than hop {hop.number} has proved there: "
+        f"{verdict.summary()}; nothing of it was published, and the next run of hop {hop.number} "
+        "puts it right"
+    )
 
 
 def audit(attempt: RangeAttempt, load: RangeLoad) -> tuple[Verdict, ...]:
@@ -80,7 +121,8 @@ def settle(
     hop, writer = attempt.hop, attempt.writer
     record = attempt.with_unfilled(record)
     if attempt.reading.since is None:
-        record = replace(record, target_digest=target_digest_of(hop, verdicts))
+        digest = target_digest_of(hop, verdicts) or record.target_digest
+        record = replace(record, target_digest=digest)
     if hop.options.mode.whole_table:
         record = replace(record, state=State.SHADOWED, shadow=attempt.shadow)
         writer.progress(record)
@@ -162,6 +204,7 @@ def verdicts_of(
     if suite := attempt.work.plan.transfer.suite:
         plan = replace(attempt.hop.plan, target=table)
         verdicts.append(run_suite(suite, plan, attempt.target, attempt.key_range))
+    require_proven_source(attempt, source_digest_of([verdict] if verdict.passed else []))
     return tuple(verdicts)
 
 
@@ -172,7 +215,7 @@ def reconcile_range(
     work, hop, reading = attempt.work, attempt.hop, attempt.reading
     plan = work.observed(hop, table)
     source, target = attempt.source, attempt.target
-    verdict = reconcile(
+    return reconcile(
         plan,
         source,
         target,
@@ -182,12 +225,6 @@ def reconcile_range(
         known=reading.source_figures,
         reader=reader,
     )
-    # other modes may publish less or more than what is staged
-    staged_whole = hop.options.mode.replaces_in_place and hop.number < len(work.plan.hops)
-    if level in DIGESTED and verdict.passed and staged_whole:
-        figures = proven_figures(plan, source, target, verdict, level)
-        work.source.committed(hop.plan.target, attempt.key_range, figures)
-    return verdict
 
 
 def _comparison(attempt: RangeAttempt, table: TableRef) -> Comparison:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tableferry.assets.declaring.manifest import Transfer
@@ -71,13 +71,27 @@ class Prepared:
         }
         return Prepared(plan, self.shared, self.snapshot, decided)
 
+    def unrepaired(self) -> Prepared:
+        """Return it without the decisions of a repair, for the hops that it does not write."""
+        plan = replace(self.plan, transfer=self.plan.transfer.unrepaired())
+        return replace(self, plan=plan, decided={})
+
     def decisions(
-        self, hop: Hop, servers: Servers, log: Log, *, force: bool
+        self,
+        hop: Hop,
+        servers: Servers,
+        log: Log,
+        *,
+        force: bool,
+        before: Mapping[str, Decision] | None = None,
     ) -> dict[str, Decision]:
-        """Return why each range of the plan is moved or skipped; decides only what is open."""
+        """Return why each range of the plan is moved or skipped; decides only what is open.
+
+        The arguments are those of `planning.decisions`.
+        """
         plan, decided = self.plan, {} if force else self.decided.get(hop.number, {})
         rest = plan.only(set(plan.ranges) - set(decided))
-        new = decisions(rest, hop, servers, log, force=force) if rest.ranges else {}
+        new = decisions(rest, hop, servers, log, force=force, before=before) if rest.ranges else {}
         return {name: decided.get(name) or new[name] for name in plan.ranges}
 
 

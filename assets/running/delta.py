@@ -9,17 +9,18 @@ from dataclasses import replace
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning.deltas import most_rows
 from tableferry.assets.planning.hazards import require_harmless, with_hazards
-from tableferry.assets.running.audit import require_green
+from tableferry.assets.running.audit import require_green, require_proven_source
 from tableferry.assets.running.increment import proven_whole
 from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.assets.verifying.as_committed import target_digest_of
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.counts import row_count_of
 from tableferry.checks.delta import RangeProof, delta_in, delta_of
 from tableferry.checks.drilldown import Comparison
-from tableferry.checks.reconcile import proven_figures
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.target import keeps_rows
+from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.keys.range import KeyRange
 
 
@@ -56,6 +57,8 @@ def rows_that_differ(
         if delta is None:
             keeps = keeps_rows(hop.plan, hop.options)
             delta = delta_of(comparison, rows=rows, most=most, keeps=keeps)
+    read = delta.source
+    require_proven_source(attempt, f"{read.digest}:{read.figures[ROWS]}:{read.figures[DIGEST]}")
     proof = RangeProof(comparison, delta, time.perf_counter() - began)
     options = replace(hop.options, unstaged=False, delta=delta, proof=proof.prove)
     # a whole move is written by other statements
@@ -85,10 +88,6 @@ def with_proven_range(
         rows = replace(row_count_of(whole), passed=True, disagreeing=())
         proven = [rows, whole][: len(work.levels)]
         verdicts = tuple(with_extra_rows(each, kept) if kept else each for each in proven)
-    if not kept:
-        plan = attempt.proof.comparison.plan
-        figures = proven_figures(plan, attempt.source, attempt.target, whole, "checksum")
-        work.source.committed(plan.target, attempt.key_range, figures)
     record = replace(
         record,
         rows=int(whole.source["rows"]),
@@ -96,6 +95,7 @@ def with_proven_range(
         inserted=delta.inserted,
         updated=delta.updated,
         deleted=delta.deleted,
+        target_digest=target_digest_of(attempt.hop, [whole]),
         proven=proven_whole(attempt, extra=bool(kept)),
     )
     return record, verdicts

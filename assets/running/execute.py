@@ -74,10 +74,16 @@ def execute(
             context.log.warning(note)
             caller.notes.append(note)
         force = context.run.tags.get(FORCE) == "true"
-        decided = {
-            hop.number: ready.decisions(hop, servers, instance, force=force and hop in selected)
-            for hop in hops
-        }
+        decided: dict[int, Mapping[str, Decision]] = {}
+        only_read = ready.unrepaired() if transfer.repairs and not transfer.watches else ready
+        for hop in hops:
+            decided[hop.number] = (ready if hop in selected else only_read).decisions(
+                hop,
+                servers,
+                instance,
+                force=force and hop in selected,
+                before=decided.get(hop.number - 1),
+            )
         ready, selected = _loadable(ready, servers, selected, decided)
         moving = [hop for hop in selected if _moves(decided[hop.number])]
         ready, selected = with_fitting_targets(context, ready, servers, selected, moving, caller)
@@ -201,6 +207,7 @@ def work_of(
         owner=owner_name(
             instance, run.run_id, run_process(instance, context.job_def.executor_def.name)
         ),
+        log=instance,
         home=home_name(instance),
         alive=alive,
         source=SourceState(plan, servers, ready.shared, ready.snapshot),
@@ -210,8 +217,8 @@ def work_of(
         identities={name: servers.identity(table) for name, table in tables.items()},
         shadows=shadows,
         decided=decided,
-        refused=_stale_sources(selected, decided),
-        writers={hop.number: Writer(context, hop.asset, transfer) for hop in selected},
+        refused={} if transfer.watches else _stale_sources(selected, decided),
+        writers={hop.number: Writer(context, hop.asset, transfer) for hop in plan.hops},
         on_progress=caller.on_progress,
         exports=threading.BoundedSemaphore(parallel.export or knobs.export),
         loads=threading.BoundedSemaphore(parallel.load or knobs.load),

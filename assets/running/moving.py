@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tableferry.assets.log.records import RangeRecord, Reason, State
 from tableferry.assets.running.audit import (
+    MiddleDamaged,
     audit,
     settle,
 )
@@ -175,7 +176,7 @@ def _proven(load: RangeLoad) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if load.reader() is None or is_transient(error):
+        if load.reader() is None or is_transient(error) or isinstance(error, MiddleDamaged):
             raise
         raise Unproven(describe(error)) from error
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tableferry.assets.log.records import Proven, RangeRecord, State
+from tableferry.assets.log.records import Proven, RangeRecord, Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.drift import column_lineage, column_schema
 from tableferry.assets.planning.resolve import Hop
@@ -154,7 +154,7 @@ class RangeAttempt:
             data_version=self.data_version,
             run_id=self.work.run_id,
             source_snapshot=self.work.source.state if self._proves_state else None,
-            **more,
+            **{**self._origin, **more},
         )
 
     def record_of_move(self, state: State, **more: Any) -> RangeRecord:
@@ -192,6 +192,7 @@ class RangeAttempt:
             counts=before.counts if before else {},
             cast=before.cast if before else {},
             not_filled=before.not_filled if before else (),
+            **self._origin_before,
             **(self._columns if self.name in self.work.last_ranges else {}),
         )
 
@@ -213,6 +214,24 @@ class RangeAttempt:
         if replaces(self.hop.plan, self.hop.options) or not (in_place and before):
             return bool(record.rows_of_move)
         return (record.rows or 0) > (before.rows or 0)
+
+    @property
+    def _origin(self) -> dict[str, str | None]:
+        """Who has written the range's rows, and those that they were taken from, in a chain."""
+        before, last = self.reading.before, self.hop.number == len(self.work.plan.hops)
+        return {
+            "written_by": None if last else self.work.run_id,
+            "taken_from": before.written_by if before else None,
+        }
+
+    @property
+    def _origin_before(self) -> dict[str, str | None]:
+        """The same of rows that stay, which may have been compared with their source again."""
+        decision = self.work.decided[self.hop.number][self.name]
+        if decision.reason is Reason.TARGET_MOVED:
+            return {}  # somebody else has written them
+        taken_from = self._origin["taken_from"] if self.reading.before else decision.taken_from
+        return {"written_by": decision.written_by, "taken_from": taken_from}
 
     @property
     def _rejects(self) -> bool:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.ledger import committed_records
+from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.deltas import only_whole
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.assets.running.adopting import unfit
+from tableferry.assets.verifying.as_committed import changed_since
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import InputError
+from tableferry.resources.keys.range import KeyRange
 
 
 def require_repairable(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> None:
@@ -40,6 +44,36 @@ def require_repairable(transfer: Transfer, hops: Sequence[Hop], servers: Servers
             reasons.append(why if str(target) in why else f"{target}: {why}")
     if reasons:
         raise InputError(f"{transfer.transfer} cannot be repaired: {'; '.join(reasons)}")
+
+
+def damaged_sources(
+    transfer: Transfer,
+    hops: Sequence[Hop],
+    number: int | None,
+    servers: Servers,
+    log: Log,
+    ranges: Sequence[KeyRange],
+) -> dict[str, str]:
+    """Say of which ranges the source of a later hop is not what the hop before has proved.
+
+    Args:
+        transfer: the transfer.
+        hops: all of its hops.
+        number: the only hop that is repaired; None: all are, the one before first.
+        servers: the servers of its tables.
+        log: the event log.
+        ranges: the ranges in question.
+    """
+    if number in (None, 1) or transfer.watches:
+        return {}
+    before = hops[number - 2]
+    known = committed_records(log, before.spec.to, [one.name for one in ranges])
+    changed = changed_since(before, servers, ranges, known, transfer.reconcile)
+    return {
+        name: f"{hops[number - 1].plan.target} {name}: {before.plan.target} has other rows than "
+        f"hop {before.number} has proved there: {verdict.summary()}; repair it first"
+        for name, verdict in changed.items()
+    }
 
 
 def _no_table(hop: Hop, servers: Servers) -> str:

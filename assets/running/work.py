@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tableferry.assets.log.ledger import WrittenColumn
+from tableferry.assets.log.ledger import WrittenColumn, latest_record
+from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import RangeRecord, Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.decisions import Decision
@@ -83,6 +84,7 @@ class Work:
     run_id: str
     owner: str
     """The name that the run writes into its locks."""
+    log: Log
     home: str
     """The name of the event log that the run writes into markers."""
     alive: Callable[[str], bool]
@@ -117,6 +119,14 @@ class Work:
     def last_ranges(self) -> frozenset[str]:
         """As many ranges as there are workers: one of them is recorded last."""
         return frozenset([*self.plan.ranges][-self.workers :])
+
+    def hop_before(self, hop: Hop) -> Hop:
+        """Return the hop that writes the source of a later hop."""
+        return self.plan.hops[hop.number - 2]
+
+    def recorded_before(self, hop: Hop, name: str) -> RangeRecord | None:
+        """Return what the hop before has recorded of a range last."""
+        return latest_record(self.log, self.hop_before(hop).spec.to, name)
 
     def published(self, hop: Hop, name: str) -> Published | None:
         """Return the markers that apply to a range."""

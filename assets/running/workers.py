@@ -14,6 +14,7 @@ from tableferry.assets.planning.resolve import (
 )
 from tableferry.assets.running.audit import (
     CheckFailed,
+    MiddleDamaged,
     allowing_extra_rows_in,
     audit_in_place,
     blocking_failures,
@@ -27,7 +28,7 @@ from tableferry.assets.running.moving import move
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.removing import rows_gone
 from tableferry.assets.running.work import Outcome, Work
-from tableferry.assets.verifying.as_committed import target_digest_of
+from tableferry.assets.verifying.as_committed import proven_figures, target_digest_of
 from tableferry.checks.delta import TooManyDiffer
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.verdict import CHECK_NAMES, Verdict
@@ -58,10 +59,7 @@ def run_ranges(work: Work, hops: tuple[Hop, ...]) -> list[Outcome]:
         for hop in hops:
             if work.stop.is_set():
                 break
-            reason = work.decided[hop.number][name].reason
-            if outcomes and reason is Reason.UNCHANGED and _mended(work, outcomes[-1]):
-                reason = Reason.FULL_CHECK
-            outcomes.append(_through(work, hop, name, reason))
+            outcomes.append(_through(work, hop, name, work.decided[hop.number][name].reason))
             if not outcomes[-1].good:
                 break
             reached("between_hops")
@@ -77,13 +75,6 @@ def run_ranges(work: Work, hops: tuple[Hop, ...]) -> list[Outcome]:
             for future in futures:
                 future.cancel()
             raise
-
-
-def _mended(work: Work, outcome: Outcome) -> bool:
-    """Whether the whole range was moved, perhaps with rows that no watermark shows."""
-    record = outcome.record
-    whole = record.state is State.COMMITTED and record.since is None
-    return whole and work.plan.transfer.incremental is not None
 
 
 def _share_arenas() -> None:
@@ -137,6 +128,13 @@ def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Ou
         raise InputError(refused)
     key_range = work.plan.ranges[name]
     reading = work.source.reading(hop, key_range)
+    if not hop.first and not (
+        reason is Reason.UNCHANGED and reading.fingerprint == work.plan.fingerprints[name]
+    ):
+        # asked before the rows are read
+        before = work.recorded_before(hop, name)
+        figures = proven_figures(before.target_digest) if before and not hop.plan.fitting else None
+        reading = replace(reading, before=before, source_figures=figures)
     proven = work.decided[hop.number][name].proven
     attempt = RangeAttempt(work, hop, key_range, reading, number, proven)
     try:
@@ -154,7 +152,9 @@ def _as_decided(attempt: RangeAttempt, reason: Reason) -> Outcome:
     in_place = replace(attempt, hop=hop.in_place)
     if reading.fingerprint == work.plan.fingerprints[attempt.name]:
         if reason in (Reason.UNCHANGED, Reason.UNCHECKED):
-            return _skip(in_place, reason)
+            if (outcome := _skip(in_place, reason)) is not None:
+                return outcome
+            reason = Reason.LAST_CHECK_FAILED
         if reason is Reason.PROMOTED:
             return _record_promoted(in_place)
         if reason is Reason.SHADOWED:
@@ -212,7 +212,7 @@ def _move_changed(attempt: RangeAttempt, reason: Reason) -> Outcome:
         try:
             return move(rows_that_differ(attempt, parts=parts), reason)
         except TableferryError as error:
-            if is_transient(error):
+            if is_transient(error) or isinstance(error, MiddleDamaged):
                 raise
             why = [attempt.whole_because, describe(error)]
             if isinstance(error, TooManyDiffer):
@@ -286,13 +286,18 @@ def _skip_if_equal(attempt: RangeAttempt, reason: Reason) -> Outcome | None:
     extra = verdicts[0].target[ROWS] != verdicts[0].source[ROWS]
     attempt = replace(attempt, proven=proven_whole(attempt, extra=extra))
     with attempt.marking():
-        return _skipped(attempt, reason, verdicts[:declared])
+        digest = target_digest_of(attempt.hop, verdicts)
+        return _skipped(attempt, reason, verdicts[:declared], digest)
 
 
-def _skip(attempt: RangeAttempt, reason: Reason) -> Outcome:
-    """Record an unchanged range again, after comparing its row count.
+def _skip(attempt: RangeAttempt, reason: Reason) -> Outcome | None:
+    """Record an unchanged range again, after comparing its row count, or all that is declared.
 
     Without a materialization, Dagster would show a backfill with skipped ranges as failed.
+
+    Returns:
+        None if a range that has not been checked yet differs, so that it has to move at once: the
+        verdict would not stand if a check of the range found then that its source is newer.
     """
     target = attempt.hop.plan.target
     if reason is Reason.UNCHECKED:
@@ -302,14 +307,23 @@ def _skip(attempt: RangeAttempt, reason: Reason) -> Outcome:
     if not all(verdict.passed for verdict in verdicts):
         attempt.require_unmoved()
         verdicts = allowing_extra_rows_in(attempt, verdicts, target)
+    whole_table = attempt.work.plan.transfer.write.whole_table
+    if reason is Reason.UNCHECKED and not whole_table and blocking_failures(attempt.work, verdicts):
+        return None
     return _skipped(attempt, reason, verdicts)
 
 
-def _skipped(attempt: RangeAttempt, reason: Reason, verdicts: tuple[Verdict, ...]) -> Outcome:
-    """Record a range that was not moved, with the verdicts of its checks."""
+def _skipped(
+    attempt: RangeAttempt,
+    reason: Reason,
+    verdicts: tuple[Verdict, ...],
+    digest: str | None = None,
+) -> Outcome:
+    """Record a range that was not moved, with the verdicts of its checks, and the target's digest
+    if they have none."""
     attempt.require_standing()
     failed = blocking_failures(attempt.work, verdicts)
-    digest = target_digest_of(attempt.hop, verdicts)
+    digest = target_digest_of(attempt.hop, verdicts) or digest
     record = replace(attempt.record_of_skip(), target_digest=digest)
     damaged = []
     if not failed:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Self
 
 from tableferry.assets.log.records import RangeRecord
-from tableferry.assets.planning.resolve import Hop
-from tableferry.checks.verdict import CHECK_NAMES, Verdict
+from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.checks.reconcile import PROVEN, target_digests
+from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
 from tableferry.resources.contract.fields import Side
+from tableferry.resources.contract.fingerprint import KnownFigures
 from tableferry.resources.contract.target import keeps_rows
 from tableferry.resources.digest.measure import DIGEST, ROWS
+from tableferry.resources.keys.range import KeyRange
 
 UNKNOWN = (
     "whether the source has changed or the target cannot be told, as the event log has no digest "
@@ -27,6 +30,20 @@ def target_digest_of(hop: Hop, verdicts: Iterable[Verdict]) -> str | None:
     if keeps_rows(hop.plan, hop.options):
         return None
     return next((str(found) for verdict in verdicts if (found := _digest(verdict))), None)
+
+
+def source_digest_of(verdicts: Iterable[Verdict]) -> str | None:
+    """Return, of a range's verdicts, what `target_digest_of` is of the other side."""
+    digests = (_digest(verdict, "source") for verdict in verdicts)
+    return next((str(found) for found in digests if found), None)
+
+
+def proven_figures(target_digest: str | None) -> KnownFigures | None:
+    """Return the figures in a `RangeRecord.target_digest`, for the hop that reads the rows next."""
+    stored = _TargetDigest.read(target_digest)
+    if stored is None:
+        return None
+    return KnownFigures(stored.definition, {ROWS: stored.rows, DIGEST: stored.total}, PROVEN)
 
 
 def changed_side(
@@ -62,9 +79,52 @@ def source_is_newer(verdict: Verdict) -> Verdict:
     return replace(verdict, source_newer=True, note=note)
 
 
-def side_unknown(verdict: Verdict) -> Verdict:
-    """Change a verdict to say that it is unknown which side has changed."""
-    return replace(verdict, note=f"{verdict.conclusion()}; {UNKNOWN}", remarks=())
+def explained(verdict: Verdict, why: str) -> Verdict:
+    """Add to a failed verdict what is known of the sides, or that nothing is."""
+    return replace(verdict, note=f"{verdict.conclusion()}; {why}", remarks=())
+
+
+def compared_with_commit(
+    hop: Hop,
+    servers: Servers,
+    ranges: Sequence[KeyRange],
+    records: Mapping[str, RangeRecord],
+    level: Level = "checksum",
+) -> dict[str, Verdict]:
+    """Compare what a hop's target has now with what was committed, by range.
+
+    Args:
+        hop: the hop.
+        servers: the servers of its tables.
+        ranges: the ranges.
+        records: the newest commit of each.
+        level: the level at which the transfer's ranges are proven.
+    """
+    source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
+    now = target_digests(hop.found_plan, source, target, ranges, level)
+    return {name: as_committed(verdict, records[name]) for name, verdict in now.items()}
+
+
+def changed_since(
+    hop: Hop,
+    servers: Servers,
+    ranges: Sequence[KeyRange],
+    records: Mapping[str, RangeRecord],
+    level: Level,
+) -> dict[str, Verdict]:
+    """Return the verdicts of ranges in which a hop's target has other rows than were committed.
+
+    Ranges without a digest in the log are left out. The arguments are those of
+    `compared_with_commit`.
+    """
+    known = [one for one in ranges if one.name in records and records[one.name].target_digest]
+    if not known:
+        return {}
+    return {
+        name: verdict
+        for name, verdict in compared_with_commit(hop, servers, known, records, level).items()
+        if not verdict.passed and verdict.note != UNKNOWN
+    }
 
 
 def as_committed(verdict: Verdict, record: RangeRecord) -> Verdict:
@@ -103,10 +163,13 @@ class _TargetDigest(NamedTuple):
         return f"{self.definition}:{self.rows}:{self.total}"
 
 
-def _digest(verdict: Verdict) -> _TargetDigest | None:
-    if verdict.digest is None or DIGEST not in verdict.target:
+def _digest(verdict: Verdict, side: Side = "target") -> _TargetDigest | None:
+    of_target = side == "target"
+    figures = verdict.target if of_target else verdict.source
+    definition = verdict.digest if of_target else verdict.source_digest
+    if definition is None or DIGEST not in figures:
         return None
-    return _TargetDigest(verdict.digest, int(verdict.target[ROWS]), str(verdict.target[DIGEST]))
+    return _TargetDigest(definition, int(figures[ROWS]), str(figures[DIGEST]))
 
 
 def _same(committed: str | None, now: _TargetDigest | None) -> bool | None:

@@ -26,9 +26,10 @@ from tableferry.assets.planning.resolve import Hop, Servers, levels_of
 from tableferry.assets.planning.transfer_plan import present_ranges
 from tableferry.assets.verifying.as_committed import (
     UNKNOWN,
-    as_committed,
     changed_side,
-    side_unknown,
+    changed_since,
+    compared_with_commit,
+    explained,
     source_is_newer,
     target_digest_of,
 )
@@ -36,8 +37,8 @@ from tableferry.assets.verifying.extra_rows import allowing_extra_rows, allows_e
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.expectations import run_suite
 from tableferry.checks.recheck import ONCE, Looks, Recheck
-from tableferry.checks.reconcile import DIGESTED, reconcile_all, target_digests
-from tableferry.checks.verdict import Level, Verdict
+from tableferry.checks.reconcile import reconcile_all, target_digests
+from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.digest.measure import ROWS
@@ -134,9 +135,18 @@ def verify(
             and (not names or key_range.name in names)
         ]
         compare = (
-            partial(_compared_with_commit, hop, servers, context)
+            partial(_compared_with_commit, transfer, hop, servers, context)
             if as_of_commit
-            else partial(_compared, transfer, hop, servers, context, level, recheck)
+            else partial(
+                _compared,
+                transfer,
+                hop,
+                None if hop.first else hops[hop.number - 2],
+                servers,
+                context,
+                level,
+                recheck,
+            )
         )
         for verdict_of in _verify_hop(transfer, hop, context, chosen, compare):
             found += [
@@ -261,6 +271,7 @@ def _record_equal(
 def _compared(
     transfer: Transfer,
     hop: Hop,
+    before: Hop | None,
     servers: Servers,
     context: EventLogger,
     level: Level | None,
@@ -279,8 +290,11 @@ def _compared(
             (verdicts[name],) = allowing_extra_rows(hop, both, [found[name]])
         failed = [one for one in ranges if not verdicts[one.name].passed]
         sides = _changed_sides(hop, servers, context, failed, verdicts, one_level)
+        newer = [one for one in failed if sides[one.name] == "source"]
+        check = CHECK_NAMES[one_level]
+        why = _why_not_newer(transfer, hop, before, servers, context, newer, check)
         for name, side in sides.items():
-            if side == "source":
+            if side == "source" and name not in why:
                 verdicts[name] = source_is_newer(verdicts[name])
                 continue
             try:
@@ -288,8 +302,11 @@ def _compared(
                 verdict = looks[name].judge(verdicts[name], keeps_rows=keeps)
             except Exception as error:
                 verdict = verdicts[name].unexplained(error)
-            unknown = not verdict.passed and side is None and transfer.write.moves
-            verdicts[name] = side_unknown(verdict) if unknown else verdict
+            if side is None and transfer.write.moves:
+                why[name] = UNKNOWN
+            if not verdict.passed and name in why:
+                verdict = explained(verdict, why[name])
+            verdicts[name] = verdict
         yield verdicts
     if suite := transfer.suite:
         yield {one.name: run_suite(suite, hop.plan, target, one) for one in ranges}
@@ -308,7 +325,7 @@ def _changed_sides(
         return {}
     known = committed_records(context.instance, hop.asset, [one.name for one in failed])
     now: dict[str, Verdict] = {}
-    if level not in ("count", *DIGESTED):
+    if level == "sample_hash":
         source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
         # without these digests the side is unknown, but the failures are not
         with suppress(Exception):
@@ -319,14 +336,59 @@ def _changed_sides(
     }
 
 
+def _why_not_newer(
+    transfer: Transfer,
+    hop: Hop,
+    before: Hop | None,
+    servers: Servers,
+    context: EventLogger,
+    ranges: Sequence[KeyRange],
+    check: str,
+) -> dict[str, str]:
+    """Say of ranges whose target is as committed why the next run would not move them as changed.
+
+    A later hop is behind only if the hop before has committed a newer state. Otherwise its source
+    was damaged, or what it has was taken from rows that were. And a range that has failed is moved
+    by the next run; until then no verdict says that it is only behind.
+    """
+    if not ranges or not transfer.write.moves:
+        return {}
+    instance, why = context.instance, {}
+    stands = standing(instance, hop.asset, [check])
+    for one in ranges:
+        if check in (verdicts := stands.get(one.name, {})) and not verdicts[check].passed:
+            why[one.name] = "it has failed before, and no run has moved it since"
+    if before is None:
+        return why
+    here, there = (committed(instance, each.asset, ()) for each in (hop, before))
+    same = [
+        one
+        for one in ranges
+        if one.name in there and here[one.name].data_version.is_of(there[one.name].data_version)
+    ]
+    known = committed_records(instance, before.asset, [one.name for one in same])
+    damaged = changed_since(before, servers, same, known, transfer.reconcile)
+    middle, target = before.plan.target, hop.plan.target
+    for one in same:
+        why[one.name] = (
+            f"{middle} was changed since hop {before.number} proved it, and {target} holds what "
+            "was committed"
+            if one.name in damaged
+            else f"{target} holds what was committed, and {middle} has been mended since"
+        )
+    return why
+
+
 def _compared_with_commit(
-    hop: Hop, servers: Servers, context: EventLogger, ranges: Sequence[KeyRange]
+    transfer: Transfer,
+    hop: Hop,
+    servers: Servers,
+    context: EventLogger,
+    ranges: Sequence[KeyRange],
 ) -> Iterator[dict[str, Verdict]]:
     """Yield verdicts by range that compare what was committed with what the target has now."""
-    source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
-    now = target_digests(hop.found_plan, source, target, ranges)
-    known = committed_records(context.instance, hop.asset, now)
-    yield {name: as_committed(verdict, known[name]) for name, verdict in now.items()}
+    known = committed_records(context.instance, hop.asset, [one.name for one in ranges])
+    yield compared_with_commit(hop, servers, ranges, known, transfer.reconcile)
 
 
 def not_committed(

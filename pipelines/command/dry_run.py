@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tableferry.assets.log.records import Reason
-from tableferry.assets.planning.decisions import decisions
+from tableferry.assets.planning.decisions import decisions_by_hop
 from tableferry.assets.planning.drift import ADDING, new_columns, removals
 from tableferry.assets.planning.evolving import alterations
 from tableferry.assets.planning.hazards import require_harmless
@@ -115,7 +115,8 @@ def _hop(
     session: Session, plan: TransferPlan, hop: Hop, *, failed: bool, force: bool, show_all: bool
 ) -> HopStatements:
     servers = session.servers_of(plan.transfer)
-    decided = session.read(lambda log: decisions(plan, hop, servers, log, force=force))
+    by_hop = session.read(lambda log: decisions_by_hop(plan, servers, log, force=force))
+    decided = by_hop[hop.number]
     runs = [name for name in decided if decided[name].reason is not Reason.UNCHANGED]
     if failed:
         retried = session.read(lambda log: unsettled(log, plan.transfer, [hop]))

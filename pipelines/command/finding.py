@@ -11,7 +11,7 @@ from tableferry.assets.log.answers import is_unanswered
 from tableferry.assets.log.ledger import committed, newest_ids, partitions
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import Reason, State
-from tableferry.assets.planning.decisions import decisions
+from tableferry.assets.planning.decisions import decisions_by_hop
 from tableferry.assets.planning.ranges import find_ranges, like_range
 from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops
 from tableferry.assets.planning.source_state import (
@@ -136,7 +136,7 @@ def _prepare(
         names = names.intersection(*(committed(log, hop.spec.to, ()) for hop in hops))
     plan = plan.fingerprinted(servers, names, snapshot=snapshot)
     undecided = plan.only(names)
-    decided = {hop.number: decisions(undecided, hop, servers, log) for hop in plan.hops if names}
+    decided = decisions_by_hop(undecided, servers, log) if names else {}
     return Prepared(plan, shared, snapshot, decided, newest)
 
 

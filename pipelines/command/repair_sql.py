@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from tableferry.assets.log.ledger import committed_records
 from tableferry.assets.log.records import Reason
 from tableferry.assets.planning.deltas import MOST_ROWS, compares_first, only_whole
 from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops
 from tableferry.assets.planning.rows_to_move import delta_between
 from tableferry.assets.planning.transfer_plan import known_ranges
 from tableferry.assets.running.adopting import extend_ranges
-from tableferry.assets.running.repairs import require_repairable
+from tableferry.assets.running.repairs import damaged_sources, require_repairable
 from tableferry.checks.counts import count_by_range
 from tableferry.pipelines.command.finding import match_ranges, select_hops
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.command.status import status
 from tableferry.resources.columns.conform import conform
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.table_sql import filtered
-from tableferry.resources.errors import InputError
+from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyRange
 
 BATCH_ROWS = 10_000
@@ -76,11 +76,16 @@ def scripts(
         extend_ranges(transfer, servers, session.instance)
     known = {each.name: each for each in known_ranges(transfer, hops, session.instance)}
     chosen = match_ranges(name, ranges, known) or list(known)
+    log, wanted = session.instance, [known[key] for key in chosen]
+    if damaged := damaged_sources(transfer, hops, hop, servers, log, wanted):
+        raise TableferryError("; ".join(f"{name}: {why}" for why in damaged.values()))
     rows = {
-        (view.hop, view.range): view.rows or 0
-        for view in status(session, name).ranges
-        if view.state.in_target
+        (each.number, key): record.rows or 0
+        for each in chosen_hops
+        for key, record in committed_records(log, each.spec.to, known).items()
     }
+    # what the next hop should have is known once this one has it
+    right = set(chosen)
     for selected in chosen_hops:
         if transfer.watches:
             source, ranges_there = servers.endpoint(selected.plan.source), [*known.values()]
@@ -88,7 +93,7 @@ def scripts(
             rows |= {(selected.number, key): number for key, number in there.items()}
         for key in chosen:
             number = rows.get((selected.number, key))
-            if number is None:
+            if number is None or key not in right:
                 continue
             if not compares_first(transfer, selected, servers, Reason.REPAIR, number):
                 raise InputError(
@@ -96,6 +101,7 @@ def scripts(
                     f"{only_whole(transfer, selected)}"
                 )
             if script := _script(selected, servers, known[key], number):
+                right.remove(key)
                 yield script
 
 

@@ -109,8 +109,11 @@ def _show(
 
     known = _compared(session, name, hop)
     chosen = [key for key in known if not ranges or key in ranges] or [*ranges]
+    damaged = _damaged_sources(session, name, hop)
     document = []
     for key in chosen:
+        if key in damaged:
+            continue
         by_target = runner.differences(session, name, key, hop=hop, published=True)
         for target, differences in by_target.items():
             if not differences.rows:
@@ -119,11 +122,31 @@ def _show(
             if not as_json:
                 click.echo(f"{target} {differences.range}: {differences.summary()}")
                 console().print(difference_table(differences))
+            # what the next hop should have is known once this one has it
+            break
+    problems = [f"{name}: {damaged[key]}" for key in chosen if key in damaged]
+    if document:
+        problems.append(f"{name}: {counted(len(document), 'range')} would be repaired")
     if as_json:
-        print_json({"transfer": name, "ok": not document, "differences": document})
-    elif not document:
+        print_json({"transfer": name, "ok": not problems, "differences": document})
+    elif not problems:
         click.echo(f"{name}: no row differs")
-    end([f"{name}: {counted(len(document), 'range')} would be repaired"] if document else [])
+    end(problems)
+
+
+def _damaged_sources(session: Session, name: str, hop: int | None) -> dict[str, str]:
+    """The ranges of which a hop that is repaired alone has a damaged source, and how."""
+    from tableferry.assets.planning.resolve import resolve_hops
+    from tableferry.assets.planning.transfer_plan import known_ranges
+    from tableferry.assets.running.repairs import damaged_sources
+
+    if hop is None:
+        return {}
+    transfer = session.transfer(name).repaired()
+    servers = session.servers_of(transfer)
+    hops = resolve_hops(transfer, servers)
+    ranges = known_ranges(transfer, hops, session.instance)
+    return damaged_sources(transfer, hops, hop, servers, session.instance, ranges)
 
 
 def _compared(session: Session, name: str, hop: int | None) -> list[str]:
@@ -132,11 +155,11 @@ def _compared(session: Session, name: str, hop: int | None) -> list[str]:
     Raises:
         InputError: a target that others fill cannot be repaired.
     """
+    from tableferry.assets.log.ledger import committed, partitions
     from tableferry.assets.planning.resolve import resolve_hops
     from tableferry.assets.running.adopting import extend_ranges
     from tableferry.assets.running.repairs import require_repairable
     from tableferry.pipelines.command.finding import select_hops
-    from tableferry.pipelines.command.status import status
 
     transfer = session.transfer(name).repaired()
     if transfer.watches:
@@ -145,6 +168,7 @@ def _compared(session: Session, name: str, hop: int | None) -> list[str]:
         require_repairable(transfer, hops, servers)
         extend_ranges(transfer, servers, session.instance)
         return list(session.instance.get_dynamic_partitions(transfer.partitions_name))
-    views = status(session, name).ranges
-    present = [each.range for each in views if each.state.in_target and hop in (None, each.hop)]
-    return [*dict.fromkeys(present)]
+    targets = [each.to for at, each in enumerate(transfer.hops, 1) if hop in (None, at)]
+    present = session.read(lambda log: [committed(log, to, ()) for to in targets])
+    names = session.read(lambda log: partitions(log, transfer.partitions_name))
+    return [key for key in names if any(key in of_hop for of_hop in present)]

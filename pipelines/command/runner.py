@@ -11,7 +11,7 @@ from tableferry.assets.log.command_runs import carry_out, selected
 from tableferry.assets.log.ledger import committed_schema
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.run_tags import TRANSFER
-from tableferry.assets.planning.decisions import decisions
+from tableferry.assets.planning.decisions import decisions_by_hop
 from tableferry.assets.planning.drift import Unplanned, foreseen, removals
 from tableferry.assets.planning.evolving import alterations, made_anew
 from tableferry.assets.planning.hazards import hazard_notes
@@ -69,8 +69,9 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
             for why in refusals(transfer, hop, servers, log, gone[hop.number])
         ]
         current = set(plan.ranges)
+        by_hop = decisions_by_hop(plan, servers, log, force=force)
         for hop in plan.hops:
-            decided = decisions(plan, hop, servers, log, force=force)
+            decided = by_hop[hop.number]
             for range_name, decision in decided.items():
                 unreadable = plan.fingerprints[range_name].refused if hop.first else None
                 planned = PlannedRange(

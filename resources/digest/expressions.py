@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.digest_writer import Algorithm
@@ -62,6 +63,11 @@ class RowDigest:
     @cached_property
     def _sql(self) -> str:
         return self.dialect.digest(self.fields, self.side)
+
+    @cached_property
+    def id(self) -> str:
+        """A short hash of its SQL: only sums of digests with equal ones can be compared."""
+        return blake2b(self._sql.encode(), digest_size=8).hexdigest()
 
     @cached_property
     def sent(self) -> tuple[tuple[str, bool], ...]:

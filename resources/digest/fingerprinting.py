@@ -309,7 +309,7 @@ def _contents(
         for number, key_range in enumerate(chunk):
             figures = measured.get(number) or empty(True, summed)
             value = _value(f"content:{used}", figures[ROWS], [figures[DIGEST]])
-            known = KnownFigures(str(digest), figures)
+            known = KnownFigures(digest.id, figures)
             results[key_range.name] = SourceFingerprint(
                 figures[ROWS],
                 value,

@@ -72,8 +72,10 @@ def test_a_source_that_goes_on_is_told_from_a_target_that_was_damaged(ferry: Mak
     both = {FIRST: "damaged", SECOND: "equal", THIRD: "damaged", LAST: "newer"}
     assert {name: how for name, how in outcomes(damaged, 1).items() if name} == both
     # the middle table is the source of the second hop, whose target nobody has touched
-    second = {FIRST: "newer", SECOND: "equal", THIRD: "newer", LAST: "equal"}
+    second = {FIRST: "damaged", SECOND: "equal", THIRD: "damaged", LAST: "equal"}
     assert {name: how for name, how in outcomes(damaged, 2).items() if name} == second
+    told = [one.summary() for one in damaged.checks if one.failed and one.hop.number == 2]
+    assert len(told) == 2 and all("was changed since hop 1 proved it" in each for each in told)
 
     again = one.run()
     assert again.good, again.errors

@@ -331,7 +331,7 @@ def by_stretch(hop: Hop) -> dict[str, KnownFigures]:
     sums = totals(pl.Series(rows["id"].to_pylist()) // KEYS, found)
     return {
         stretch.name: KnownFigures(
-            str(stream_digest.digest), {ROWS: count, DIGEST: str(total)}, STREAMED
+            stream_digest.digest.id, {ROWS: count, DIGEST: str(total)}, STREAMED
         )
         for stretch, (_, (count, total)) in zip(STRETCHES, sorted(sums.items()), strict=True)
     }

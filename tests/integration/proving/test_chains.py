@@ -1,0 +1,244 @@
+"""Whoever damages the middle of a chain, and whatever is done then: "proven" is true."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import polars as pl
+import pytest
+from click.testing import CliRunner, Result
+
+from tableferry.pipelines.cli import main
+from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.range_views import TransferView
+from tableferry.resources.errors import TableMissing
+from tests.integration.conftest import Ferry
+from tests.integration.moving.test_delta_property import Target
+from tests.integration.support import looking
+
+pytestmark = pytest.mark.integration
+
+Make = Callable[..., Ferry]
+Rows = list[tuple[Any, ...]]
+
+EXAMPLES = int(os.environ.get("TABLEFERRY_TEST_EXAMPLES", "1"))
+ROWS = 60
+TABLE = (
+    "CREATE TABLE {t} (id integer PRIMARY KEY, a text)",
+    f"INSERT INTO {{t}} SELECT g, 'a ' || g FROM generate_series(1, {ROWS}) g",
+)
+ORDERS = "DX DXP DXRP DCX DF D2C DX1 SD1 DS2 DSCP"
+"""Letters are those of `Chain.STEPS`; run, check and run follow on each order."""
+UNSEEN = "DX DX1 DXRF"
+"""Orders for chains that record no digests."""
+CHAINS: dict[str, tuple[str, dict[str, str]]] = {
+    "checksum": ("postgres clickhouse", {}),
+    "count": ("postgres clickhouse", {"reconcile": "count"}),
+    "sample_hash": ("postgres clickhouse", {"reconcile": "sample_hash"}),
+    "full_hash": ("postgres clickhouse", {"reconcile": "full_hash"}),
+    "in_flight": (
+        "postgres clickhouse",
+        {"reconcile": "in_flight", "fingerprint": "row_version"},
+    ),
+    "swap": ("postgres clickhouse", {"write": "swap"}),
+    "swap-count": ("postgres clickhouse", {"write": "swap", "reconcile": "count"}),
+    "upsert": ("postgres clickhouse", {"write": "upsert"}),
+    "delta": ("sqlserver postgres", {"delta": "always"}),
+    "fingerprint": ("postgres clickhouse", {"fingerprint": "none"}),
+    "sqlserver": ("sqlserver clickhouse", {}),
+    "three": ("postgres sqlserver clickhouse", {}),
+    "files": ("postgres files", {}),
+}
+
+
+class Chain:
+    """A chain whose last target is compared with the source past the product."""
+
+    def __init__(self, one: Ferry, targets: Sequence[Target], guarded: bool) -> None:
+        self.one, self.targets, self.guarded = one, targets, guarded
+        self.done, self.number = "", 0
+
+    @property
+    def source(self) -> Rows:
+        return self.one.rows("SELECT id, a FROM {t} ORDER BY id")
+
+    def rows(self, hop: int) -> Rows:
+        target = self.targets[hop]
+        if target.system == "files":
+            return sorted(map(tuple, pl.read_parquet(f"{target.table}/*.parquet").rows()))
+        return [tuple(row) for row in target.ask("SELECT id, a FROM {t} ORDER BY id")]
+
+    def steps(self, steps: str) -> None:
+        for step in steps:
+            self.done += step
+            self.number += 1
+            self.STEPS[step](self)
+
+    def damage(self) -> None:
+        hop = self.number % (len(self.targets) - 1)
+        at, value = self.number * 7 % ROWS + 1, f"damaged {self.number}"
+        self.targets[hop].change(f"UPDATE {{t}} SET a = '{value}' WHERE id = {at}")
+
+    def drop_last(self) -> None:
+        last = self.targets[-1]
+        if last.system == "files":
+            shutil.rmtree(last.table, ignore_errors=True)
+            return
+        sync = " SYNC" if last.system == "clickhouse" else ""
+        looking.run(self.one.stack, last.system, f"DROP TABLE IF EXISTS {last.table}{sync}")
+
+    def change(self) -> None:
+        at = self.number * 11 % ROWS + 1
+        self.one.source(f"UPDATE {{t}} SET a = 'changed {self.number}' WHERE id = {at}")
+
+    def run(self, **options: Any) -> TransferView:
+        view = self.one.run(**options)
+        if view.good and self.guarded and "hop" not in options:
+            assert self.rows(-1) == self.source, f"{self.done}: green, and wrong"
+        return view
+
+    def check(self) -> None:
+        try:
+            checked = runner.check(self.one.session, self.one.table, level=self.level)
+        except TableMissing:
+            return  # the last target was dropped
+        behind = any(one.verdict.source_newer for one in checked.checks)
+        if checked.good and not behind and self.proven:
+            assert self.rows(-1) == self.source, f"{self.done}: proven, and wrong"
+
+    @property
+    def level(self) -> Any:
+        """Counts alone show no value."""
+        declared = self.one.session.transfer(self.one.table).reconcile
+        return "checksum" if declared == "count" else None
+
+    @property
+    def proven(self) -> bool:
+        return runner.status(self.one.session, self.one.table).good
+
+    def converge(self) -> None:
+        """Run, check and run: all is right, and says so."""
+        self.steps("RCR")
+        for hop in range(len(self.targets)):
+            assert self.rows(hop) == self.source, f"{self.done}: hop {hop + 1} is wrong"
+        assert self.proven, self.done
+        self.done += " "
+
+    STEPS: ClassVar[dict[str, Callable[[Chain], object]]] = {
+        "D": damage,
+        "X": drop_last,
+        "S": change,
+        "R": run,
+        "C": check,
+        "P": lambda self: self.run(repair=True),
+        "F": lambda self: self.run(force=True),
+        "1": lambda self: self.run(hop=1, force=True),
+        "2": lambda self: self.run(hop=2, force=True),
+    }
+
+
+@pytest.fixture
+def chain(ferry: Make, copies: str, tmp_path: Path) -> Callable[..., Chain]:
+    def make(*systems: str, **settings: str) -> Chain:
+        places = {"postgres": f"{copies}.{{t}}", "sqlserver": "dbo.{t}"}
+        places |= {"clickhouse": "warehouse.{t}", "files": f"{tmp_path}/{{t}}/"}
+        hops = [f"{each}://{places[each]}" for each in systems]
+        one = ferry(str(hops), *TABLE, **{"ranges": "{bounds: [1, 31]}", **settings})
+        targets = [Target(one, each, "", hop) for hop, each in enumerate(systems, 1)]
+        for target in targets:
+            target.table = places[target.system].format(t=one.table)
+        guarded = settings.get("reconcile", "checksum") in ("checksum", "full_hash", "in_flight")
+        seen = not {"none", "upsert"} & set(settings.values())
+        return Chain(one, targets, guarded and seen)
+
+    return make
+
+
+@pytest.mark.parametrize(("level", "orders"), [("checksum", ORDERS), ("count", UNSEEN)])
+def test_orders(chain: Callable[..., Chain], level: str, orders: str) -> None:
+    made = chain("postgres", "clickhouse", reconcile=level)
+    made.steps("R")
+    for order in orders.split():
+        made.steps(order)
+        made.converge()
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_whatever_is_done(chain: Callable[..., Chain], name: str) -> None:
+    systems, settings = CHAINS[name]
+    made, rng = chain(*systems.split(), **settings), random.Random(name)
+    made.steps("R")
+    for _ in range(EXAMPLES):
+        made.steps("".join(rng.choices("DDDXXSRRCCPF12", k=rng.randint(3, 6))))
+        made.converge()
+
+
+def ferry_command(*arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
+
+
+def test_a_repair_never_gives_the_last_target_damaged_values(chain: Callable[..., Chain]) -> None:
+    made = chain("postgres", "clickhouse")
+    made.steps("R")
+    name, (middle, last) = made.one.table, made.targets
+    last.change("UPDATE {t} SET a = 'wrong' WHERE id = 40")
+    middle.change("UPDATE {t} SET a = 'damaged' WHERE id = 5")
+    shown = json.loads(ferry_command("repair", name, "--dry-run", "--json").stdout)
+    assert [(each["target"], each["different"]) for each in shown["differences"]] == [
+        (f"postgres://{middle.table}", 1),
+        (f"clickhouse://{last.table}", 1),
+    ]
+    rows = [example["source"] for each in shown["differences"] for example in each["examples"]]
+    assert rows == ["a 5", "a 40"], "what the source has, not what the middle was damaged to"
+    alone = ferry_command("repair", name, "--hop", "2", "--dry-run")
+    assert alone.exit_code == 1
+    assert f"{middle.table} has other rows than hop 1 has proved there" in alone.stderr
+    repaired = ferry_command("repair", name, "--hop", "2", "--json")
+    assert repaired.exit_code == 1
+    states = {each["range"]: each["state"] for each in json.loads(repaired.stdout)["ranges"]}
+    assert states["0000000001..0000000031"] == "failed"
+    assert made.rows(-1) == made.source, "the other range is repaired"
+    assert not made.proven, "the damage that was found stays known"
+    assert ferry_command("repair", name).exit_code == 0
+    assert made.rows(0) == made.source and made.proven
+
+
+def test_damage_of_the_middle_is_called_that(chain: Callable[..., Chain]) -> None:
+    made = chain("postgres", "clickhouse")
+    made.steps("R")
+    name, (middle, last) = made.one.table, made.targets
+    middle.change("UPDATE {t} SET a = 'damaged' WHERE id = 5")
+    checked = ferry_command("check", name)
+    assert checked.exit_code == 1 and "BEHIND" not in checked.output
+    assert (
+        f"clickhouse://{last.table} 0000000001..0000000031: checksum FAILED: 1 row different (a); "
+        f"postgres://{middle.table} was changed since hop 1 proved it, and "
+        f"clickhouse://{last.table} holds what was committed"
+    ) in checked.stderr
+    plan = {(each.hop, each.range): each.decision for each in made.one.plan().ranges}
+    assert str(plan[1, "0000000001..0000000031"].reason) == "last_check_failed"
+    assert str(plan[2, "0000000001..0000000031"].reason) == "source_rewritten"
+    mended = made.run()
+    moved = [each.target for each in mended.ranges if each.state == "committed"]
+    assert mended.good and moved == [f"postgres://{middle.table}"], "the last target was right"
+    made.steps("D")
+    forced = ferry_command("run", name, "--hop", "2", "--force")
+    assert forced.exit_code == 1
+    assert f"postgres://{middle.table} has other rows than hop 1 has proved there" in forced.stderr
+    assert made.rows(-1) == made.source, "nothing of it was published"
+
+
+def test_what_only_the_source_has_changed_is_behind_and_moves(chain: Callable[..., Chain]) -> None:
+    made = chain("postgres", "clickhouse")
+    made.steps("RS")
+    assert made.one.run(hop=1).good
+    checked = ferry_command("check", made.one.table)
+    assert checked.exit_code == 0 and "BEHIND" in checked.output
+    made.steps("R")
+    assert made.rows(-1) == made.source and made.proven
