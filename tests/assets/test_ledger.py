@@ -258,6 +258,7 @@ def test_a_rate_is_of_wall_clock_time_and_of_enough_rows(
     assert ledger.records(instance, ASSET, ["a"])["a"].rows_per_second == expected
 
 
+@pytest.mark.invariant("I3")
 def test_an_unfinished_attempt_is_not_committed_but_is_shown(instance: dg.DagsterInstance) -> None:
     write(instance, lambda writer: writer.progress(record("a", State.LOADED)))
     assert ledger.committed(instance, ASSET, [CHECK]) == {}
@@ -265,6 +266,7 @@ def test_an_unfinished_attempt_is_not_committed_but_is_shown(instance: dg.Dagste
     assert (shown.state, shown.data_version) == (State.LOADED, str(V1))
 
 
+@pytest.mark.invariant("I11")
 def test_a_failed_check_after_the_commit_makes_the_range_suspect(
     instance: dg.DagsterInstance,
 ) -> None:
@@ -333,6 +335,7 @@ def everything_known(instance: dg.DagsterInstance) -> tuple[dict[str, bool], ...
     )
 
 
+@pytest.mark.invariant("I11")
 def test_a_check_beside_a_move_does_not_outlive_it(instance: dg.DagsterInstance) -> None:
     """The move's rows of checks are created when it is queued, and filled in after the check's."""
     write(instance, lambda writer: writer.commit(record("a")))
@@ -343,6 +346,7 @@ def test_a_check_beside_a_move_does_not_outlive_it(instance: dg.DagsterInstance)
     assert everything_known(instance) == ({"a": True},) * 3
 
 
+@pytest.mark.invariant("I11")
 def test_nor_does_one_that_is_recorded_after_the_move(instance: dg.DagsterInstance) -> None:
     write(instance, lambda writer: writer.commit(record("a")))
     before = ledger.newest(instance, ASSET, ["a"])["a"]
@@ -430,6 +434,7 @@ def test_a_skip_repeats_what_still_holds_with_who_found_it(instance: dg.DagsterI
     assert not ledger.committed(instance, ASSET, [CHECK])["a"].unchecked
 
 
+@pytest.mark.invariant("I11")
 def test_a_skip_does_not_hide_a_failure_found_meanwhile(instance: dg.DagsterInstance) -> None:
     def move(writer: Writer) -> None:
         writer.commit(record("a"))
@@ -487,6 +492,7 @@ def test_the_number_of_queries_does_not_grow_with_the_ranges(
     assert len(asked) == few
 
 
+@pytest.mark.invariant("I6")
 @pytest.mark.parametrize(
     ("current", "before", "target_rows", "force", "reason"),
     [
@@ -533,6 +539,7 @@ def test_why_a_range_runs(
     assert found["a"].reason is reason
 
 
+@pytest.mark.invariant("I9")
 @pytest.mark.parametrize(
     ("published", "reason", "detail"),
     [

@@ -104,6 +104,7 @@ def shown(one: Ferry, system: str, schema: str) -> list[tuple[Any, ...]]:
     return sorted((n, name, amount) for n, name, amount in rows)
 
 
+@pytest.mark.invariant("I12")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("system", ["postgres", "sqlserver"])
 def test_only_rows_that_differ_are_written(

@@ -449,6 +449,7 @@ def make(one: Ferry, schema: str, statements: tuple[str, ...]) -> None:
         one.source(statement.replace("{s}", schema))
 
 
+@pytest.mark.invariant("I2")
 @pytest.mark.parametrize("wire", ["auto", "arrow"])
 @pytest.mark.parametrize("trigger", [AT_COMMIT, AT_ONCE])
 def test_rows_that_a_trigger_changes_are_not_shown(
@@ -476,6 +477,7 @@ def test_rows_that_a_trigger_changes_are_not_shown(
     assert one.rows(there) == one.rows(SELECT)
 
 
+@pytest.mark.invariant("I2")
 def test_a_conversion_that_changes_values_has_nothing_published(ferry: Make) -> None:
     """What is staged as character(3) loses its blanks in another type of text."""
     table = ("CREATE TABLE {t} (id integer PRIMARY KEY, code char(3))", *TABLE[1:1])
