@@ -18,7 +18,7 @@ from tableferry.assets.log import attention, ledger, sqlite_home
 from tableferry.assets.log.answers import is_unanswered
 from tableferry.assets.log.fleet import read_fleet
 from tableferry.assets.log.ledger import Committed
-from tableferry.assets.log.queries import Log
+from tableferry.assets.log.queries import Log, event_storage
 from tableferry.assets.log.records import DATA_VERSION, DataVersion, RangeRecord, Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.decisions import Decision, decide
@@ -127,6 +127,7 @@ def assert_read_alike_in_its_files(instance: dg.DagsterInstance) -> None:
     questions: list[Callable[[Log], object]] = [
         lambda log: ledger.newest_ids(log, TABLE),
         lambda log: ledger.records(log, TABLE, names),
+        lambda log: ledger.moves(log, TABLE, names),
         lambda log: ledger.verdicts(log, TABLE, [CHECK]),
         lambda log: ledger.committed(log, TABLE, [CHECK], declared=[CHECK, "checksum"]),
         lambda log: ledger.partitions(log, str(PARTITIONS.name)),
@@ -256,6 +257,25 @@ def test_a_rate_is_of_wall_clock_time_and_of_enough_rows(
     assert moved.metadata().get("rows_per_second") == expected
     write(instance, lambda writer: writer.commit(moved))
     assert ledger.records(instance, ASSET, ["a"])["a"].rows_per_second == expected
+
+
+def test_a_move_is_found_however_often_its_range_was_skipped(instance: dg.DagsterInstance) -> None:
+    write(instance, lambda writer: writer.commit(record("a")))
+    write(instance, lambda writer: writer.commit(record("b", State.ADOPTED)))
+    write(instance, lambda writer: writer.commit(record("b", State.SKIPPED_UNCHANGED)))
+    columns = "run_id, event, dagster_event_type, timestamp, step_key, asset_key, partition"
+    with event_storage(instance).index_connection() as connection:
+        connection.exec_driver_sql(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "
+            f"INSERT INTO event_logs ({columns}) SELECT {columns} FROM n, event_logs WHERE "
+            "partition = 'b' AND event LIKE '%skipped_unchanged%'"
+        )
+    runs = [run.run_id for run in instance.get_runs()]
+    moves = ledger.moves(instance, ASSET, {"a", "b"})
+    assert {name: (move.state, move.run_id) for name, move in moves.items()} == {
+        "a": (State.COMMITTED, runs[2]),
+        "b": (State.ADOPTED, runs[1]),
+    }
 
 
 @pytest.mark.invariant("I3")
