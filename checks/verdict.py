@@ -160,16 +160,17 @@ class Verdict:
         why = f"which rows differ cannot be shown: {describe(error)}"
         return replace(self, remarks=tuple(dict.fromkeys((*self.remarks, why))))
 
-    def summary(self) -> str:
-        """One line that says what was compared and how it ended."""
-        return "; ".join((self._outcome(), *self.remarks))
+    def summary(self, *, warning: bool = False) -> str:
+        """One line that says what was compared and how it ended; `warning` names a failure so."""
+        return "; ".join((self._outcome(warning), *self.remarks))
 
     def conclusion(self) -> str:
         """Say what the outcome is, without the check's name; empty if there is nothing to say."""
         return "; ".join(filter(None, (self._found(), *self.remarks)))
 
-    def _outcome(self) -> str:
-        outcome = "passed" if self.passed else "BEHIND" if self.source_newer else "FAILED"
+    def _outcome(self, warning: bool) -> str:
+        failed = "WARNED" if warning else "FAILED"
+        outcome = "passed" if self.passed else "BEHIND" if self.source_newer else failed
         says = self._found()
         return f"{self.check} {outcome}{f': {says}' if says else ''}"
 

@@ -12,6 +12,7 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.check_metadata import KEY_PREFIX
+from tableferry.assets.log.records import SOURCE_NEWER
 from tableferry.checks.verdict import Difference, DifferenceKind
 from tableferry.resources.words import iso_time
 
@@ -83,6 +84,11 @@ class CheckRecord:
     def named_by(self) -> tuple[str, ...]:
         """The columns that identify the rows in `differences`."""
         return tuple(self.differences[0].row) if self.differences else ()
+
+    @property
+    def source_newer(self) -> bool:
+        """Whether the check found only that the source has changed since the commit."""
+        return SOURCE_NEWER in self.details
 
     @property
     def outcome(self) -> Outcome:

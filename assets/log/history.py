@@ -122,13 +122,18 @@ def _records(instance: dg.DagsterInstance, run_ids: Sequence[str]) -> Iterator[d
 
 
 def unanswered(newest_first: Sequence[PastRun]) -> list[PastRun]:
-    """Return the failed or canceled runs that no later success for their targets answers."""
+    """Return the failed or canceled moves that no later success for their targets answers.
+
+    The rule is that of `answers.failure_stands`: the verdicts of a check speak for themselves.
+    """
     answered: set[dg.AssetKey] = set()
     failures = []
     for run in newest_first:
         if run.outcome == "succeeded":
             answered |= run.targets
-        elif run.outcome in ("failed", "canceled") and not run.targets <= answered:
+        elif (
+            run.kind == "move" and run.outcome in ("failed", "canceled") and run.targets - answered
+        ):
             failures.append(run)
     return failures
 

@@ -33,12 +33,10 @@ from tableferry.assets.log.records import (
     CREATED,
     DATA_VERSION,
     KEPT,
-    STATE,
     TAKEN_FROM,
     WRITTEN_BY,
     DataVersion,
     RangeRecord,
-    State,
     digest,
     says_source_is_newer,
 )
@@ -59,8 +57,7 @@ StoredCheck: TypeAlias = "AssetCheckExecutionRecord"
 """A verdict with its metadata, as Dagster stores it."""
 
 _MATERIALIZATION, _OBSERVATION = "ASSET_MATERIALIZATION", "ASSET_OBSERVATION"
-_SKIPPED = f'"{STATE}": "{State.SKIPPED_UNCHANGED}"'
-"""What the text of a skip has, and no value in it can: Dagster's table of tags lacks states."""
+MAX_MATERIALIZATIONS_READ = 20_000
 
 
 @dataclass(frozen=True)
@@ -182,6 +179,7 @@ def standing(
     newest: Mapping[str, int] | None = None,
     *,
     only: str | None = None,
+    newer: bool = False,
 ) -> dict[str | None, dict[str, Standing]]:
     """Return the standing verdict of each check: the latest about what is in the target now.
 
@@ -199,6 +197,7 @@ def standing(
         checks: names of checks.
         newest: storage ids of the ranges' newest materializations, if the caller has them.
         only: the only range to return.
+        newer: also return those that found only that the source has changed.
 
     Returns:
         Verdicts by range and check, in the order of `checks`; those of the whole table under None.
@@ -235,7 +234,7 @@ def standing(
         since = newest_of_table if name is None else newest.get(name, 0)
         # without a range, a check of ranges is the summary of a run that checked them all
         summary = name is None and check not in WHOLE_TABLE_CHECKS
-        if about >= since and not summary and not says_source_is_newer(failure):
+        if about >= since and not summary and (newer or not says_source_is_newer(failure)):
             verdicts.setdefault(name, {})[check] = Standing(row_id, status == "SUCCEEDED")
     return verdicts
 
@@ -292,9 +291,14 @@ def recorded_fingerprints(
 
 def moves(log: Log, asset: Asset, ranges: Collection[str]) -> dict[str, RangeRecord]:
     """Return the newest record of each range by a run that moved or adopted it, not a skip."""
-    if not ranges:
-        return {}
-    return _records(log, dict(_newest(log, asset, _MATERIALIZATION, but=_SKIPPED)), ranges)
+    moved: dict[str, RangeRecord] = {}
+    for _, text in _newest_first(log, asset, MAX_MATERIALIZATIONS_READ):
+        if moved.keys() >= set(ranges):
+            break
+        record = RangeRecord.stored(text)
+        if record.state.tells_origin and record.range in ranges:
+            moved.setdefault(record.range, record)
+    return moved
 
 
 def newest_ids(log: Log, asset: Asset) -> dict[str, int]:
@@ -415,10 +419,10 @@ def runs_with_checks(log: Log, stored_key: str) -> set[str]:
 
 
 def evaluations(
-    instance: dg.DagsterInstance, asset: dg.AssetKey, checks: Sequence[str]
+    instance: dg.DagsterInstance, asset: dg.AssetKey, checks: Sequence[str], *, newer: bool = False
 ) -> dict[str | None, dict[str, StoredCheck]]:
-    """Return the standing verdicts with their metadata."""
-    return stored_checks(instance, asset, standing(instance, asset, checks))
+    """Return the verdicts of `standing` with their metadata."""
+    return stored_checks(instance, asset, standing(instance, asset, checks, newer=newer))
 
 
 def stored_checks(
@@ -451,25 +455,19 @@ def _since_wiped(log: Log, asset: Asset) -> tuple[str, dict[str, object]]:
     return (" AND e.timestamp > :wiped", {"wiped": rows[0][0]}) if rows else ("", {})
 
 
-def _newest(log: Log, asset: Asset, *types: str, but: str | None = None) -> list[tuple[str, int]]:
-    """Return each range with the storage id of its newest event of each type.
-
-    With `but`, of those whose text does not contain it.
-    """
-    condition, values = _since_wiped(log, asset)
-    if but is not None:
-        condition = f"{condition} AND e.event NOT LIKE :but"
-        values = {**values, "but": f"%{but}%"}
+def _newest(log: Log, asset: Asset, *types: str) -> list[tuple[str, int]]:
+    """Return each range with the storage id of its newest event of each type."""
+    since_wiped, wiped = _since_wiped(log, asset)
     placeholders, named = parameters("type", types)
     rows = select_events(
         log,
         "SELECT e.partition, max(e.id) FROM event_logs e"
         " WHERE e.asset_key = :asset AND e.partition IS NOT NULL"
-        f" AND e.dagster_event_type IN ({placeholders}){condition}"
+        f" AND e.dagster_event_type IN ({placeholders}){since_wiped}"
         " GROUP BY e.partition, e.dagster_event_type",
         asset=key_of(asset),
         **named,
-        **values,
+        **wiped,
     )
     return [(name, storage_id) for name, storage_id in rows]
 

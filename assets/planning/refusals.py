@@ -11,7 +11,7 @@ from tableferry.assets.log.ledger import committed_schema
 from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.drift import ADDING, Unplanned, foreseen, new_columns
 from tableferry.assets.planning.evolving import alterations, made_anew, unmended
-from tableferry.assets.planning.hazards import hazards_of, require_harmless
+from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.resources.columns.conversions import NoConversion, conversion_between
 from tableferry.resources.columns.planner import incompatibility
@@ -27,15 +27,13 @@ def refusals(
 
     Args:
         transfer: the transfer.
-        hop: the hop; with the hazards of its target, if they have been read.
+        hop: the hop, with the hazards of its target: see `with_hazards`.
         servers: the servers of its tables.
         log: the event log.
         gone: the columns of the target that the hop lacks.
     """
     if hop.existing is None:
         return
-    hazards = hop.options.hazards or tuple(hazards_of(hop, servers))
-    hop = replace(hop, options=replace(hop.options, hazards=hazards))
     try:
         require_harmless([hop])
     except InputError as error:

@@ -67,7 +67,12 @@ class Checked:
     def summary(self) -> str:
         """Return one line, e.g. `clickhouse://w.t 1..5: checksum FAILED: ...`."""
         where = "as a whole" if self.range is None else self.range
-        return f"{self.hop.plan.target} {where}: {self.verdict.summary()}"
+        return f"{self.hop.plan.target} {where}: {self.outcome}"
+
+    @property
+    def outcome(self) -> str:
+        """What was compared, and how it ended."""
+        return self.verdict.summary(warning=self.warning)
 
 
 @dataclass(frozen=True)

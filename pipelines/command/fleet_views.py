@@ -139,13 +139,16 @@ def show_plans(out: Console, attempts: Sequence[Attempt[PlanView]]) -> None:
 def show_check_views(out: Console, attempts: Sequence[Attempt[CheckView]]) -> None:
     """Print how many verdicts each transfer got, and how many of them failed."""
     columns = [Column("transfer"), Column("result")]
-    columns += [Column(name, right=True) for name in ("checks", "failed", "warnings", "seconds")]
+    columns += [
+        Column(name, right=True) for name in ("checks", "failed", "warnings", "behind", "seconds")
+    ]
     rows = []
     for item in attempts:
         checks = item.view.checks if item.view else []
         failed = sum(check.failed for check in checks)
-        warnings = sum(not check.verdict.passed and check.warning for check in checks)
-        counts = map(number, (len(checks), failed, warnings))
+        behind = sum(check.verdict.source_newer for check in checks)
+        warnings = sum(not check.verdict.passed and check.warning for check in checks) - behind
+        counts = map(number, (len(checks), failed, warnings, behind))
         rows.append(
             Row([shown(item.transfer), _result(item), *counts, Text(f"{item.seconds:.1f}")])
         )

@@ -133,8 +133,9 @@ def status(
     """Show the state, rows, last run and checks of each range, from the event log.
 
     Several transfers, or without a name all of them, have a line each, failures first; the exit
-    code is 0 then only if all are proven.
+    code is 0 then only if all are proven. That of one transfer is 1 if something of it has failed.
     """
+    from tableferry.pipelines.command import fleet_views, several
     from tableferry.pipelines.command.session import open_session
 
     session = open_session(*transfers, records=False, queries=False)
@@ -149,9 +150,7 @@ def status(
 
             show_ranges(console(), "status", view, wide=wide)
             _warn_without_log()
-        return
-    from tableferry.pipelines.command import fleet_views, several
-
+        end(view.errors if view.failed else [])
     if wide:
         raise InputError("--wide is for one transfer at a time")
     whole = select_all or not (transfers or tags)

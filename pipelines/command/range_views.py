@@ -71,6 +71,8 @@ class TransferView:
     run_ids: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """Remarks for the user, a line each."""
+    failed: bool = False
+    """Whether a run, a range or a check has failed, more than that something is left to do."""
 
     def json(self) -> dict[str, Any]:
         """Return the `--json` form."""
@@ -88,10 +90,17 @@ def range_views(log: Log, transfer: Transfer, hop: int, names: Sequence[str]) ->
     """Read the recorded state of ranges in one hop (1-based)."""
     from tableferry.assets.log import ledger
     from tableferry.assets.planning.resolve import checks_of
+    from tableferry.checks.expectations import ALL_CHECKS
 
     target = transfer.hops[hop - 1].to
     records = ledger.records(log, target, names)
-    checks = ledger.verdicts(log, target, checks_of(transfer))
+    declared = checks_of(transfer)
+    verdicts = ledger.verdicts(log, target, ALL_CHECKS)
+    # of a level that is not declared, a failure counts, as it does in planning
+    checks = {
+        name: {check: passed for check, passed in found.items() if check in declared or not passed}
+        for name, found in verdicts.items()
+    }
     return [
         RangeView(
             **vars(records.get(name) or RangeRecord(name, State.MISSING)),

@@ -127,7 +127,7 @@ def show_checks(out: Console, transfer: str, checks: Sequence[Checked]) -> None:
         return Text(text)
 
     def row(check: Checked) -> Row:
-        verdict = shown(check.verdict.summary())
+        verdict = shown(check.outcome)
         verdict.stylize("green" if check.verdict.passed else "yellow" if check.warning else "red")
         name = shown(check.range) if check.range else Text("(whole table)")
         return Row([name, seconds(check), verdict])

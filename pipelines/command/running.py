@@ -171,7 +171,15 @@ def _view(
     """Return the state of the requested ranges after a run, and what went wrong."""
     views = session.read(lambda log: _results(log, transfer, work))
     errors = outcome.errors if outcome else []
-    if not errors:
+    if outcome and errors:
+        # what a refused run has not come to is of an earlier run
+        ours = [view for view in views if view.run_id in outcome.run_ids]
+        views = (
+            [view for view in views if view in ours or view.range not in work.ranges]
+            if ours
+            else []
+        )
+    else:
         errors = [problem for view in views if (problem := view.problem)]
     notes = [*before, *plan_notes(work.prepared.plan)]
     notes += [*(outcome.notes if outcome else ()), *range_notes(views)]

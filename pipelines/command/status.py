@@ -11,10 +11,14 @@ from tableferry.pipelines.command.range_views import (
     range_views,
 )
 from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.reporting.fleet import Outcome, fleet
 
 
 def status(session: Session, name: str) -> TransferView:
-    """Return the recorded state of every known range; no server is queried."""
+    """Return the recorded state of every known range, and why not all are proven.
+
+    No server is queried.
+    """
     transfer = session.transfer(name)
 
     def read(log: Log) -> list[RangeView]:
@@ -23,4 +27,16 @@ def status(session: Session, name: str) -> TransferView:
         return [view for hop in hops for view in range_views(log, transfer, hop, names)]
 
     views = session.read(read)
-    return TransferView(name, views, all(view.good for view in views), notes=range_notes(views))
+    if not views:
+        return TransferView(name, [])
+    (judged,) = session.read(
+        lambda log: fleet(log, session.declared, [name], whole=False)
+    ).transfers
+    return TransferView(
+        name,
+        views,
+        not judged.problems,
+        [*judged.problems],
+        notes=range_notes(views),
+        failed=judged.outcome is Outcome.FAILED,
+    )

@@ -10,6 +10,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.many_tables import Declaration
 from tableferry.assets.declaring.transfer_files import declarations_in
 from tableferry.assets.declaring.yaml_lines import Location
+from tableferry.assets.planning.hazards import with_hazards
 from tableferry.assets.planning.refusals import refusals
 from tableferry.assets.planning.resolve import Hop, resolve_hops, with_wires
 from tableferry.assets.planning.transfer_plan import require_cuts
@@ -195,6 +196,7 @@ def _target_problems(
             require_written_as(hop.plan.target, published.written_as if published else "")
         except InputError as error:
             yield str(error)
+    (hop,) = with_hazards([hop], servers)
     yield from session.read(
         lambda log: [
             *refusals(transfer, hop, servers, log, unplanned_columns(hops, log)[hop.number])

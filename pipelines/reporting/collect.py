@@ -175,7 +175,8 @@ def _hop(
     records = ledger.records(instance, asset, names)
     moves = {name: record for name, record in records.items() if record.state.tells_origin}
     moves |= ledger.moves(instance, asset, [name for name in records if name not in moves])
-    evaluations = ledger.evaluations(instance, asset, (*ALL_CHECKS, *WHOLE_TABLE_CHECKS))
+    named = (*ALL_CHECKS, *WHOLE_TABLE_CHECKS)
+    evaluations = ledger.evaluations(instance, asset, named, newer=True)
     checks = {
         name: tuple(check_record(evaluation, transfer) for evaluation in by_check.values())
         for name, by_check in evaluations.items()

@@ -342,5 +342,7 @@ def _range_problems(entry: RangeEntry) -> Iterator[str]:
         yield f"{entry.state}{f': {entry.error}' if entry.error else ', not committed'}"
     for check in failed:
         yield check.summary
+    if newer := [check.name for check in entry.checks if check.source_newer]:
+        yield f"the source has changed since ({', '.join(newer)})"
     if entry.committed and entry.unchecked:
         yield f"no verdict of {', '.join(entry.unchecked)} about its rows as they are now"

@@ -44,6 +44,9 @@ def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[
     if features is None:
         return []
     engine, definition, sorting_key, readers = features
+    if not engine.endswith("MergeTree"):
+        says = "cannot delete and replace rows"
+        return [Hazard("engine", engine, "refused", says, "Use one of the MergeTree family")]
     return [
         *_merging(str(engine), str(definition), str(sorting_key), plan),
         *_expiring(str(definition)),

@@ -121,8 +121,7 @@ class ClickHouseTarget(Target):
         self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]
     ) -> list[str]:
         """See `Target.verify`."""
-        layout = self._required(plan, options)
-        return _verified(plan, options, columns, layout) if layout else []
+        return _verified(plan, options, columns)
 
     def prepare(
         self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column] | None = None
@@ -143,7 +142,9 @@ class ClickHouseTarget(Target):
             markers.remove_others([table_identity(plan.target, layout.uuid)])
         else:
             columns = found or self.resource.columns(plan.target)
-            notes += _verified(plan, options, columns, layout)
+            notes += _verified(plan, options, columns)
+            if not layout.engine.endswith("MergeTree"):
+                raise InputError(f"{plan.target}: engine {layout.engine} cannot replace rows")
         if plan.fitting:
             create_quarantine(self.resource, plan.target)
         self._layouts = {plan.target: layout}
@@ -523,16 +524,9 @@ def _databases(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[T
     return {table: names for table in tables}
 
 
-def _verified(
-    plan: CopyPlan, options: TargetOptions, columns: Sequence[Column], layout: Layout
-) -> list[str]:
+def _verified(plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]) -> list[str]:
     if not options.recreate:
         verify_columns(plan, columns, incompatibility)
-    if not layout.engine.endswith("MergeTree"):
-        raise InputError(
-            f"{plan.target} should have an engine of the MergeTree family, "
-            f"which can delete and replace rows; it has {layout.engine}"
-        )
     return [
         f"{plan.target}: column {column.name!r} is not in the transfer; new rows get its default"
         for column in unfilled(plan, columns)

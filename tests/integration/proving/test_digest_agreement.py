@@ -70,7 +70,6 @@ def by_client(hop: Hop, algorithm: Any) -> dict[str, list[int]]:
     return {name: sorted(values) for name, values in found.items()}
 
 
-@pytest.mark.invariant("I10")
 @settings(
     max_examples=4,
     deadline=None,

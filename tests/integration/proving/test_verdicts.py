@@ -82,7 +82,6 @@ def materialize_all(one: Ferry, hop: int | None = None) -> dg.ExecuteInProcessRe
     )
 
 
-@pytest.mark.invariant("I11")
 def test_a_check_that_ran_beside_a_move_does_not_outlive_it(
     ferry: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,7 +237,8 @@ def test_every_exit_code_but_0_says_why(ferry: Make) -> None:
     text = f"postgres://public.{one.table} has a new column 'extra' (integer)"
     assert_ends(refused, 1, text, "on_schema_drift to add_columns or ignore_new")
     plan = command("plan", one.table)
-    assert "schema_changed (new source column 'extra' (integer))" in plan.stdout
+    assert_ends(plan, 1, text)
+    assert "refused" in plan.stdout
     assert_ends(command("validate", one.table), 2, "1 of 1 transfers cannot run", one.table)
 
 
@@ -265,9 +265,9 @@ def test_a_target_that_lost_its_rows_or_a_column(ferry: Make) -> None:
     assert reasons[FIRST] == ("target_missing", "all 50 rows missing")
     assert reasons[SECOND] == ("unchanged", "row versions")
     damage(one, "DROP COLUMN name")
-    assert {(view.reason, view.detail) for view in one.plan().ranges} == {
-        ("target_changed", "'name' is gone")
-    }
+    for view in one.plan().ranges:
+        assert (view.state, view.reason) == ("refused", "target_changed")
+        assert "has lost the column 'name'" in str(view.detail)
     assert "has lost the column 'name'" in one.run().errors[0]
 
 
@@ -344,7 +344,6 @@ def test_a_good_runs_log_has_nothing_that_looks_like_an_error(ferry: Make) -> No
                 assert word not in text, text
 
 
-@pytest.mark.invariant("I13")
 def test_a_later_hop_fails_only_the_ranges_whose_earlier_hop_is_stale(ferry: Make) -> None:
     one = ferry(CHAIN, *TABLE, ranges="{rows: 50}")
     assert one.run().good
@@ -430,7 +429,6 @@ def hide_rows(one: Ferry, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, partial(hidden, getattr(module, name)))
 
 
-@pytest.mark.invariant("I11")
 @pytest.mark.parametrize(
     ("level", "mode"),
     [("checksum", "replace"), ("full_hash", "replace"), ("count", "upsert"), ("checksum", "none")],
