@@ -76,6 +76,8 @@ def _problem(wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoin
         loader.require_tools(target, wire)
     except InputError as error:
         return f"without a tool: {error}"
+    if why := sender.unsendable(plan, wire):
+        return f"out of {plan.source}: {why}"
     if wire not in sender.probed or format_of(wire, plan.source, plan.target) in UNREAD:
         return None
     wrong = wrong_values(source, wire, plan)

@@ -102,6 +102,10 @@ class Source:
             InputError: one is not.
         """
 
+    def unsendable(self, plan: CopyPlan, wire: WireFormat) -> str | None:
+        """Say why a hop's rows cannot be sent on a wire format, whatever they are."""
+        return None
+
     def tables(self, endpoint: Endpoint, connection: str) -> list[Listed]:
         """List the tables and views, without the server's own, as references by a connection."""
         return catalog.listed(endpoint, connection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import select
@@ -60,6 +61,15 @@ POLL_SECONDS = 0.1
 
 PROMPT_SECONDS = 3
 """Seconds after which the password is sent even if no prompt was seen."""
+
+ARGUMENT_BYTES = 128 << 10
+"""Linux's limit of an argument, with the byte that ends it.
+https://man7.org/linux/man-pages/man2/execve.2.html"""
+
+TOO_LONG = (
+    f"the query is longer than the {ARGUMENT_BYTES >> 10} KiB that a command line can hand to bcp; "
+    "use 'wire: arrow', or exclude columns"
+)
 
 ENVIRONMENT = (
     *("PATH", "LD_LIBRARY_PATH", "ODBCSYSINI", "ODBCINI"),
@@ -191,7 +201,7 @@ def find_tool(given: str | None = None) -> BcpTool:
         program = shutil.which(name, path=path)
         if program:
             return BcpTool(program, "freebcp" if "freebcp" in Path(program).name else "bcp")
-    missing = f"{wanted} is no program" if wanted else "neither bcp nor freebcp is installed"
+    missing = f"there is no program {wanted}" if wanted else "neither bcp nor freebcp is installed"
     raise InputError(
         f"the wire format text of sqlserver needs bcp, but {missing}: install Debian's package "
         f"freetds-bin or Microsoft's mssql-tools18, or set {TOOL} to the program's path"
@@ -362,10 +372,15 @@ def running(
             # setsid(1) makes bcp's own: within ours it would fork, and we would end it, not bcp
             start_new_session=tool.kind == "freebcp",
         )
+    except OSError as error:
+        if terminal is not None:
+            os.close(terminal)
+        if error.errno == errno.E2BIG:
+            raise InputError(f"{task}: {TOO_LONG}") from None
+        raise InputError(f"{tool} cannot be run: {(error.strerror or '').lower()}") from None
+    finally:
         if terminal is not None:
             os.close(stdin)
-    except OSError as error:
-        raise InputError(f"{tool} cannot be run: {(error.strerror or '').lower()}") from None
     work = BcpProcess(process, tool, settings, task, timeout)
     streams: Any = process.stdout, process.stderr
     for stream, pieces in zip(streams, (work.output, work.errors), strict=True):

@@ -19,6 +19,7 @@ from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.errors import InputError, ReceiptMismatch, StatementFailed, ValueRefused
 from tableferry.resources.sqlserver import bcp_tool
 from tableferry.resources.sqlserver.bcp_tool import (
+    ARGUMENT_BYTES,
     SILENT_SECONDS,
     TIMEOUT,
     BcpTool,
@@ -207,6 +208,17 @@ def test_a_tool_that_asks_on_its_terminal_is_answered(tmp_path: Path) -> None:
         result = work.wait()
     assert result.rows == 3
     assert SECRET not in result.output + result.errors
+
+
+def test_a_tool_that_cannot_start_leaves_nothing_open(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with (
+            pytest.raises(InputError, match=r"t: the query is longer .* use 'wire: arrow'"),
+            running(BCP, ["true", "x" * ARGUMENT_BYTES], SETTINGS, tmp_path, task="t"),
+        ):
+            pass
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def gone(pid: int) -> bool:
