@@ -5,6 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+MESSAGE_LENGTH = 2_000
+"""Maximum characters of a server's message: PostgreSQL repeats a value of any length."""
+SHOWN = 200
+"""Maximum characters of a value in an error message."""
+
+
+def shortened(text: str, most: int = SHOWN) -> str:
+    """Leave out the middle of a long text, and say how long it is."""
+    if len(text) <= most:
+        return text
+    end = most // 4
+    return f"{text[: most - end]} ... {text[-end:]} ({len(text):,} characters)"
+
 
 class TableferryError(Exception):
     """Base of all errors whose message is for the user, complete in one line."""
@@ -125,7 +138,11 @@ class ValueRefused(TableferryError):
     def __init__(self, table: str, column: str, key: object, value: object, reason: str) -> None:
         self.table, self.column, self.key = table, column, key
         self.value, self.reason = value, reason
-        super().__init__(f"{table}: column {column!r}, key {key!r}: value {value!r} {reason}")
+        shown_key, shown_value = shortened(repr(key)), shortened(repr(value), 2 * SHOWN)
+        super().__init__(
+            f"{table}: column {column!r}, key {shown_key}: value {shown_value} "
+            f"{shortened(reason, MESSAGE_LENGTH)}"
+        )
 
 
 class RangeBusy(TableferryError):
@@ -150,6 +167,7 @@ class StatementFailed(TableferryError):
         self.system, self.code, self.transient = system, code, transient
         """`code` is the server's: an error number, or SQLSTATE on PostgreSQL; None if the
         connection broke. `transient` means that trying again may help."""
+        reason = shortened(reason, MESSAGE_LENGTH)
         super().__init__(f"{system}: {reason}" if code is None else f"{system} ({code}): {reason}")
 
 
@@ -186,5 +204,5 @@ def describe(error: BaseException) -> str:
     """
     if isinstance(error, TableferryError):
         return str(error)
-    text = next(iter(str(error).strip().splitlines()), "")
+    text = shortened(next(iter(str(error).strip().splitlines()), ""), MESSAGE_LENGTH)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

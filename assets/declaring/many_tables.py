@@ -13,10 +13,8 @@ from pathlib import Path
 from re import findall, sub
 from typing import Any
 
-import yaml
-
 from tableferry.assets.declaring.variables import escaped
-from tableferry.assets.declaring.yaml_lines import MERGED, Problem, Unreadable, YamlFile
+from tableferry.assets.declaring.yaml_lines import MERGED, Problem, Unreadable, YamlFile, block_text
 from tableferry.resources.connecting.names import table_of
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
@@ -221,10 +219,7 @@ def lock_text(
     data: dict[str, Any] = {"tables": {table: dict(entries[table]) for table in sorted(entries)}}
     if left_out:
         data["left_out"] = {table: left_out[table] for table in sorted(left_out)}
-    text = yaml.safe_dump(
-        _escaped(data), sort_keys=False, allow_unicode=True, width=1 << 30, default_flow_style=False
-    )
-    return HEADER.format(name=name) + text
+    return HEADER.format(name=name) + block_text(_escaped(data))
 
 
 def _escaped(value: Any) -> Any:

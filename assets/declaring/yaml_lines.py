@@ -29,6 +29,31 @@ class Problem:
         return f"{self.path}:{self.line}: {self.message}"
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes texts so that they mean themselves when they are read."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        # in another style, PyYAML writes this line break as it is, and reads it as another
+        style = '"' if "\x85" in text else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def block_text(data: object) -> str:
+    """Write data as YAML, a line for each part, in its own order."""
+    text = yaml.dump(
+        data,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=1 << 30,
+        default_flow_style=False,
+    )
+    return str(text)
+
+
 class Unreadable(Exception):
     """The file is no YAML that could be read; `problems` says why."""
 

@@ -16,12 +16,17 @@ from pathlib import Path
 
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import QueuePool
+
+from tableferry.resources.errors import StatementFailed
 
 MAX_OPEN_FILES = 12
 """Maximum number of open files: each Dagster run has one, and each home three."""
 SECONDS_TO_WAIT = 60
 """Timeout for the lock that another process holds during its transaction."""
+LITTLE_SPACE = 1 << 20
+"""Bytes of a disk that count as none: the files grow by 32 KiB and more at once."""
 
 FileId = tuple[int, int] | None
 
@@ -41,8 +46,16 @@ class SqliteFiles:
 
     @contextmanager
     def connect(self, url: str) -> Iterator[Connection]:
-        """Connect to a file, and begin a transaction."""
-        with self._engine(url).connect() as connection, connection.begin():
+        """Connect to a file, and begin a transaction.
+
+        Raises:
+            StatementFailed: its disk is full.
+        """
+        with (
+            _telling_of_a_full_disk(make_url(url).database or "."),
+            self._engine(url).connect() as connection,
+            connection.begin(),
+        ):
             yield connection
 
     def close(self) -> None:
@@ -79,6 +92,21 @@ class SqliteFiles:
                     old.dispose()
                     del self._engines[old_url]
             return engine
+
+
+@contextmanager
+def _telling_of_a_full_disk(file: str) -> Iterator[None]:
+    """Say that the disk is full: SQLite calls it an I/O error where it maps memory to a file."""
+    try:
+        yield
+    except OperationalError as error:
+        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+        space = os.statvfs(os.path.dirname(file) or ".")
+        if code == sqlite3.SQLITE_FULL or (
+            code == sqlite3.SQLITE_IOERR and space.f_bavail * space.f_frsize < LITTLE_SPACE
+        ):
+            raise StatementFailed("event log", f"the disk of {file} is full") from None
+        raise
 
 
 def _identity(file: str) -> FileId:

@@ -220,9 +220,8 @@ def _save(pairing: Pairing, level: str, path: Path, servers: Servers) -> None:
         InputError: a transfer cannot say what is compared.
         FileExistsError: there is such a file.
     """
-    import yaml
-
     from tableferry.assets.declaring.transfer_files import load_transfer
+    from tableferry.assets.declaring.yaml_lines import block_text
     from tableferry.assets.planning.resolve import resolve_hops
     from tableferry.assets.running.adopting import unfit
     from tableferry.resources.types.export import Refusal
@@ -261,7 +260,7 @@ def _save(pairing: Pairing, level: str, path: Path, servers: Servers) -> None:
         **({"exclude": without} if without else {}),
     }
     with path.open("x", encoding="utf-8") as file:
-        yaml.safe_dump(document, file, sort_keys=False, allow_unicode=True)
+        file.write(block_text(document))
     try:
         transfer = load_transfer(path)
         hops = resolve_hops(transfer, servers)

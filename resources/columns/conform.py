@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 
 from tableferry.resources.columns.conversions import conversion_of
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.contract.refusals import SHOWN
 from tableferry.resources.contract.system import System
-from tableferry.resources.errors import SchemaDrift, ValueRefused
+from tableferry.resources.errors import SHOWN, SchemaDrift, ValueRefused
 from tableferry.resources.types.kinds import MICROSECONDS_PER_DAY, Kind, Uuid, written_day
 from tableferry.resources.types.steps import Violation, plain, relax
 

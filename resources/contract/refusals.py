@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from tableferry.resources.errors import ValueRefused
 
 MARK = "tableferry guard "
-SHOWN = 200
-"""Maximum characters of a value in an error message."""
 
 
 @dataclass(frozen=True)

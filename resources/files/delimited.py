@@ -10,7 +10,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.csv as pc
 
-from tableferry.resources.contract.refusals import SHOWN
+from tableferry.resources.errors import SHOWN, shortened
 from tableferry.resources.files.database import opened as database_of
 from tableferry.resources.files.database import register
 from tableferry.resources.files.dialect import DIALECT
@@ -163,6 +163,7 @@ def _difference(file: File, names: Collection[str]) -> FileUnreadable | None:
         if differing[1] != differing[2]
     )
     return file.unreadable(
-        f"column {name!r} of row {number} is {text!r} to one reader and {other_text!r} to "
-        "another: a field in quotes should begin and end with them, and have those within doubled"
+        f"column {name!r} of row {number} is {shortened(repr(text))} to one reader and "
+        f"{shortened(repr(other_text))} to another: a field in quotes should "
+        "begin and end with them, and have those within doubled"
     )

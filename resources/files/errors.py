@@ -7,10 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tableferry.resources.contract.refusals import refused_in_query
-from tableferry.resources.errors import StatementFailed
+from tableferry.resources.errors import StatementFailed, shortened
 
 _ERRNO = re.compile(r"\A\[Errno \d+\] ")
 """The prefix of Python's messages for errors of the operating system."""
+
+_LINE = re.compile(r"(?<= at byte )(\d+) in line (\d+)(?=: )")
+"""Where JSON is malformed: DuckDB 1.5 names the line after it."""
 
 
 @contextmanager
@@ -38,7 +41,8 @@ def translated(failures: Sequence[Exception] = ()) -> Iterator[None]:
             raise refused from None
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         file = next((line for line in lines if line.startswith("file = ")), "")
-        reason = " ".join(line for line in lines[:3] if not line.startswith("Possible fixes"))
+        told = (line for line in lines[:3] if not line.startswith("Possible fixes"))
+        reason = _LINE.sub(_counted_from_one, " ".join(map(shortened, told)))
         path = file.removeprefix("file = ")
         raise StatementFailed("files", f"{path}: {reason}" if path else reason) from None
 
@@ -46,3 +50,7 @@ def translated(failures: Sequence[Exception] = ()) -> Iterator[None]:
 def is_transient(error: BaseException) -> bool | None:
     """False for DuckDB's errors: they do not pass while the files stay as they are."""
     return False if type(error).__module__.partition(".")[0] in ("duckdb", "_duckdb") else None
+
+
+def _counted_from_one(place: re.Match[str]) -> str:
+    return f"{place[1]} in line {int(place[2]) - 1}"

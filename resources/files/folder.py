@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import hashlib
@@ -15,7 +16,13 @@ from pathlib import PurePosixPath
 from typing import IO, Literal, cast
 
 from tableferry.resources.contract.facts import Answer, facts_of
-from tableferry.resources.errors import InputError, TableferryError, TableMissing
+from tableferry.resources.errors import (
+    MESSAGE_LENGTH,
+    InputError,
+    TableferryError,
+    TableMissing,
+    shortened,
+)
 from tableferry.resources.extras import zstd
 from tableferry.resources.files.store import Store
 from tableferry.resources.files.types import FILE, LONGEST_NAME
@@ -78,7 +85,7 @@ class File:
     def unreadable(self, why: object) -> FileUnreadable:
         """Make the error that names the file."""
         text = next((line for line in str(why).splitlines() if line.strip()), "it is damaged")
-        return FileUnreadable(f"{self.path} cannot be read: {text}")
+        return FileUnreadable(f"{self.path} cannot be read: {shortened(text, MESSAGE_LENGTH)}")
 
 
 def format_of(name: str) -> tuple[Format | None, str | None]:
@@ -170,6 +177,20 @@ def opened(file: File) -> Iterator[IO[bytes]]:
                 yield cast(IO[bytes], stream)
         else:
             yield raw
+
+
+@once_per_version
+def begins_with_mark(file: File) -> bool:
+    """Whether a file of text begins with UTF-8's byte order mark.
+
+    Raises:
+        FileUnreadable: it is damaged.
+    """
+    try:
+        with opened(file) as stream:
+            return stream.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
+    except (OSError, EOFError, ValueError) as error:
+        raise file.unreadable(error) from None
 
 
 @once_per_version

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tableferry.resources.connecting.retry import is_transient
-from tableferry.resources.contract.refusals import SHOWN
-from tableferry.resources.errors import TableferryError
+from tableferry.resources.errors import SHOWN, TableferryError
 from tableferry.resources.files.folder import File, FileUnreadable, once_per_version
 from tableferry.resources.keys.range import ROW, KeyRange
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterable
 
 from tableferry.resources.files.dialect import DIALECT
-from tableferry.resources.files.folder import File, header
+from tableferry.resources.files.folder import File, begins_with_mark, header
 from tableferry.resources.files.object_store import ObjectStore
 
 LONGEST = 1 << 24
@@ -93,11 +93,21 @@ def objects(file: File) -> str:
         f"{_literal(f' {why}: ')} || left(written, 100))"
         for condition, why in refusals.items()
     )
+    source = (
+        f"read_ndjson_objects({_path(file)}, compression='{compression}', "
+        f"maximum_object_size={LONGEST})"
+    )
+    if begins_with_mark(file):
+        # DuckDB's reader of JSON refuses the mark, that of CSV skips it; no JSON has the delimiter
+        source = (
+            f"(SELECT CAST(nullif(trim(line), '') AS JSON) AS json FROM read_csv({_path(file)}, "
+            "columns={line: 'VARCHAR'}, header=false, auto_detect=false, delim='\x01', quote='', "
+            f"escape='', strict_mode=false, compression='{file.compression or 'none'}', "
+            f"max_line_size={LONGEST}))"
+        )
     return (
         f"(SELECT CASE {refused} ELSE json END AS json, written FROM (SELECT json, CAST(json AS "
-        "VARCHAR) AS written, row_number() OVER () AS number FROM "
-        f"read_ndjson_objects({_path(file)}, compression='{compression}', "
-        f"maximum_object_size={LONGEST})))"
+        f"VARCHAR) AS written, row_number() OVER () AS number FROM {source}))"
     )
 
 

@@ -15,10 +15,10 @@ from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint, refuse_snapshot
 from tableferry.resources.contract.fingerprint import SourceFingerprint
-from tableferry.resources.contract.refusals import MARK, SHOWN, Where
+from tableferry.resources.contract.refusals import MARK, Where
 from tableferry.resources.contract.source import Source
 from tableferry.resources.contract.table_sql import filtered, predicate, qualified
-from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.errors import SHOWN, InputError, TableferryError
 from tableferry.resources.files.described import row_groups, text_figures
 from tableferry.resources.files.dialect import DIALECT
 from tableferry.resources.files.folder import File, FileUnreadable, content_hash, format_of

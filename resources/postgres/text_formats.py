@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 
 from tableferry.resources.contract.delimited import END, END_BYTE
-from tableferry.resources.contract.refusals import MARK, SHOWN, Where
+from tableferry.resources.contract.refusals import MARK, Where
+from tableferry.resources.errors import SHOWN
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column

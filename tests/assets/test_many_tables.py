@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tableferry.assets.declaring import many_tables
-from tableferry.assets.declaring.many_tables import by_pattern, fits, lock_text, matching
+from tableferry.assets.declaring.many_tables import by_pattern, fits, lock_text, matching, read_lock
 from tableferry.assets.declaring.schema import tables_schema
 from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
 from tableferry.resources.tables import TableRef
@@ -136,6 +136,16 @@ def test_a_lock_is_sorted_and_survives_names_that_look_like_variables(tmp_path: 
     folder = load(tmp_path, entries=odd)
     assert folder.transfers["orders"].source.name == "${HOME}"
     assert str(folder.transfers["orders"].hops[1].to) == "clickhouse://warehouse.${HOME}"
+
+
+@pytest.mark.parametrize("odd", ["\x85", "\u2028", "\r", "\ufeff", "\t", " ", "\n\n"])
+def test_a_lock_means_the_names_that_the_server_has(tmp_path: Path, odd: str) -> None:
+    table = f"a{odd}b"
+    entries = {f"sales.{table}": {**ENTRIES["sales.orders"], "source": f"postgres://sales.{table}"}}
+    (tmp_path / "t.lock.yaml").write_text(lock_text("t.yaml", entries, {}), newline="")
+    assert read_lock(tmp_path / "t.lock.yaml").entries.keys() == entries.keys()
+    (entry,) = read_lock(tmp_path / "t.lock.yaml").entries.values()
+    assert entry.data["source"] == f"postgres://sales.{table}"
 
 
 def test_the_schema_is_that_of_a_transfer_but_for_its_own_keys() -> None:

@@ -16,9 +16,11 @@ import pytest
 from dagster._core.storage.event_log import SqlEventLogStorage
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import OperationalError
 
-from tableferry.assets.log.sqlite_files import MAX_OPEN_FILES
+from tableferry.assets.log.sqlite_files import MAX_OPEN_FILES, SqliteFiles
 from tableferry.pipelines import event_log
+from tableferry.resources.errors import StatementFailed
 from tests.integration.support import homes
 
 
@@ -170,3 +172,32 @@ def test_a_home_of_a_test_is_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv(event_log.DAGSTER_HOME, str(tmp_path / "dagster"))
     event_log.open_to_record().dispose()
     assert homes.is_copy(tmp_path / "dagster")
+
+
+def test_a_full_disk_is_called_that_by_its_path(tmp_path: Path) -> None:
+    files, file = SqliteFiles(), tmp_path / "index.db"
+    with (
+        pytest.raises(StatementFailed, match=rf"^event log: the disk of {file} is full$"),
+        files.connect(f"sqlite:///{file}") as connection,
+    ):
+        connection.exec_driver_sql("PRAGMA max_page_count = 8")  # as if there were no more space
+        connection.exec_driver_sql("CREATE TABLE t AS SELECT zeroblob(100000) AS x")
+    files.close()
+
+
+@pytest.mark.parametrize("free", [0, 1 << 30])
+def test_an_io_error_is_a_full_disk_only_without_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int
+) -> None:
+    """SQLite's own code for what fails to map memory to a file on a full disk."""
+    space = os.statvfs_result((1, 1, 1, free, free, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda folder: space)
+    failed = sqlite3.OperationalError("disk I/O error")
+    failed.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+    files = SqliteFiles()
+    with (
+        pytest.raises(Exception, match="full" if not free else "disk I/O error"),
+        files.connect(f"sqlite:///{tmp_path}/index.db"),
+    ):
+        raise OperationalError("SELECT 1", {}, failed)
+    files.close()

@@ -15,7 +15,7 @@ from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 from tableferry.resources.clickhouse import errors as clickhouse_errors
 from tableferry.resources.connecting.address import parse_url
 from tableferry.resources.connecting.retry import is_transient
-from tableferry.resources.errors import ConnectionFailed, StatementFailed
+from tableferry.resources.errors import ConnectionFailed, StatementFailed, ValueRefused
 from tableferry.resources.files.errors import translated
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver import errors as sqlserver_errors
@@ -226,3 +226,14 @@ def test_the_system_says_in_its_own_words_why_a_file_cannot_be_written(tmp_path:
     with pytest.raises(StatementFailed) as refused, translated():
         (tmp_path / "none" / "f").open("wb")
     assert str(refused.value) == f"files: No such file or directory: '{tmp_path}/none/f'"
+
+
+def test_an_error_does_not_repeat_a_long_value() -> None:
+    """PostgreSQL and ClickHouse name the value that they refuse whole."""
+    value = "abc" * 1_000_000
+    for error in (
+        StatementFailed("postgres", f'invalid input syntax for type integer: "{value}"', code=22),
+        ValueRefused("postgres://public.t", "note", value, value, "is not an integer"),
+    ):
+        assert len(str(error)) < 2_500
+        assert " ... " in str(error) and "3,000,0" in str(error)

@@ -321,6 +321,30 @@ def test_what_is_no_json_is_refused_by_name(tmp_path: Path, case: str) -> None:
     assert reader.rows(reader.plan(a="bigint"), "z.ndjson") == [(3,)]
 
 
+def test_malformed_json_is_told_by_its_line(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, a_ndjson='{"id": 1}\n{"id": }\n{"id": 3}\n')
+    with pytest.raises(TableferryError, match="at byte 8 in line 2: "):
+        reader.types()
+
+
+@pytest.mark.parametrize("name", ["a_ndjson", "a_ndjson_gz"])
+def test_a_byte_order_mark_is_no_part_of_json(tmp_path: Path, name: str) -> None:
+    text = '\ufeff{"id": 1, "x": "a\\tb, \\"q\\" \\u0001"}\r\n\n \n{"id": 2, "x": null}'
+    data = gzip.compress(text.encode()) if name.endswith("gz") else text.encode()
+    reader = Reader(tmp_path, **{name: data})
+    assert reader.types() == {"id": "BIGINT FROM TEXT", "x": TEXT}
+    assert reader.rows() == [(1, 'a\tb, "q" \x01'), (2, None)]
+
+
+def test_an_error_does_not_repeat_a_long_value(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, a_csv="id,note\n1," + "abc" * (6 << 20) + "\n")
+    with pytest.raises(TableferryError) as refused:
+        reader.rows()
+    message = str(refused.value)
+    assert "Line: 2" in message and "Maximum line size of 16777216 bytes exceeded" in message
+    assert len(message) < 1_000
+
+
 def test_words_within_strings_are_no_infinities(tmp_path: Path) -> None:
     line = json.dumps({"a": 'NaN, Infinity ,] " ,}', "b": "inf"})
     assert Reader(tmp_path, a_ndjson=f"{line}\n").rows() == [tuple(json.loads(line).values())]
