@@ -22,7 +22,7 @@ from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.dialect import DIALECT, literal
 from tableferry.resources.sqlserver.policies import hidden, is_babelfish
 from tableferry.resources.sqlserver.server import SqlServerServer
-from tableferry.resources.sqlserver.trial import trial
+from tableferry.resources.sqlserver.trial import takes_decimals, trial
 
 OLDEST = 15
 """SQL Server 2019."""
@@ -230,6 +230,9 @@ def _volumes(resource: SqlServerServer) -> Iterator[Finding]:
 def _bulk_copy(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
     if use.writes and (why := trial(resource, use.writes[0], "arrow")):
         yield Finding("bulk copy", "problem", why, ())
+    elif use.writes and not takes_decimals(resource, use.writes[0]):
+        says = "decimals of 38 digits do not arrive as they are: a run refuses each by name"
+        yield Finding("bulk copy", "note", says, ())
 
 
 def _tools(resource: SqlServerServer) -> Iterator[Finding]:

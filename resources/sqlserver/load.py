@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tableferry.resources.artifacts import workspace
-from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import LoadReceipt
-from tableferry.resources.errors import InputError, ReceiptMismatch
+from tableferry.resources.errors import InputError, ReceiptMismatch, StatementFailed, ValueRefused
 from tableferry.resources.sqlserver.bcp import load_files
 from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.ddl import loaded, rows_of
@@ -20,7 +24,11 @@ from tableferry.resources.sqlserver.errors import translate
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.load import TransactionalLoad
+from tableferry.resources.types.column import Column
 from tableferry.resources.wires.counted import Counted
+
+DIGITS = ("9" * 38, ("1234567890" * 4)[:38])
+"""Numbers that a server is tried with."""
 
 
 @dataclass
@@ -40,7 +48,7 @@ class SqlServerLoad(TransactionalLoad[SqlServerConnection]):
             self.session,
             self.plan,
             self.staging,
-            batches,
+            _without_misread(self, batches),
             batch_rows=self.options.batch_rows,
         )
         self._sent += receipt.rows
@@ -112,6 +120,82 @@ def bulk_copy(
             f"{table}: the driver copied {result['rows_copied']} of {source.rows} rows"
         )
     return LoadReceipt(source.rows, source.bytes)
+
+
+def takes_38_digits(load: SqlServerLoad) -> bool:
+    """Whether decimals of 38 digits arrive in a bulk copy, by a trial beside a staging table.
+
+    Babelfish 4 writes them into a text of 40 bytes without an end, and reads on behind it, so that
+    what arrives depends on what is there (TdsTypeNumericToDatum, tdstypeio.c). Fewer digits arrive.
+    Asked once per server, also in the middle of a bulk copy.
+    """
+
+    def ask() -> bool:
+        # the driver copies once at a time in a thread
+        with ThreadPoolExecutor(1) as other:
+            return other.submit(_digits_arrive, load).result()
+
+    return load.resource.settings().facts.known("38 digits", ask)
+
+
+def _digits_arrive(load: SqlServerLoad) -> bool:
+    values = [Decimal(f"{sign}{digits}e-10") for digits in DIGITS for sign in ("", "-")] * 16
+    number, value = pa.field("n", pa.int32()), pa.field("x", pa.decimal128(38, 10))
+    arrays = [pa.array(range(len(values)), number.type), pa.array(values, value.type)]
+    columns = tuple(
+        ColumnPlan(Column(field.name, type_), Column(field.name, type_), None, field.type)
+        for field, type_ in ((number, "int"), (value, "decimal(38,10)"))
+    )
+    plan = CopyPlan(load.plan.target, load.plan.target, columns, columns[0])
+    # what a dead process leaves under such a name is dropped with the range's staging tables
+    staging = replace(load.staging, name=f"{load.lock}_{uuid.uuid4().hex[:12]}")
+    session = load.resource.connected()
+    try:
+        for statement in load.sql.create_staging(plan, staging):
+            session.execute(statement)
+        try:
+            batch = pa.record_batch(arrays, schema=pa.schema([number, value]))
+            bulk_copy(load.resource, session, plan, staging, [batch])
+            rows = session.query(f"SELECT n, x FROM {qualified(staging)}")
+        except (StatementFailed, ReceiptMismatch) as error:
+            if getattr(error, "transient", False):
+                raise
+            return False
+        finally:
+            session.execute(load.sql.drop_staging(staging))
+    finally:
+        session.close()
+    return sorted(map(tuple, rows)) == [*enumerate(values)]
+
+
+def _without_misread(
+    load: SqlServerLoad, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches without decimals of 38 digits that the server gets wrong.
+
+    Raises:
+        ValueRefused: a batch has one.
+    """
+    plan = load.plan
+    widest = {
+        at: pa.scalar(Decimal(f"1e{37 - column.arrow_type.scale}"), column.arrow_type)
+        for at, column in enumerate(plan.columns)
+        if pa.types.is_decimal128(column.arrow_type) and column.arrow_type.precision == 38
+    }
+    for batch in batches:
+        for at, least in widest.items():
+            values = batch.column(at)
+            row = pc.index(pc.greater_equal(pc.abs(values), least), True).as_py()
+            if row >= 0 and not takes_38_digits(load):
+                key = batch.column(plan.columns.index(plan.key))[row].as_py()
+                name, value = plan.columns[at].source.name, str(values[row].as_py())
+                reason = (
+                    "has 38 digits, of which this server gets the last ones wrong in a bulk copy "
+                    f"(constants were tried); declare columns: {{{name}: {{type: nvarchar(41)}}}} "
+                    "for its text, or exclude the column"
+                )
+                raise ValueRefused(str(plan.source), name, key, value, reason)
+        yield batch
 
 
 def _renamed(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

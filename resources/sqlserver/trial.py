@@ -12,10 +12,11 @@ import pyarrow as pa
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import RangeLoad, TargetOptions
+from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.sqlserver.dialect import literal
+from tableferry.resources.sqlserver.load import SqlServerLoad, takes_38_digits
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import TableRef
@@ -36,7 +37,7 @@ class _Untried(Exception):
 @contextlib.contextmanager
 def rehearsal(
     resource: SqlServerServer, plan: CopyPlan, options: TargetOptions
-) -> Iterator[RangeLoad]:
+) -> Iterator[SqlServerLoad]:
     """Open a load whose staging table is dropped at the end; nothing else is created or read.
 
     The table is in the schema of the plan's target or, if that does not exist, in the user's.
@@ -71,15 +72,26 @@ def trial(resource: SqlServerServer, table: TableRef, format: Format) -> str | N
     return None
 
 
-def _why_not(resource: SqlServerServer, table: TableRef) -> str | None:
+def takes_decimals(resource: SqlServerServer, table: TableRef) -> bool:
+    """See `takes_38_digits`; true also if that cannot be tried."""
+    untried, options = contextlib.suppress(StatementFailed, RangeBusy), TargetOptions()
+    with untried, rehearsal(resource, _plan(table), options) as load:
+        return takes_38_digits(load)
+    return True
+
+
+def _plan(table: TableRef) -> CopyPlan:
     columns = tuple(
         ColumnPlan(Column(name, "int"), Column(name, "int"), None, pa.int32()) for name in COLUMNS
     )
-    plan = CopyPlan(table, table, columns, columns[0])
+    return CopyPlan(table, table, columns, columns[0])
+
+
+def _why_not(resource: SqlServerServer, table: TableRef) -> str | None:
     batch = pa.record_batch([pa.array([value], pa.int32()) for value in ROW], COLUMNS)
     loading = False
     try:
-        with rehearsal(resource, plan, TargetOptions()) as load:
+        with rehearsal(resource, _plan(table), TargetOptions()) as load:
             loading = True
             load.load_arrow([batch])
             rows = resource.query(f"SELECT a, b FROM {qualified(load.audited_table())}")

@@ -27,6 +27,7 @@ from tableferry_local.sqlserver.wire.packets import (
     Transport,
 )
 from tableferry_local.sqlserver.wire.sink import WireSink
+from tableferry_local.sqlserver.wire.values import MISREADS, misread_binary, numeric_binary
 
 _INSERT_BULK = re.compile(r"\s*insert\s+bulk\b", re.IGNORECASE)
 _BEGIN, _COMMIT, _ROLLBACK = 5, 7, 8
@@ -215,7 +216,9 @@ class Session:
             if bulk is None:
                 raise SqlError(4002, 16, "Bulk load data was not expected.")
             try:
-                for data in copy_stream(stream, bulk.columns):
+                misreads = bulk.state.database.endswith(MISREADS)
+                numeric = misread_binary if misreads else numeric_binary
+                for data in copy_stream(stream, bulk.columns, numeric):
                     bulk.write(data)
                 rows = bulk.finish()
             except BaseException:

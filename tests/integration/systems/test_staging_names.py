@@ -184,3 +184,40 @@ def test_a_server_that_misinforms_the_driver_is_refused_before_rows_move(
     server.execute(f"DROP TABLE {one.table}")
     close_pooled_connections()
     admin.execute(f"DROP DATABASE {database}")
+
+
+@pytest.mark.skipif(bool(named(SQLSERVER)), reason="only the stand-in can be made to misread")
+def test_a_decimal_that_a_server_gets_wrong_is_refused_by_name(
+    ferry: Callable[..., Ferry], stack: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Babelfish does, which reads on behind the last of 38 digits."""
+    database = f"{own('told')}_misreads_38_digits"
+    admin = SqlServerResource(url=stack.sqlserver_url)
+    admin.execute(f"CREATE DATABASE {database}")
+    wrong = stack.sqlserver_url.replace("/tableferry?", f"/{database}?")
+    monkeypatch.setenv("TABLEFERRY_CONNECTION_MISREADING", wrong)
+    server, nines = SqlServerResource(url=wrong), "9" * 28 + "." + "9" * 10
+    one = ferry(
+        "[{{to: 'misreading://dbo.{t}', wire: arrow}}]",
+        "CREATE TABLE {t} (id integer PRIMARY KEY, x numeric(38,10), y numeric(37,10))",
+        f"INSERT INTO {{t}} SELECT g, -{nines[1:]}, {nines[1:]} FROM generate_series(1, 9) g",
+        reconcile="count",
+    )
+    try:
+        view = one.run()
+        assert view.good, view.errors
+        one.source(f"INSERT INTO {{t}} VALUES (10, NULL, 0), (11, -{nines}, 0)")
+        refused = one.run()
+        told = f"column 'x', key 11: value '-{nines}' has 38 digits, of which this server"
+        assert not refused.good and told in refused.errors[0]
+        assert server.query(f"SELECT COUNT(*) FROM {one.table}") == [(9,)]
+        use = Use(writes=[TableRef("sqlserver", "dbo", one.table)])
+        (said,) = [each for each in findings(server, use) if each.subject == "bulk copy"]
+        assert said.state == "note" and "38 digits" in said.says
+        one.declare("[{{to: '{t}', wire: arrow}}]".replace("'{t}'", "'sqlserver://dbo.{t}'"))
+        view = one.run()
+        assert view.good, view.errors
+    finally:
+        server.execute(f"DROP TABLE IF EXISTS {one.table}")
+        close_pooled_connections()
+        admin.execute(f"DROP DATABASE {database}")

@@ -46,12 +46,17 @@ class Fixed:
     length: int
 
 
-def copy_stream(payload: Iterable[bytes], columns: Sequence[ResultColumn]) -> Iterator[bytes]:
+def copy_stream(
+    payload: Iterable[bytes],
+    columns: Sequence[ResultColumn],
+    numeric: Callable[[int, int], bytes] = numeric_binary,
+) -> Iterator[bytes]:
     """A bulk load's payload as PostgreSQL's binary COPY.
 
     Args:
         payload: the message in pieces, from COLMETADATA to DONE.
         columns: the target's columns in the order of the INSERT BULK statement.
+        numeric: writes decimals, of their units and scale.
 
     Raises:
         SqlError: a value does not fit its column.
@@ -61,7 +66,7 @@ def copy_stream(payload: Iterable[bytes], columns: Sequence[ResultColumn]) -> It
     data, kinds, at = _metadata(pieces)
     if len(kinds) != len(columns):
         raise ProtocolError(f"a row should have {len(columns)} columns; it has {len(kinds)}")
-    decode = decoder(kinds, columns)
+    decode = decoder(kinds, columns, numeric)
     yield COPY_HEADER
     finished, wanted = False, _BLOCK
     while not finished:
@@ -120,7 +125,11 @@ def _skip_table_name(data: bytes, at: int) -> int:
     return at + 2 + 2 * length
 
 
-def decoder(kinds: Sequence[WireType], columns: Sequence[ResultColumn]) -> Decoder:
+def decoder(
+    kinds: Sequence[WireType],
+    columns: Sequence[ResultColumn],
+    numeric: Callable[[int, int], bytes],
+) -> Decoder:
     """The decoder for rows of these columns.
 
     It takes a buffer, an offset, and the offset where the buffer's data ends and padding begins.
@@ -128,10 +137,10 @@ def decoder(kinds: Sequence[WireType], columns: Sequence[ResultColumn]) -> Decod
     of rows, and whether the end was reached: DONE, or with FreeTDS simply the end of the data.
     """
     names: dict[str, object] = {"pack_length": struct.Struct(">i").pack, "read_plp": read_plp}
-    names |= {"read_raw": read_raw, "numeric": numeric_binary, "struct_error": struct.error}
+    names |= {"read_raw": read_raw, "numeric": numeric, "struct_error": struct.error}
     names |= {"ProtocolError": ProtocolError}
     readers = [
-        _column(index, kind, column, names)
+        _column(index, kind, column, names, numeric)
         for index, (kind, column) in enumerate(zip(kinds, columns, strict=True))
     ]
     fixed = [_fixed(kind, column.type) for kind, column in zip(kinds, columns, strict=True)]
@@ -225,7 +234,11 @@ def _expression(item: Fixed, number: int) -> str:
 
 
 def _column(
-    index: int, kind: WireType, column: ResultColumn, names: dict[str, object]
+    index: int,
+    kind: WireType,
+    column: ResultColumn,
+    names: dict[str, object],
+    numeric: Callable[[int, int], bytes],
 ) -> list[str]:
     """The lines that read one column, NULL or not, at p and write it."""
     if item := _fixed(kind, column.type):
@@ -241,7 +254,7 @@ def _column(
             return [read]
         return [f"if not buf[p]: p += 1; a({_NULL!r})", f"else: {read}"]
     remembered: dict[bytes, bytes] = {}
-    convert = _converter(index, kind, column)
+    convert = _converter(index, kind, column, numeric)
 
     def piece(raw: bytes) -> bytes:
         value = convert(raw)
@@ -277,7 +290,9 @@ def _column(
     ]
 
 
-def _converter(index: int, kind: WireType, column: ResultColumn) -> Callable[[bytes], bytes]:
+def _converter(
+    index: int, kind: WireType, column: ResultColumn, numeric: Callable[[int, int], bytes]
+) -> Callable[[bytes], bytes]:
     """From a value's bytes on the wire to PostgreSQL's binary format."""
     target, limit = column.type, column.type.length
     unit = 2 if target.is_unicode else 1
@@ -317,7 +332,7 @@ def _converter(index: int, kind: WireType, column: ResultColumn) -> Callable[[by
 
     def decimal(raw: bytes) -> bytes:
         units = int.from_bytes(raw[1:], "little")
-        return numeric_binary(units if raw[0] else -units, kind.scale)
+        return numeric(units if raw[0] else -units, kind.scale)
 
     def money(raw: bytes) -> bytes:
         halves = raw[4:] + raw[:4] if len(raw) == 8 else raw
