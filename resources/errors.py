@@ -74,6 +74,10 @@ class RowsHidden(InputError):
     """Row-level security would hide rows of a table; the message names the remedies."""
 
 
+class RowsReferredTo(InputError):
+    """A row would be deleted that rows of other tables refer to, which would change with it."""
+
+
 class NoBlocks(InputError):
     """A table has no blocks by which it could be cut.
 

@@ -7,6 +7,7 @@ it would alone.
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -42,12 +43,17 @@ class _Group:
 
     events: Sequence[dg.EventLogEntry]
     stored: bool = False
+    doubtful: bool = False
+    """Whether some files may have the events already: a commit failed, and with several files not
+    before some of them had committed, or its acknowledgement was lost."""
 
 
 class _Thread(threading.local):
     """The events that a thread has collected, and the transactions in which it stores a group."""
 
     collected: list[dg.EventLogEntry] | None = None
+    doubtful: _Group | None = None
+    """The group that is stored, if it is doubtful."""
     transactions: ExitStack | None = None
     open: dict[str, Connection]
 
@@ -77,7 +83,9 @@ class GroupedEvents(SqlEventLogStorage):
                 yield connection
             return
         if file not in self._thread.open:
-            self._thread.open[file] = transactions.enter_context(self.begin(file))
+            self._thread.open[file] = connection = transactions.enter_context(self.begin(file))
+            if self._thread.doubtful and _is_stored(connection, self._thread.doubtful):
+                transactions.callback(connection.rollback)
         yield self._thread.open[file]
 
     @property
@@ -122,13 +130,15 @@ class GroupedEvents(SqlEventLogStorage):
             if group.stored:
                 return
             self._waiting.remove(group)
-            others = [*self._waiting]
+            others = [] if group.doubtful else [each for each in self._waiting if not each.doubtful]
             try:
                 self._commit([group, *others])
             except Exception:
                 if not others:
                     raise
                 # the fault may be in the events of the others
+                for each in (group, *others):
+                    each.doubtful = True
                 self._commit([group])
                 return
             for other in others:
@@ -138,6 +148,7 @@ class GroupedEvents(SqlEventLogStorage):
     def _commit(self, groups: Sequence[_Group]) -> None:
         with ExitStack() as transactions:
             self._thread.transactions, self._thread.open = transactions, {}
+            self._thread.doubtful = groups[0] if groups[0].doubtful else None
             try:
                 # opened first, the index is committed last
                 with self.index_connection() as index:
@@ -153,6 +164,20 @@ class GroupedEvents(SqlEventLogStorage):
                                 about = _stored_last(index, event)
             finally:
                 self._thread.transactions = None
+
+
+def _is_stored(connection: Connection, group: _Group) -> bool:
+    """Whether a file has the events of a group, all or none; the index has those of assets only."""
+    events = [event for event in group.events if event.dagster_event_type in STORED_TWICE]
+    event, column = (events or group.events)[0], SqlEventLogStorageTable.c
+    inner = event.dagster_event
+    same = sql.select(column.id).where(
+        column.run_id == event.run_id,
+        column.timestamp == dt.datetime.fromtimestamp(event.timestamp, dt.UTC).replace(tzinfo=None),
+        column.dagster_event_type == (inner and inner.event_type_value),
+        column.partition == (inner and inner.partition),
+    )
+    return connection.execute(same.limit(1)).first() is not None
 
 
 def _stored_last(

@@ -33,10 +33,12 @@ from tableferry.assets.log.records import (
     CREATED,
     DATA_VERSION,
     KEPT,
+    STATE,
     TAKEN_FROM,
     WRITTEN_BY,
     DataVersion,
     RangeRecord,
+    State,
     digest,
     says_source_is_newer,
 )
@@ -57,7 +59,8 @@ StoredCheck: TypeAlias = "AssetCheckExecutionRecord"
 """A verdict with its metadata, as Dagster stores it."""
 
 _MATERIALIZATION, _OBSERVATION = "ASSET_MATERIALIZATION", "ASSET_OBSERVATION"
-MAX_MATERIALIZATIONS_READ = 20_000
+_SKIPPED = f'"{STATE}": "{State.SKIPPED_UNCHANGED}"'
+"""What the text of a skip has, and no value in it can: Dagster's table of tags lacks states."""
 
 
 @dataclass(frozen=True)
@@ -291,14 +294,9 @@ def recorded_fingerprints(
 
 def moves(log: Log, asset: Asset, ranges: Collection[str]) -> dict[str, RangeRecord]:
     """Return the newest record of each range by a run that moved or adopted it, not a skip."""
-    moved: dict[str, RangeRecord] = {}
-    for _, text in _newest_first(log, asset, MAX_MATERIALIZATIONS_READ):
-        if moved.keys() >= set(ranges):
-            break
-        record = RangeRecord.stored(text)
-        if record.state.tells_origin and record.range in ranges:
-            moved.setdefault(record.range, record)
-    return moved
+    if not ranges:
+        return {}
+    return _records(log, dict(_newest(log, asset, _MATERIALIZATION, but=_SKIPPED)), ranges)
 
 
 def newest_ids(log: Log, asset: Asset) -> dict[str, int]:
@@ -455,19 +453,25 @@ def _since_wiped(log: Log, asset: Asset) -> tuple[str, dict[str, object]]:
     return (" AND e.timestamp > :wiped", {"wiped": rows[0][0]}) if rows else ("", {})
 
 
-def _newest(log: Log, asset: Asset, *types: str) -> list[tuple[str, int]]:
-    """Return each range with the storage id of its newest event of each type."""
-    since_wiped, wiped = _since_wiped(log, asset)
+def _newest(log: Log, asset: Asset, *types: str, but: str | None = None) -> list[tuple[str, int]]:
+    """Return each range with the storage id of its newest event of each type.
+
+    With `but`, of those whose text does not contain it.
+    """
+    condition, values = _since_wiped(log, asset)
+    if but is not None:
+        condition = f"{condition} AND e.event NOT LIKE :but"
+        values = {**values, "but": f"%{but}%"}
     placeholders, named = parameters("type", types)
     rows = select_events(
         log,
         "SELECT e.partition, max(e.id) FROM event_logs e"
         " WHERE e.asset_key = :asset AND e.partition IS NOT NULL"
-        f" AND e.dagster_event_type IN ({placeholders}){since_wiped}"
+        f" AND e.dagster_event_type IN ({placeholders}){condition}"
         " GROUP BY e.partition, e.dagster_event_type",
         asset=key_of(asset),
         **named,
-        **wiped,
+        **values,
     )
     return [(name, storage_id) for name, storage_id in rows]
 

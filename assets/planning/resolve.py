@@ -317,6 +317,8 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         except ColumnsRefused as error:
             error.hop = number
             raise
+        if number == 1:
+            _require_readable(transfer, plan, servers)
         if transfer.rows_per_file_range:
             _require_rows_numbered(plan)
         options = TargetOptions(
@@ -424,6 +426,35 @@ def _require_rows_shown(transfer: Transfer, servers: Servers) -> None:
             why = inspection_of(table.system).hidden(servers.endpoint(table), table)
         if why:
             raise RowsHidden(f"{transfer.transfer}: {table}: {why}")
+
+
+def _require_readable(transfer: Transfer, plan: CopyPlan, servers: Servers) -> None:
+    """Refuse columns of the source that the login may not read; the server names the table only.
+
+    Raises:
+        ColumnsRefused: names them, and the remedies.
+        InputError: it may read none of them.
+    """
+    computed = {name for name, column in transfer.columns.items() if column.expression}
+    withheld = inspection_of(plan.source.system).unreadable(
+        servers.endpoint(plan.source), plan.source
+    )
+    read = [column.source.name for column in plan.columns]
+    names = [name for name in read if name in withheld and name not in computed]
+    if not names:
+        return
+    table = f"{transfer.transfer}: {plan.source}"
+    if names == read:
+        raise InputError(f"{table}: this login may not read it (GRANT SELECT)")
+    quote = plan.source.system.quote
+    remedy = f"GRANT SELECT ({', '.join(map(quote, names))}) ON {qualified(plan.source)}"
+    if plan.key.source.name not in names:
+        exclude = ", ".join([*transfer.exclude, *names])
+        remedy += f", or declare 'exclude: [{exclude}]'"
+    problems = {
+        name: f"column {name!r}: this login may not read it (SELECT); {remedy}" for name in names
+    }
+    raise ColumnsRefused(table, problems)
 
 
 def with_wires(

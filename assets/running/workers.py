@@ -39,7 +39,7 @@ from tableferry.resources.contract.target import TargetMoved
 from tableferry.resources.crash_points import reached
 from tableferry.resources.digest.fields import not_compared
 from tableferry.resources.digest.measure import ROWS
-from tableferry.resources.errors import InputError, TableferryError, describe
+from tableferry.resources.errors import InputError, RowsReferredTo, TableferryError, describe
 
 M_ARENA_MAX, ARENAS = -8, 2
 """Arguments of glibc's mallopt(3)."""
@@ -212,7 +212,7 @@ def _move_changed(attempt: RangeAttempt, reason: Reason) -> Outcome:
         try:
             return move(rows_that_differ(attempt, parts=parts), reason)
         except TableferryError as error:
-            if is_transient(error) or isinstance(error, MiddleDamaged):
+            if is_transient(error) or isinstance(error, MiddleDamaged | RowsReferredTo):
                 raise
             why = [attempt.whole_because, describe(error)]
             if isinstance(error, TooManyDiffer):

@@ -45,6 +45,8 @@ class Inspection:
     hidden: Callable[[Any, TableRef], str | None] = lambda *_: None
     """Says by which row-level security, and with which remedies, a login cannot read or write all
     rows of a table; None if it can, or if that is unknown."""
+    unreadable: Callable[[Any, TableRef], Sequence[str]] = lambda *_: ()
+    """Returns the columns of a table that a login may not read; none if that is unknown."""
 
 
 def inspection_of(system: System) -> Inspection:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from tableferry.resources.connecting.address import Server
+from tableferry.resources.contract.batches import FETCHED_ROWS, combined
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.contract.facts import facts_of
@@ -259,11 +260,11 @@ class FilesServer(Server):
                 return read
 
             self._attach(database, sql, stream if loading else None)
-            reader = database.execute(sql).to_arrow_reader(batch_rows)
+            reader = database.execute(sql).to_arrow_reader(min(batch_rows, FETCHED_ROWS))
 
             def batches() -> Iterator[pa.RecordBatch]:
                 with translated(failures):
-                    yield from reader
+                    yield from combined(reader, batch_rows)
 
             try:
                 yield pa.RecordBatchReader.from_batches(reader.schema, batches())

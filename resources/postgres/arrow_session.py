@@ -15,11 +15,9 @@ import pyarrow as pa
 from adbc_driver_postgresql import StatementOptions
 
 from tableferry.resources.connecting.pool import ConnectionPool
+from tableferry.resources.contract.batches import BATCH_BYTES
 from tableferry.resources.errors import InputError
 from tableferry.resources.postgres.settings import MISREAD
-
-BATCH_BYTES = 4 << 20
-"""Size hint for ADBC's batches: its default, 16 MiB, takes more memory and is no faster."""
 
 
 class ArrowSession:

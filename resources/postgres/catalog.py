@@ -113,15 +113,18 @@ JOIN pg_attrdef d ON d.adrelid = t.oid AND d.adnum = a.attnum
 WHERE n.nspname = {schema} AND t.relname IN ({names})
 """
 
-TABLES_SQL = """
-SELECT n.nspname, c.relname, c.relkind IN ('v', 'm'),
-    has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'),
-    CASE WHEN row_security_active(c.oid) THEN current_user::text END,
-    CASE WHEN NOT has_table_privilege(c.oid, 'SELECT') THEN array(
+UNREADABLE = """CASE WHEN NOT has_table_privilege(c.oid, 'SELECT') THEN array(
         SELECT a.attname::text FROM pg_catalog.pg_attribute a
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
             AND NOT has_column_privilege(c.oid, a.attnum, 'SELECT')
-        ORDER BY a.attnum) END
+        ORDER BY a.attnum) END"""
+"""The columns that the login may not read, if it may not read the table as a whole."""
+
+TABLES_SQL = f"""
+SELECT n.nspname, c.relname, c.relkind IN ('v', 'm'),
+    has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'),
+    CASE WHEN row_security_active(c.oid) THEN current_user::text END,
+    {UNREADABLE}
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
     AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)'
@@ -149,11 +152,12 @@ WHERE n.nspname = {schema} AND t.relname IN ({names}) AND i.indisvalid AND i.ind
 ORDER BY i.indrelid, i.indisprimary DESC, i.indisunique DESC, a.attnum
 """
 
-HIDDEN_SQL = """
-SELECT c.relname::text, current_user::text
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = {schema} AND c.relname IN ({names}) AND row_security_active(c.oid)
-"""
+WITHHELD_SQL = (
+    "SELECT c.relname::text, CASE WHEN row_security_active(c.oid) THEN current_user::text END, "
+    f"{UNREADABLE} FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = {schema} AND c.relname IN ({names}) "
+    "AND (row_security_active(c.oid) OR NOT has_table_privilege(c.oid, 'SELECT'))"
+)
 
 # a primary key does not cover tables that inherit from its own
 UNIQUE_SQL = """
@@ -302,13 +306,23 @@ def unique_by(endpoint: Endpoint, table: TableRef, columns: Sequence[str]) -> st
 
 def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
     """See `Inspection.hidden`. Policies of tables below a view are found when the view is read."""
-    user = answer(endpoint, _hidden_from, table)
+    user, _ = answer(endpoint, _withheld, table) or (None, None)
     return rows_hidden(user) if user else None
 
 
-def _hidden_from(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, str]:
-    hidden_from = {name: str(user) for name, user in endpoint.query(about_all(HIDDEN_SQL, tables))}
-    return {table: hidden_from[table.name] for table in tables if table.name in hidden_from}
+def unreadable(endpoint: Endpoint, table: TableRef) -> Sequence[str]:
+    """See `Inspection.unreadable`."""
+    _, columns = answer(endpoint, _withheld, table) or (None, None)
+    return columns or ()
+
+
+def _withheld(
+    endpoint: Endpoint, tables: Sequence[TableRef]
+) -> dict[TableRef, tuple[str | None, Sequence[str] | None]]:
+    """The user whom policies hide rows from, and the columns that it may not read."""
+    rows = endpoint.query(about_all(WITHHELD_SQL, tables))
+    withheld = {name: (user, columns) for name, user, columns in rows}
+    return {table: withheld[table.name] for table in tables if table.name in withheld}
 
 
 def children(endpoint: Endpoint, table: TableRef) -> list[str]:

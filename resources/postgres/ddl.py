@@ -193,6 +193,38 @@ class PostgresStatements(Statements):
         """See `Statements.breaks_key`."""
         return error.code == UNIQUE_VIOLATION
 
+    def referring(self, table: TableRef) -> str:
+        """See `Statements.referring`. A key of a table and its clones of partitions are the same.
+
+        Operator and collation are those of the server's own checks; see ri_triggers.c.
+        """
+        return (
+            f"WITH RECURSIVE tables AS (SELECT {self.text(qualified(table))}::regclass::oid AS oid "
+            "UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i "
+            "JOIN tables t ON i.inhparent = t.oid) "
+            "SELECT k.conname::text, n.nspname::text, c.relname::text, f.attname::text, "
+            "r.attname::text, 'OPERATOR(' || quote_ident(m.nspname) || '.' || o.oprname || ')', "
+            "coalesce(' COLLATE ' || quote_ident(q.nspname) || '.' || quote_ident(l.collname), '') "
+            "FROM pg_catalog.pg_constraint k JOIN tables t ON t.oid = k.confrelid "
+            "JOIN pg_catalog.pg_class c ON c.oid = k.conrelid "
+            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace CROSS JOIN LATERAL "
+            "unnest(k.conkey, k.confkey, k.conpfeqop) WITH ORDINALITY AS p(own, other, op, at) "
+            "JOIN pg_catalog.pg_attribute f ON f.attrelid = k.conrelid AND f.attnum = p.own "
+            "JOIN pg_catalog.pg_attribute r ON r.attrelid = k.confrelid AND r.attnum = p.other "
+            "JOIN pg_catalog.pg_operator o ON o.oid = p.op "
+            "JOIN pg_catalog.pg_namespace m ON m.oid = o.oprnamespace "
+            "LEFT JOIN pg_catalog.pg_collation l ON l.oid = r.attcollation "
+            "LEFT JOIN pg_catalog.pg_namespace q ON q.oid = l.collnamespace "
+            "WHERE k.contype = 'f' AND k.confdeltype IN ('c', 'n', 'd') AND NOT EXISTS ("
+            "SELECT FROM pg_catalog.pg_constraint a JOIN tables b ON b.oid = a.confrelid "
+            "WHERE a.oid = k.conparentid) ORDER BY k.oid, p.at"
+        )
+
+    def lock_referred(self, table: TableRef, condition: str) -> str:
+        """See `Statements.lock_referred`. A row that refers to another locks it FOR KEY SHARE."""
+        rows = f"SELECT 1 FROM {qualified(table)} WHERE {condition} FOR UPDATE"
+        return f"SELECT count(*) FROM ({rows}) AS locked"
+
     def change_counts(self, table: TableRef) -> str:
         """See `Statements.change_counts`."""
         counted = ", ".join(

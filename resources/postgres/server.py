@@ -153,7 +153,7 @@ class PostgresServer(Server):
     ) -> Iterator[pa.RecordBatchReader]:
         """See `Endpoint.read_arrow`. Rows arrive by ADBC's binary COPY.
 
-        Memory is bounded by a batch of about `arrow_session.BATCH_BYTES`. `numeric` arrives as an
+        Memory is bounded by a batch of about `batches.BATCH_BYTES`. `numeric` arrives as an
         opaque string, so cast it in the query.
 
         Raises:

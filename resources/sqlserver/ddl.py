@@ -163,6 +163,29 @@ class SqlServerStatements(Statements):
         """See `Statements.take_lock`. It is an application lock."""
         return int(session.query(get_lock(lock, round(seconds * 1000)))[0][0]) >= 0
 
+    holding = " WITH (HOLDLOCK)"
+    """Key-range locks, https://learn.microsoft.com/sql/t-sql/queries/hints-transact-sql-table;
+    Babelfish ignores it."""
+
+    def referring(self, table: TableRef) -> str:
+        """See `Statements.referring`. Both columns have one collation."""
+        return (
+            "SELECT CAST(k.name AS nvarchar(128)), CAST(s.name AS nvarchar(128)), "
+            "CAST(c.name AS nvarchar(128)), CAST(f.name AS nvarchar(128)), "
+            "CAST(r.name AS nvarchar(128)), '=', '' "
+            "FROM sys.foreign_keys AS k INNER JOIN sys.foreign_key_columns AS p "
+            "ON p.constraint_object_id = k.object_id "
+            "INNER JOIN sys.tables AS c ON c.object_id = k.parent_object_id "
+            "INNER JOIN sys.schemas AS s ON s.schema_id = c.schema_id "
+            "INNER JOIN sys.columns AS f ON f.object_id = p.parent_object_id "
+            "AND f.column_id = p.parent_column_id "
+            "INNER JOIN sys.columns AS r ON r.object_id = p.referenced_object_id "
+            "AND r.column_id = p.referenced_column_id "
+            f"WHERE k.referenced_object_id = OBJECT_ID({literal(qualified(table))}) "
+            "AND k.delete_referential_action <> 0 AND k.is_disabled = 0 "
+            "ORDER BY k.object_id, p.constraint_column_id"
+        )
+
     def lock_transaction(self, lock: str, seconds: float) -> str:
         """See `Statements.lock_transaction`."""
         return get_lock(lock, round(seconds * 1000), owner="Transaction")

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from tableferry.resources.artifacts import artifact_folder, most_bytes
 from tableferry.resources.connecting.address import Server
+from tableferry.resources.contract.batches import combined, fetched
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.settings import DigestsBy
@@ -45,6 +46,9 @@ OPTIONS = {
 PACKET_BYTES = 8000
 """What SqlClient requests. The driver requests 4096, which is Babelfish's default: Babelfish does
 not confirm it, and without a confirmation the driver's bulk copy panics."""
+
+MOST_BATCH_BYTES = 64 << 20
+"""A batch whose rows cannot take more by their declared lengths is fetched at once."""
 
 
 class SqlServerServer(Server):
@@ -126,7 +130,8 @@ class SqlServerServer(Server):
     ) -> Iterator[pa.RecordBatchReader]:
         """Stream a query's result as Arrow batches of at most `batch_rows` rows.
 
-        Only the current batch is in memory. Where the database allows SNAPSHOT isolation, the rows
+        Only the current batch is in memory, which is bounded by bytes where columns have no
+        declared length. Where the database allows SNAPSHOT isolation, the rows
         are those of one moment; SQL Server cannot share a snapshot between connections.
         """
         refuse_snapshot(self.system, snapshot)
@@ -136,8 +141,8 @@ class SqlServerServer(Server):
             with connection.waits():
                 cursor.execute(sql, use_prepare=False)
             cursor.messages = None  # so that none are collected after the last row
-            reader = _Reader(cursor.arrow_reader(batch_rows), connection)
-            batches = self._paced(reader.batches(), lambda batch: batch.nbytes)
+            reader = _Reader(cursor, connection)
+            batches = self._paced(reader.batches(batch_rows), lambda batch: batch.nbytes)
             yield pa.RecordBatchReader.from_batches(reader.schema, batches)
             if reader.finished:
                 cursor.close()
@@ -257,16 +262,26 @@ def _columns(resource: SqlServerServer, tables: Sequence[TableRef]) -> dict[Tabl
 
 
 class _Reader:
-    """The driver's reader, with translated errors."""
+    """The rows of an executed query as Arrow batches, with translated errors."""
 
-    def __init__(self, reader: Any, connection: SqlServerConnection) -> None:
-        self._reader, self._connection = reader, connection
-        self.finished, self.schema = False, reader.schema
+    def __init__(self, cursor: Any, connection: SqlServerConnection) -> None:
+        self._cursor, self._connection = cursor, connection
+        self.finished, self.schema = False, cursor.arrow_batch(0).schema
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield batches of at most so many rows, of about `BATCH_BYTES` where rows may be large."""
         with self._connection.translated():
-            yield from self._reader
+            if _row_bytes(self._cursor.description) * batch_rows <= MOST_BATCH_BYTES:
+                while (batch := self._cursor.arrow_batch(batch_rows)).num_rows:
+                    yield batch
+            else:
+                yield from combined(fetched(self._cursor.arrow_batch, batch_rows), batch_rows)
         self.finished = True
+
+
+def _row_bytes(description: Sequence[Sequence[Any]]) -> float:
+    """The most bytes of a row, by its columns' declared lengths: of text, each takes four."""
+    return sum(4 * column[3] or float("inf") for column in description)
 
 
 def _braced(value: str) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tableferry.resources.contract.delta import Delta
+from tableferry.resources.contract.hazards import having, with_remedies
+from tableferry.resources.contract.target import row_identity
 from tableferry.resources.digest.same_rows import SameRows
-from tableferry.resources.errors import ReceiptMismatch
+from tableferry.resources.errors import ReceiptMismatch, RowsReferredTo
 from tableferry.resources.transactional.other_ranges import Changes, other_ranges
 from tableferry.resources.transactional.publish_audit import (
     hazards_now,
     require_deletable,
     require_unchanged,
 )
+from tableferry.resources.transactional.statements import Reference
 
 if TYPE_CHECKING:
     from tableferry.resources.transactional.load import TransactionalLoad
@@ -28,7 +32,7 @@ def write_delta(load: TransactionalLoad[Any], delta: Delta) -> int:
         The range's rows.
 
     Raises:
-        InputError: rows of other tables would be deleted along with those of the delta.
+        RowsReferredTo: rows of other tables would change along with those that are deleted.
         ReceiptMismatch: other rows than those of the delta would be changed.
         ShownDiffers: rows of other ranges have changed.
         TableferryError: the range does not agree with its source.
@@ -41,7 +45,7 @@ def write_delta(load: TransactionalLoad[Any], delta: Delta) -> int:
         others = other_ranges(load, same)
         others.before()
     if delta.deleted and options.mark is None:
-        require_deletable(load.session.query, sql, plan, load.key_range, options, table)
+        _require_unreferred(load, delta)
     update = sql.update_known(plan, table, load.staging, options.mark)
     # a row that comes back may be there, with a mark
     updates = delta.updated or (delta.inserted and options.mark)
@@ -70,3 +74,35 @@ def write_delta(load: TransactionalLoad[Any], delta: Delta) -> int:
             written = Changes(inserted, updated, deleted).marked(options.mark)
         require_unchanged(others, written, lambda: hazards_now(load))
     return rows
+
+
+def _require_unreferred(load: TransactionalLoad[Any], delta: Delta) -> None:
+    """Refuse to delete a row that rows refer to which would change with it.
+
+    These are locked out until the transaction ends. What refers to them in turn stays as they do.
+
+    Raises:
+        RowsReferredTo: names the row.
+        InputError: rows would go that nothing refers to, as those of tables that inherit.
+    """
+    sql, plan, table, ask = load.sql, load.plan, load.table, load.session.query
+    destroying = having(load.options.hazards, "destroys")
+    if not destroying:
+        return
+    if any(hazard.kind != "foreign key" for hazard in destroying):
+        return require_deletable(ask, sql, plan, load.key_range, load.options, table)
+    for condition in delta.delete:
+        if lock := sql.lock_referred(table, condition):
+            ask(lock)
+    pairs = [Reference(*row) for row in ask(sql.referring(table))]
+    for (key, schema, name), references in groupby(pairs, key=lambda pair: pair[:3]):
+        of_key = list(references)
+        for condition in delta.delete:
+            if rows := ask(sql.referred(plan, table, of_key, condition)):
+                values = zip(row_identity(plan), rows[0], strict=True)
+                row = ", ".join(f"{column} {str(value)!r}" for column, value in values)
+                raise RowsReferredTo(
+                    f"{table} range {load.key_range.name}: to delete the row with {row} would "
+                    f"change rows of {schema}.{name} that refer to it by {key}; rolled back. "
+                    f"{with_remedies(destroying)}"
+                )

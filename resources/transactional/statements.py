@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
 
 from tableferry.resources import registry
 from tableferry.resources.aliases import alias_prefix
@@ -30,6 +31,25 @@ class Session(Protocol):
 
     def close(self) -> None:
         """End the session; harmless if it is already closed."""
+
+
+class Reference(NamedTuple):
+    """A pair of columns of a foreign key."""
+
+    key: str
+    """The foreign key's name."""
+    schema: str
+    """The schema of the table that refers."""
+    table: str
+    """Its name."""
+    referring: str
+    """Its column."""
+    referred: str
+    """The column that it refers to."""
+    compares: str
+    """The operator that the foreign key compares them by."""
+    collates: str
+    """The clause, if any, that has it compare them as the column that is referred to."""
 
 
 class Statements:
@@ -209,6 +229,50 @@ class Statements:
         """Take a lock until the transaction ends; the result is negative if another session holds
         it for that long. For servers without `change_counts`."""
         raise NotImplementedError
+
+    # what refers to the rows
+
+    holding = ""
+    """The hint by which a SELECT keeps others from inserting what it has not found."""
+
+    def referring(self, table: TableRef) -> str:
+        """A query for the pairs of columns of the foreign keys whose rows change if those of the
+        table are deleted, in the order of the keys; see `Reference`."""
+        raise NotImplementedError
+
+    def lock_referred(self, table: TableRef, condition: str) -> str | None:
+        """Lock rows so that none comes to refer to them until the transaction ends; None if
+        `holding` sees to that."""
+        return None
+
+    def referred(
+        self, plan: CopyPlan, table: TableRef, references: Sequence[Reference], condition: str
+    ) -> str:
+        """A query for the primary key of a row that meets a condition, and that others refer to.
+
+        Args:
+            plan: the hop.
+            table: the table that is written to.
+            references: the pairs of columns of one foreign key.
+            condition: the condition of the rows, in the names of the table's columns.
+        """
+        other, own = aliases(plan)
+        child = replace(table, schema=references[0].schema, name=references[0].table)
+        joined = [
+            f"{own}.{self.names([each.referred])} {each.compares} "
+            f"{other}.{self.names([each.referring])}{each.collates}"
+            for each in references
+        ]
+        if child == table:
+            # rows that go together may refer to each other; the names mean the nearest table
+            joined.append(f"NOT ({condition})")
+        first, last = self.system.dialect.limited(1)
+        key = ", ".join(f"{own}.{self.names([name])}" for name in row_identity(plan))
+        return (
+            f"SELECT {first}{key} FROM {qualified(table)} AS {own} WHERE ({condition}) AND EXISTS "
+            f"(SELECT 1 FROM {qualified(child)} AS {other}{self.holding} "
+            f"WHERE {' AND '.join(joined)}){last}"
+        )
 
     # the rows
 

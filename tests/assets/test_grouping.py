@@ -12,6 +12,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
@@ -229,3 +230,30 @@ def test_no_range_fails_for_the_events_of_another(
 
     write(instance, act)
     assert set(ledger.committed(instance, ASSET, [CHECK])) == {"01", "03"}
+
+
+def test_nothing_is_stored_twice_if_only_the_index_fails(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage: Any = instance.event_log_storage
+    begin, failed = storage.begin, list[str]()
+
+    @contextmanager
+    def failing_once(file: str) -> Iterator[Connection]:
+        with begin(file) as connection:
+            yield connection
+            if file == INDEX_SHARD_NAME and not failed:
+                failed.append(file)
+                raise OSError("the disk is full")
+
+    def act(writer: Writer) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(storage, "begin", failing_once)
+            assert settle_beside_each_other(writer, ["01", "02", "03"]) == []
+
+    write(instance, act)
+    assert failed
+    assert_settled(instance, ["01", "02", "03"])
+    (run,) = instance.get_runs()
+    events = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+    assert sorted(str(e.get_dagster_event().partition) for e in events) == ["01", "02", "03"]

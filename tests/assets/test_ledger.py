@@ -18,7 +18,7 @@ from tableferry.assets.log import attention, ledger, sqlite_home
 from tableferry.assets.log.answers import is_unanswered
 from tableferry.assets.log.fleet import read_fleet
 from tableferry.assets.log.ledger import Committed
-from tableferry.assets.log.queries import Log
+from tableferry.assets.log.queries import Log, event_storage
 from tableferry.assets.log.records import DATA_VERSION, DataVersion, RangeRecord, Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.decisions import Decision, decide
@@ -127,6 +127,7 @@ def assert_read_alike_in_its_files(instance: dg.DagsterInstance) -> None:
     questions: list[Callable[[Log], object]] = [
         lambda log: ledger.newest_ids(log, TABLE),
         lambda log: ledger.records(log, TABLE, names),
+        lambda log: ledger.moves(log, TABLE, names),
         lambda log: ledger.verdicts(log, TABLE, [CHECK]),
         lambda log: ledger.committed(log, TABLE, [CHECK], declared=[CHECK, "checksum"]),
         lambda log: ledger.partitions(log, str(PARTITIONS.name)),
@@ -258,6 +259,26 @@ def test_a_rate_is_of_wall_clock_time_and_of_enough_rows(
     assert ledger.records(instance, ASSET, ["a"])["a"].rows_per_second == expected
 
 
+def test_a_move_is_found_however_often_its_range_was_skipped(instance: dg.DagsterInstance) -> None:
+    write(instance, lambda writer: writer.commit(record("a")))
+    write(instance, lambda writer: writer.commit(record("b", State.ADOPTED)))
+    write(instance, lambda writer: writer.commit(record("b", State.SKIPPED_UNCHANGED)))
+    columns = "run_id, event, dagster_event_type, timestamp, step_key, asset_key, partition"
+    with event_storage(instance).index_connection() as connection:
+        connection.exec_driver_sql(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "
+            f"INSERT INTO event_logs ({columns}) SELECT {columns} FROM n, event_logs WHERE "
+            "partition = 'b' AND event LIKE '%skipped_unchanged%'"
+        )
+    runs = [run.run_id for run in instance.get_runs()]
+    moves = ledger.moves(instance, ASSET, {"a", "b"})
+    assert {name: (move.state, move.run_id) for name, move in moves.items()} == {
+        "a": (State.COMMITTED, runs[2]),
+        "b": (State.ADOPTED, runs[1]),
+    }
+
+
+@pytest.mark.invariant("I3")
 def test_an_unfinished_attempt_is_not_committed_but_is_shown(instance: dg.DagsterInstance) -> None:
     write(instance, lambda writer: writer.progress(record("a", State.LOADED)))
     assert ledger.committed(instance, ASSET, [CHECK]) == {}
@@ -265,6 +286,7 @@ def test_an_unfinished_attempt_is_not_committed_but_is_shown(instance: dg.Dagste
     assert (shown.state, shown.data_version) == (State.LOADED, str(V1))
 
 
+@pytest.mark.invariant("I11")
 def test_a_failed_check_after_the_commit_makes_the_range_suspect(
     instance: dg.DagsterInstance,
 ) -> None:
@@ -333,6 +355,7 @@ def everything_known(instance: dg.DagsterInstance) -> tuple[dict[str, bool], ...
     )
 
 
+@pytest.mark.invariant("I11")
 def test_a_check_beside_a_move_does_not_outlive_it(instance: dg.DagsterInstance) -> None:
     """The move's rows of checks are created when it is queued, and filled in after the check's."""
     write(instance, lambda writer: writer.commit(record("a")))
@@ -343,6 +366,7 @@ def test_a_check_beside_a_move_does_not_outlive_it(instance: dg.DagsterInstance)
     assert everything_known(instance) == ({"a": True},) * 3
 
 
+@pytest.mark.invariant("I11")
 def test_nor_does_one_that_is_recorded_after_the_move(instance: dg.DagsterInstance) -> None:
     write(instance, lambda writer: writer.commit(record("a")))
     before = ledger.newest(instance, ASSET, ["a"])["a"]
@@ -430,6 +454,7 @@ def test_a_skip_repeats_what_still_holds_with_who_found_it(instance: dg.DagsterI
     assert not ledger.committed(instance, ASSET, [CHECK])["a"].unchecked
 
 
+@pytest.mark.invariant("I11")
 def test_a_skip_does_not_hide_a_failure_found_meanwhile(instance: dg.DagsterInstance) -> None:
     def move(writer: Writer) -> None:
         writer.commit(record("a"))
@@ -487,6 +512,7 @@ def test_the_number_of_queries_does_not_grow_with_the_ranges(
     assert len(asked) == few
 
 
+@pytest.mark.invariant("I6")
 @pytest.mark.parametrize(
     ("current", "before", "target_rows", "force", "reason"),
     [
@@ -533,6 +559,7 @@ def test_why_a_range_runs(
     assert found["a"].reason is reason
 
 
+@pytest.mark.invariant("I9")
 @pytest.mark.parametrize(
     ("published", "reason", "detail"),
     [

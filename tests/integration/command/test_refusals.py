@@ -287,5 +287,16 @@ def test_a_login_with_some_columns_moves_these(
         assert "exclude: [secret]" in (one.folder / f"{one.table}.yaml").read_text()
         ran = command("run", one.table)
         assert ran.exit_code == 0, ran.output
+        (one.folder / f"{one.table}.yaml").unlink()
+        looking.ask_clickhouse(one.stack.clickhouse_url, f"DROP TABLE warehouse.{one.table} SYNC")
+        one.declare("['clickhouse://warehouse.{t}']")
+        refusal = "column 'secret': this login may not read it (SELECT); GRANT SELECT"
+        for arguments in (["validate"], ["plan", one.table], ["run", one.table]):
+            refused = command(*arguments)
+            assert refused.exit_code == 2, refused.output
+            assert refusal in refused.output and "'exclude: [secret]'" in refused.output
+        one.source(f"REVOKE ALL ON {{t}} FROM {role}")
+        refused = command("validate")
+        assert refused.exit_code == 2 and "may not read it (GRANT SELECT)" in refused.output
     finally:
         one.source(f"DROP OWNED BY {role}", f"DROP ROLE {role}")

@@ -115,6 +115,7 @@ def change(one: Ferry, value: str) -> None:
     one.source(f"UPDATE {{t}} SET name = '{value}' WHERE id = 7")
 
 
+@pytest.mark.invariant("I9")
 @pytest.mark.parametrize(("system", "write"), EVERYWHERE)
 def test_an_older_event_log_and_another_home_notice_what_was_published(
     homes: Callable[..., Homes], system: str, write: str
@@ -146,6 +147,7 @@ def test_an_older_event_log_and_another_home_notice_what_was_published(
         require_same(older, system)
 
 
+@pytest.mark.invariant("I8")
 @pytest.mark.parametrize(("system", "write"), EVERYWHERE)
 def test_a_run_that_slept_through_the_commit_of_another_publishes_nothing_old(
     homes: Callable[..., Homes], system: str, write: str, monkeypatch: pytest.MonkeyPatch
@@ -188,6 +190,7 @@ def test_a_run_that_slept_through_the_commit_of_another_publishes_nothing_old(
         require_same(other, system)
 
 
+@pytest.mark.invariant("I8")
 @pytest.mark.parametrize("system", SERVERS)
 @pytest.mark.parametrize("recreated", [True, False])
 def test_a_table_that_others_have_published_in_is_not_swapped_for_an_older_one(
@@ -220,6 +223,7 @@ def test_a_table_that_others_have_published_in_is_not_swapped_for_an_older_one(
     require_same(one, system)
 
 
+@pytest.mark.invariant("I9")
 @pytest.mark.parametrize("system", ["sqlserver", "clickhouse"])
 def test_what_another_home_has_put_into_a_shadow_is_not_taken_for_ones_own(
     homes: Callable[..., Homes], system: str, monkeypatch: pytest.MonkeyPatch
@@ -248,6 +252,7 @@ def test_what_another_home_has_put_into_a_shadow_is_not_taken_for_ones_own(
     require_same(one, system)
 
 
+@pytest.mark.invariant("I9")
 @pytest.mark.parametrize("system", SERVERS)
 def test_a_table_in_the_place_of_the_target_is_compared(
     homes: Callable[..., Homes], system: str
@@ -295,6 +300,7 @@ def test_a_table_in_the_place_of_the_target_is_compared(
     require_same(one, system)
 
 
+@pytest.mark.invariant("I7")
 @pytest.mark.parametrize(
     ("system", "write"), [*((one, "replace") for one in SCHEMAS), ("clickhouse", "swap")]
 )

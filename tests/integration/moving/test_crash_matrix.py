@@ -74,6 +74,7 @@ CHAINS = [
 """By route and write mode: the hop in which commands die, and the points, in their order."""
 
 
+@pytest.mark.invariant("I1", "I3", "I4")
 @pytest.mark.parametrize(
     ("route", "mode", "hop", "points"),
     CHAINS,

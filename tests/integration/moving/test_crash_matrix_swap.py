@@ -27,6 +27,7 @@ AFTER = ["after_swap", "after_event"]
 ALL_POINTS = [*BEFORE, "inside_swap", *AFTER]
 
 
+@pytest.mark.invariant("I1", "I4")
 @pytest.mark.parametrize(
     ("route", "points"),
     [("direct", ALL_POINTS), ("half", ALL_POINTS), ("copy", ["inside_swap", "after_swap"])],
@@ -74,6 +75,7 @@ def settle(bench: Bench, new: list[Row]) -> None:
     assert {view.state for view in one.plan().ranges} == {"skip"}
 
 
+@pytest.mark.invariant("I3")
 def test_what_a_dead_swap_put_in_place_is_proven_before_it_is_recorded(
     ferry: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

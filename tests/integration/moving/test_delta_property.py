@@ -72,6 +72,7 @@ class Target:
         return {n: place for n, *place in self.ask("SELECT n, ctid::text, xmin::text FROM {t}")}
 
 
+@pytest.mark.invariant("I12")
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_run_leaves_what_its_mode_promises(ferry: Make, copies: str, route: str) -> None:
     systems = ROUTES[route]

@@ -172,6 +172,7 @@ def test_only_newer_rows_move_and_nothing_is_lost(incremental: Make, system: str
     assert record(one, system).rows_moved is None
 
 
+@pytest.mark.invariant("I12")
 @pytest.mark.parametrize("system", ["sqlserver", "clickhouse"])
 def test_what_newer_rows_do_not_say_is_found(
     incremental: Make, system: str, monkeypatch: pytest.MonkeyPatch

@@ -1,25 +1,38 @@
-"""Client memory does not grow with the table."""
+"""Client memory does not grow with the table, nor with the size of its values."""
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.conftest import Ferry
+from tableferry.resources.clickhouse.server import ClickHouseServer
+from tableferry.resources.connecting.address import Server
+from tableferry.resources.files.server import FilesServer
+from tableferry.resources.postgres.server import PostgresServer
+from tableferry.resources.sqlserver.server import SqlServerServer
+from tests.integration.conftest import Ferry, table_name
+from tests.servers import Servers
 
-pytestmark = [pytest.mark.integration, pytest.mark.soak]
+pytestmark = [pytest.mark.integration]
 
 CHAIN = "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']"
 MOST_BYTES = 400 * 1024 * 1024
 NOISE = 1.4
 """Allocators keep what they once had, and batches wait where a server is slow; a client that held
 the larger table would need half as much again."""
+
+LENGTH, ROWS = 200_000, 400
+MOST_BATCH_BYTES = 32 << 20
 
 
 def peak(ferry: Ferry, rows: int) -> int:
@@ -31,8 +44,13 @@ def peak(ferry: Ferry, rows: int) -> int:
         f"INSERT INTO {{t}} SELECT g, 'name ' || g, g * 1.5, timestamp '2024-01-01' + g * interval "
         f"'1 s', g % 2 = 0, repeat('x', 40) FROM generate_series(1, {rows}) g",
     )
+    return peak_of_run(ferry.table)
+
+
+def peak_of_run(transfer: str) -> int:
+    """Peak RSS in bytes of `ferry run`, which ends with 0."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tableferry.pipelines.cli", "run", ferry.table, "--json"],
+        [sys.executable, "-m", "tableferry.pipelines.cli", "run", transfer, "--json"],
         env=dict(os.environ),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -50,6 +68,7 @@ def peak(ferry: Ferry, rows: int) -> int:
     return seen
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_the_client_stays_small_and_does_not_grow(ferry: Callable[..., Ferry]) -> None:
     one = ferry(CHAIN, "CREATE TABLE {t} (id integer PRIMARY KEY)", ranges="{rows: 100000}")
@@ -57,3 +76,70 @@ def test_the_client_stays_small_and_does_not_grow(ferry: Callable[..., Ferry]) -
     large = peak(one, 2_000_000)
     assert large < MOST_BYTES, f"{large / 2**20:.0f} MiB"
     assert large < small * NOISE, f"{small / 2**20:.0f} MiB, then {large / 2**20:.0f} MiB"
+
+
+def ten(name: str) -> str:
+    """A table of ten rows, in T-SQL."""
+    return f"(VALUES (1), (2), (3), (4), (5), (6), (7), (8), (9), (10)) {name}(i)"
+
+
+NOTES = {
+    "postgres": "SELECT repeat('x', {length}) AS note FROM generate_series(1, {rows})",
+    "sqlserver": "SELECT TOP {rows} REPLICATE(CAST(N'x' AS nvarchar(max)), {length}) AS note FROM "
+    + " CROSS JOIN ".join(map(ten, "abcd")),
+}
+"""Queries for large values that no table has to hold, by system."""
+
+
+def written(folder: Path, format: str, length: int, rows: int) -> str:
+    """Write a file of large values, which compress well; return the query that reads it."""
+    (folder / format).mkdir(parents=True)
+    name = format if format == "parquet" else f"{format}.gz"
+    file, note = folder / format / f"large.{name}", "x" * length
+    if format == "parquet":
+        table = pa.table({"id": range(rows), "note": [note] * rows})
+        pq.write_table(table, file, use_dictionary=False, row_group_size=rows)
+    else:
+        row = '{{"id": {}, "note": "{}"}}\n' if format == "ndjson" else "{},{}\n"
+        with gzip.open(file, "wt", compresslevel=1) as lines:
+            lines.write("id,note\n" if format == "csv" else "")
+            lines.writelines(row.format(at, note) for at in range(rows))
+    return f'SELECT "id", "note" FROM "{format}"."*.{name}"'
+
+
+@pytest.mark.parametrize("source", [*NOTES, "clickhouse", "ndjson", "csv", "parquet"])
+def test_large_values_are_read_in_batches_of_few_bytes(
+    source: str, stack: Servers, tmp_path: Path
+) -> None:
+    """By rows alone, they would be a batch of 80 MB, or of 13 GB with 65,536 rows."""
+    if source == "clickhouse":
+        server: Server = ClickHouseServer(url=stack.clickhouse_url)
+        table = f"warehouse.{table_name()}"
+        server.execute(f"CREATE TABLE {table} (id Int64, note String) ORDER BY id")
+        server.execute(
+            f"INSERT INTO {table} SELECT number, repeat('x', {LENGTH}) FROM numbers({ROWS})"
+        )
+        sql = f"SELECT note FROM {table} ORDER BY id"
+    elif source in NOTES:
+        url = getattr(stack, f"{source}_url")
+        server = PostgresServer(url=url) if source == "postgres" else SqlServerServer(url=url)
+        sql = NOTES[source].format(length=LENGTH, rows=ROWS)
+    else:
+        server = FilesServer(url=f"file://{tmp_path}")
+        sql = written(tmp_path, source, LENGTH, ROWS)
+    with server.read_arrow(sql) as reader:
+        sizes = [batch.nbytes for batch in reader]
+    assert sum(sizes) >= LENGTH * ROWS
+    assert max(sizes) <= MOST_BATCH_BYTES
+    if source == "clickhouse":
+        server.execute(f"DROP TABLE {table}")
+
+
+def test_small_values_are_read_in_large_batches(stack: Servers, tmp_path: Path) -> None:
+    """Columns that could hold large values cost nothing where they do not."""
+    sql = NOTES["sqlserver"].format(length=4, rows=10_000)
+    with SqlServerServer(url=stack.sqlserver_url).read_arrow(sql, batch_rows=4_000) as reader:
+        assert [batch.num_rows for batch in reader] == [3_984, 3_968, 2_048]
+    sql = written(tmp_path, "ndjson", 4, 10_000)
+    with FilesServer(url=f"file://{tmp_path}").read_arrow(sql, batch_rows=4_000) as reader:
+        assert [batch.num_rows for batch in reader] == [3_968, 3_968, 2_064]

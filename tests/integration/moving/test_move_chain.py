@@ -77,6 +77,7 @@ def test_one_hop_alone_needs_the_hop_before_it(ferry: Make) -> None:
     assert both(one) == [one.rows(SELECT)] * 2
 
 
+@pytest.mark.invariant("I13", "I14")
 def test_a_value_refused_in_the_first_hop_goes_no_further(ferry: Make) -> None:
     one = ferry(
         CHAIN,

@@ -75,6 +75,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.invariant("I3", "I5")
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_range_that_changes_while_it_is_copied_is_copied_again(
     ferry: Ferry, monkeypatch: pytest.MonkeyPatch, change: str
@@ -94,6 +95,7 @@ def test_a_range_that_changes_while_it_is_copied_is_copied_again(
     assert {one.state for one in ferry.plan().ranges} == {"skip"}, "recorded as what it was read as"
 
 
+@pytest.mark.invariant("I2", "I6")
 @pytest.mark.parametrize("point", ["before_audit", "after_audit"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_after_the_copy_is_seen_by_the_next_plan(
@@ -117,6 +119,7 @@ def test_a_change_after_the_copy_is_seen_by_the_next_plan(
     assert rows_of(ferry, "clickhouse") == rows_of(ferry, "sqlserver")
 
 
+@pytest.mark.invariant("I3")
 def test_a_source_under_constant_change_never_leaves_a_lie(
     ferry: Ferry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ def command(tmp_path: Path) -> Command:
     return Command(tmp_path)
 
 
+@pytest.mark.invariant("I4")
 def test_twenty_random_kills_in_a_row(ferry: Callable[..., Ferry], command: Command) -> None:
     moments = chance("kills")
     one = ferry(

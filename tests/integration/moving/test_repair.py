@@ -48,6 +48,7 @@ def damaged(request: pytest.FixtureRequest, ferry: Callable[..., Ferry], copies:
     return one
 
 
+@pytest.mark.invariant("I12")
 def test_only_the_rows_that_differ_are_put_right(damaged: Ferry) -> None:
     name, session = damaged.table, damaged.session
     before = command("repair", name, "--dry-run", "--json")

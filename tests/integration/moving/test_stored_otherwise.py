@@ -137,6 +137,7 @@ def test_a_snapshot_knows_what_it_does_not_shield_from(
             snapshot.check()
 
 
+@pytest.mark.invariant("I5")
 @pytest.mark.parametrize(
     ("change", "point"),
     [
@@ -252,6 +253,7 @@ def test_a_plan_is_of_the_tables_that_the_snapshot_shows(
     assert [column.name for column in columns_there] == ["id", "note", "more"]
 
 
+@pytest.mark.invariant("I5")
 def test_a_swap_is_of_one_state(
     ferry: Make, monkeypatch: pytest.MonkeyPatch, drop: list[str]
 ) -> None:

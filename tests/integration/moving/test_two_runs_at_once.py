@@ -39,6 +39,7 @@ def command(tmp_path: Path) -> Command:
     return Command(tmp_path)
 
 
+@pytest.mark.invariant("I7")
 @pytest.mark.parametrize("instances", [1, 2])
 @pytest.mark.parametrize(("system", "hops"), [("clickhouse", DIRECT), ("sqlserver", ONE_HOP)])
 def test_of_two_runs_of_a_range_one_wins(
@@ -136,6 +137,7 @@ def test_a_run_that_repeats_a_dead_one_is_not_ended_for_it(ferry: Make, command:
     assert reap(instance) == []
 
 
+@pytest.mark.invariant("I6")
 def test_one_changed_row_runs_one_range_of_a_hundred(ferry: Make) -> None:
     one = ferry(DIRECT, *TABLE, ranges="{rows: 2}")
     first = one.run()

@@ -139,6 +139,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.invariant("I14")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_value_arrives_exactly_or_is_refused(source, target, case):
     check_all(source, target, case, max_examples=2)

@@ -81,12 +81,14 @@ def test_a_row_that_is_refused_leaves_nothing(bench: PostgresBench) -> None:
     load_all(bench)
 
 
+@pytest.mark.invariant("I1", "I4")
 def test_killed_inside_finalise(bench: PostgresBench) -> None:
     bench.in_process_that_dies("inside_finalise", lambda: load(bench) and None)
     assert bench.rows() == OLD
     load_all(bench)
 
 
+@pytest.mark.invariant("I4")
 @pytest.mark.parametrize("committed", [True, False])
 def test_lost_acknowledgement(bench: PostgresBench, committed: bool) -> None:
     with LosesAnswer(bench.plain_url, bench.commit, deliver=committed) as proxy:
@@ -155,6 +157,7 @@ def test_what_would_be_converted_is_staged(bench: PostgresBench) -> None:
             assert load.reader() is None
 
 
+@pytest.mark.invariant("I2")
 def test_no_reader_sees_rows_before_their_audit(
     ferry: Make, copies: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +191,7 @@ def test_no_reader_sees_rows_before_their_audit(
     assert one.rows(there) == one.rows(SELECT)
 
 
+@pytest.mark.invariant("I2")
 def test_damaged_rows_are_not_seen_and_kept_for_inspection(
     ferry: Make, stack: Servers, copies: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

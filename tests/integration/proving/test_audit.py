@@ -71,6 +71,7 @@ def add_rows(one: Ferry) -> None:
     one.source("INSERT INTO {t} SELECT g, 'fresh ' || g, 1 FROM generate_series(1001, 1040) g")
 
 
+@pytest.mark.invariant("I2")
 @pytest.mark.parametrize("system", SCHEMAS)
 @pytest.mark.parametrize("mode", MODES)
 def test_rows_that_break_an_expectation_are_not_seen(ferry: Make, system: str, mode: str) -> None:
@@ -91,6 +92,7 @@ def test_rows_that_break_an_expectation_are_not_seen(ferry: Make, system: str, m
     assert staging_tables(one, system) == [], "the next attempt has dropped what was kept"
 
 
+@pytest.mark.invariant("I2")
 @pytest.mark.parametrize("system", SCHEMAS)
 @pytest.mark.parametrize("mode", ["replace", "swap"])
 def test_rows_that_were_damaged_on_the_wire_are_not_seen(
@@ -134,6 +136,7 @@ def test_a_run_of_other_ranges_leaves_what_was_rejected(ferry: Make) -> None:
     assert staging_tables(one, "clickhouse") == kept
 
 
+@pytest.mark.invariant("I13")
 def test_damage_in_the_first_hop_reaches_no_later_one(ferry: Make) -> None:
     one = moved(ferry, f"[{hop('sqlserver')}, {hop('clickhouse')}]", "replace")
     old = rows_of(one, "sqlserver"), rows_of(one, "clickhouse")

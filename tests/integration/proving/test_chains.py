@@ -160,6 +160,7 @@ def chain(ferry: Make, copies: str, tmp_path: Path) -> Callable[..., Chain]:
     return make
 
 
+@pytest.mark.invariant("I13")
 @pytest.mark.parametrize(("level", "orders"), [("checksum", ORDERS), ("count", UNSEEN)])
 def test_orders(chain: Callable[..., Chain], level: str, orders: str) -> None:
     made = chain("postgres", "clickhouse", reconcile=level)
@@ -169,6 +170,7 @@ def test_orders(chain: Callable[..., Chain], level: str, orders: str) -> None:
         made.converge()
 
 
+@pytest.mark.invariant("I13")
 @pytest.mark.parametrize("name", CHAINS)
 def test_whatever_is_done(chain: Callable[..., Chain], name: str) -> None:
     systems, settings = CHAINS[name]
@@ -183,6 +185,7 @@ def ferry_command(*arguments: str) -> Result:
     return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
 
 
+@pytest.mark.invariant("I12", "I13")
 def test_a_repair_never_gives_the_last_target_damaged_values(chain: Callable[..., Chain]) -> None:
     made = chain("postgres", "clickhouse")
     made.steps("R")
@@ -209,6 +212,7 @@ def test_a_repair_never_gives_the_last_target_damaged_values(chain: Callable[...
     assert made.rows(0) == made.source and made.proven
 
 
+@pytest.mark.invariant("I10", "I13")
 def test_damage_of_the_middle_is_called_that(chain: Callable[..., Chain]) -> None:
     made = chain("postgres", "clickhouse")
     made.steps("R")

@@ -49,6 +49,7 @@ def damage(one: Ferry, key: int) -> None:
     )
 
 
+@pytest.mark.invariant("I10")
 def test_a_source_that_goes_on_is_told_from_a_target_that_was_damaged(ferry: Make) -> None:
     one = ferry(CHAIN, *TABLE, ranges=BOUNDS)
     assert one.run().good

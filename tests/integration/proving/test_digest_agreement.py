@@ -70,6 +70,7 @@ def by_client(hop: Hop, algorithm: Any) -> dict[str, list[int]]:
     return {name: sorted(values) for name, values in found.items()}
 
 
+@pytest.mark.invariant("I10")
 @settings(
     max_examples=4,
     deadline=None,

@@ -162,6 +162,7 @@ EVENTS = {
 }
 
 
+@pytest.mark.invariant("I6")
 @pytest.mark.parametrize(("sql", "ranges"), EVENTS.values(), ids=EVENTS)
 @pytest.mark.parametrize("method", ["content", "row_version"])
 def test_a_change_is_seen_in_its_range_only(
@@ -174,6 +175,7 @@ def test_a_change_is_seen_in_its_range_only(
     assert changed(before, read(source, method)) == ranges
 
 
+@pytest.mark.invariant("I6")
 @pytest.mark.parametrize(("type_", "one", "other"), CASES.values(), ids=CASES)
 def test_content_tells_values_apart(
     source: PostgresResource, type_: str, one: str, other: str

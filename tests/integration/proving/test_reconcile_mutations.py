@@ -458,6 +458,7 @@ def test_every_claim_has_its_damage() -> None:
         assert damages.keys() | AS_TEXT.keys() == claimed
 
 
+@pytest.mark.invariant("I10")
 @pytest.mark.parametrize("pair", PAIRS, ids=" to ".join)
 def test_damage_is_noticed(seen: dict[tuple[str, str], Seen], pair: tuple[str, str]) -> None:
     """By every level that is claimed to, and nothing else is."""

@@ -232,11 +232,13 @@ TIMES = [TOGETHER, pytest.param(300 // TABLES, marks=pytest.mark.soak)]
 """In the long test three hundred tables on every pair."""
 
 
+@pytest.mark.invariant("I10")
 @pytest.mark.parametrize("times", TIMES)
 def test_every_pair_without_sqlserver_agrees(without_sqlserver: Journey, times: int) -> None:
     assert_all_agree(without_sqlserver, generated(COLUMNS, times))
 
 
+@pytest.mark.invariant("I10")
 @pytest.mark.parametrize("times", TIMES)
 def test_every_pair_with_sqlserver_agrees(with_sqlserver: Journey, times: int) -> None:
     assert_all_agree(with_sqlserver, generated(FOR_SQLSERVER, times))

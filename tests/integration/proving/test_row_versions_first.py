@@ -115,6 +115,7 @@ def by_content(found: dict[str, SourceFingerprint]) -> list[str]:
     return [name for name, one in found.items() if one.found_by == CONTENT]
 
 
+@pytest.mark.invariant("I6")
 def test_contents_are_read_where_row_versions_changed(source: PostgresResource) -> None:
     before = read(source)
     assert before == read(source, method="content"), "it is the content's fingerprint"
@@ -144,6 +145,7 @@ def test_versions_stand_for_the_columns_that_they_were_recorded_with(
     assert by_content(read(source, whole)) == [FIRST, SECOND, THIRD]
 
 
+@pytest.mark.invariant("I6")
 @pytest.mark.parametrize("what", NOT_BY_VERSIONS)
 def test_values_that_are_no_part_of_the_row_are_read(source: PostgresResource, what: str) -> None:
     made, changed = NOT_BY_VERSIONS[what]

@@ -82,6 +82,7 @@ def materialize_all(one: Ferry, hop: int | None = None) -> dg.ExecuteInProcessRe
     )
 
 
+@pytest.mark.invariant("I11")
 def test_a_check_that_ran_beside_a_move_does_not_outlive_it(
     ferry: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,6 +345,7 @@ def test_a_good_runs_log_has_nothing_that_looks_like_an_error(ferry: Make) -> No
                 assert word not in text, text
 
 
+@pytest.mark.invariant("I13")
 def test_a_later_hop_fails_only_the_ranges_whose_earlier_hop_is_stale(ferry: Make) -> None:
     one = ferry(CHAIN, *TABLE, ranges="{rows: 50}")
     assert one.run().good
@@ -429,6 +431,7 @@ def hide_rows(one: Ferry, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, partial(hidden, getattr(module, name)))
 
 
+@pytest.mark.invariant("I11")
 @pytest.mark.parametrize(
     ("level", "mode"),
     [("checksum", "replace"), ("full_hash", "replace"), ("count", "upsert"), ("checksum", "none")],

@@ -170,6 +170,7 @@ AFTER: dict[WriteMode, list[Row]] = {
 ELSEWHERE: list[Row] = [(10, "other range")]
 
 
+@pytest.mark.invariant("I4")
 @pytest.mark.parametrize("text", [False, True], ids=["arrow", "text"])
 @pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
 @pytest.mark.parametrize("mode", MODES)
@@ -196,6 +197,7 @@ def test_load_and_load_again(bench: Bench, mode: WriteMode, foreign: bool, text:
     assert not bench.left_over()
 
 
+@pytest.mark.invariant("I1", "I4")
 @pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
 @pytest.mark.parametrize("mode", MODES)
 def test_killed_inside_finalise(bench: Bench, mode: WriteMode, foreign: bool) -> None:
@@ -247,6 +249,7 @@ def test_null_into_not_null_is_refused(bench: Bench) -> None:
         bench.load([(None, "no key")])
 
 
+@pytest.mark.invariant("I7")
 def test_live_run_keeps_its_range(bench: Bench) -> None:
     bench.target.prepare(bench.plan, TargetOptions())
     with bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), TargetOptions()) as load:
@@ -265,6 +268,7 @@ def test_live_run_keeps_its_range(bench: Bench) -> None:
     assert bench.rows() == [*OLD, *ELSEWHERE]
 
 
+@pytest.mark.invariant("I7")
 def test_run_that_lost_its_range_cannot_publish(bench: Bench) -> None:
     bench.target.prepare(bench.plan, TargetOptions())
     with (
@@ -287,6 +291,7 @@ def test_run_that_lost_its_range_cannot_publish(bench: Bench) -> None:
     assert not bench.left_over()
 
 
+@pytest.mark.invariant("I2")
 def test_rows_that_nobody_sent_are_noticed(bench: Bench) -> None:
     bench.target.prepare(bench.plan, TargetOptions())
     with (
@@ -299,6 +304,7 @@ def test_rows_that_nobody_sent_are_noticed(bench: Bench) -> None:
     assert bench.rows() == []
 
 
+@pytest.mark.invariant("I4")
 @pytest.mark.parametrize("statement", ["REPLACE PARTITION", "DROP PARTITION"])
 def test_lost_acknowledgement(bench: Bench, statement: str) -> None:
     bench.target.prepare(bench.plan, TargetOptions())
@@ -595,6 +601,7 @@ def published_by(bench: Bench, home: str, own: KeyRange) -> dict[str, object]:
     return {"home": home, "known": replace(known, transfer_ranges=frozenset([own.name]))}
 
 
+@pytest.mark.invariant("I8")
 @pytest.mark.parametrize("pauses", [None, "after_marker", "inside_finalise"])
 def test_two_homes_that_cut_otherwise_never_remove_each_others_rows(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, pauses: str | None
@@ -634,6 +641,7 @@ def test_two_homes_that_cut_otherwise_never_remove_each_others_rows(
     assert len(markers) == 2 - len(failed) and bool(found) == bool(markers)
 
 
+@pytest.mark.invariant("I9")
 @pytest.mark.parametrize("point", ["after_marker", "inside_finalise"])
 def test_a_marker_without_its_rows_is_one_that_no_event_log_has(bench: Bench, point: str) -> None:
     bench.target.prepare(bench.plan, REPLACE)
@@ -651,6 +659,7 @@ def test_a_marker_without_its_rows_is_one_that_no_event_log_has(bench: Bench, po
     assert bench.target.published(bench.plan, REPLACE).of_target[LOW.name].version == "v2"
 
 
+@pytest.mark.invariant("I8")
 def test_who_goes_by_an_older_marker_publishes_nothing(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
     known = bench.target.published(bench.plan, REPLACE)

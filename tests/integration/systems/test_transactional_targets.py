@@ -90,6 +90,7 @@ def test_of_several_runs_that_create_the_table_one_does(
     assert bench.rows() == OLD
 
 
+@pytest.mark.invariant("I4")
 @pytest.mark.parametrize("mode", MODES)
 def test_load_and_load_again(bench: Bench, mode: WriteMode) -> None:
     options = TargetOptions(mode=mode)
@@ -109,6 +110,7 @@ def test_load_and_load_again(bench: Bench, mode: WriteMode) -> None:
     assert not bench.left_over()
 
 
+@pytest.mark.invariant("I1", "I4")
 @pytest.mark.parametrize("mode", MODES)
 def test_killed_inside_finalise(bench: Bench, mode: WriteMode) -> None:
     options = TargetOptions(mode=mode)
@@ -125,6 +127,7 @@ def test_killed_inside_finalise(bench: Bench, mode: WriteMode) -> None:
     assert not bench.left_over()
 
 
+@pytest.mark.invariant("I4")
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("mode", MODES)
 def test_lost_acknowledgement(bench: Bench, mode: WriteMode, committed: bool) -> None:
@@ -188,6 +191,7 @@ def test_a_crash_of_the_server_takes_unlogged_rows_with_it(own_stack: Stack) -> 
         assert not bench.left_over()
 
 
+@pytest.mark.invariant("I7")
 def test_range_taken_over_while_the_connection_was_lost(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
     with LosesAnswer(bench.plain_url, bench.commit, deliver=False) as proxy:
@@ -240,6 +244,7 @@ def test_null_into_not_null_is_refused(bench: Bench) -> None:
         bench.load([(None, "no key")])
 
 
+@pytest.mark.invariant("I7")
 def test_live_run_keeps_its_range(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tableferry.resources.transactional.target.LOCK_SECONDS", 0)
     bench.target.prepare(bench.plan, REPLACE)
@@ -305,6 +310,7 @@ def test_ranges_are_loaded_side_by_side(bench: Bench) -> None:
     assert bench.rows() == [(number, "x") for number in range(400)]
 
 
+@pytest.mark.invariant("I2")
 def test_rows_that_nobody_sent_are_noticed(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
     with (
@@ -462,6 +468,7 @@ def test_only_some_rejected_staging_tables_are_kept(bench: Bench) -> None:
     assert bench.left_over() == []
 
 
+@pytest.mark.invariant("I8")
 def test_who_goes_by_an_older_marker_publishes_nothing(bench: Bench) -> None:
     """Nor does who cuts otherwise: ranges that share rows count as one."""
     bench.target.prepare(bench.plan, REPLACE)

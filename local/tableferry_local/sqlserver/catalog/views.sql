@@ -273,6 +273,16 @@ update_referential_action_desc nvarchar(60) CASE k.confupdtype WHEN 'c' THEN 'CA
 is_system_named bit 0
 FROM {relations} JOIN pg_constraint k ON k.conrelid = r.oid AND k.contype = 'f'
 
+-- view sys.foreign_key_columns
+constraint_object_id int k.oid::bigint
+constraint_column_id int p.at
+parent_object_id int k.conrelid::bigint
+parent_column_id int p.own
+referenced_object_id int k.confrelid::bigint
+referenced_column_id int p.other
+FROM {relations} JOIN pg_constraint k ON k.conrelid = r.oid AND k.contype = 'f'
+    CROSS JOIN LATERAL unnest(k.conkey, k.confkey) WITH ORDINALITY AS p(own, other, at)
+
 -- view sys.partitions
 partition_id bigint i.object_id * 1000 + i.index_id
 object_id int i.object_id

@@ -179,6 +179,15 @@ def test_catalog_views_tell_what_was_made_in_the_postgres_behind(session: Sessio
         )
         try:
             assert session.rows(keys) == [("fk", "child", "t", 1, 3)]
+            columns = (
+                "SELECT k.constraint_column_id, p.name, r.name "
+                "FROM sys.foreign_key_columns k "
+                "JOIN sys.columns p ON p.object_id = k.parent_object_id "
+                "AND p.column_id = k.parent_column_id "
+                "JOIN sys.columns r ON r.object_id = k.referenced_object_id "
+                "AND r.column_id = k.referenced_column_id"
+            )
+            assert session.rows(columns) == [(1, "ref", "id")]
             assert session.rows(triggers) == [("tr", "t", 0, 0)]
         finally:
             behind.execute("DROP FUNCTION f CASCADE")
