@@ -24,14 +24,14 @@ from typing import Any
 import pyarrow as pa
 
 from tableferry.checks.checksum import in_sample
-from tableferry.checks.verdict import CHECK_NAMES, Verdict
+from tableferry.checks.verdict import CHECK_NAMES, MOST_SHOWN, Verdict
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.table_sql import predicate, qualified
 from tableferry.resources.digest.fields import identity_fields
 from tableferry.resources.digest.probe import dialect
-from tableferry.resources.errors import InputError
+from tableferry.resources.errors import InputError, shortened
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.words import counted
 
@@ -41,6 +41,8 @@ ALL_CHECKS = (*CHECK_NAMES.values(), CHECK_NAME)
 """`ferry check` may have used any level, so planning looks at the verdicts of all."""
 MAX_ROWS = 250_000
 """Maximum number of rows read of a range; of a larger one a sample by the key's hash is read."""
+MAX_BYTES = 128 << 20
+"""Maximum bytes of these rows, which pandas holds a second time; of larger rows fewer are read."""
 
 SQL = "sql"
 EXAMPLES = 20
@@ -137,7 +139,8 @@ def run_suite(
     rows = int(target.query(f"SELECT COUNT(*) FROM {table} WHERE {where}")[0][0])
     one_in = max(1, -(-rows // max_rows))
     frame_specs = [spec for spec in suite if spec.type != SQL and spec.type not in _ROW_COUNTS]
-    frame_results = iter(_on_frame(frame_specs, plan, target, where, one_in))
+    answers, one_in = _on_frame(frame_specs, plan, target, where, rows, one_in)
+    frame_results = iter(answers)
     results = []
     for spec in suite:
         if spec.type == SQL:
@@ -208,30 +211,37 @@ def _problems(spec: ExpectationSpec, columns: Collection[str]) -> list[str]:
 
 
 def _on_frame(
-    suite: Sequence[ExpectationSpec], plan: CopyPlan, target: Endpoint, where: str, one_in: int
-) -> list[dict[str, Any]]:
-    """Run Great Expectations on the rows, in a pandas frame."""
+    suite: Sequence[ExpectationSpec],
+    plan: CopyPlan,
+    target: Endpoint,
+    where: str,
+    rows: int,
+    one_in: int,
+) -> tuple[list[dict[str, Any]], int]:
+    """Run Great Expectations on the rows, in a pandas frame.
+
+    Args:
+        suite: the expectations.
+        plan: the hop.
+        target: the server of `plan.target`.
+        where: the condition on the rows.
+        rows: how many there are.
+        one_in: one in so many rows is read.
+
+    Returns:
+        The results, and one in how many rows was read because of `MAX_BYTES`.
+    """
     if not suite:
-        return []
+        return [], one_in
     named = {name for spec in suite for name in spec.columns}
     # an expectation about the table itself must see all columns
     all_columns = any(not spec.columns or "column_set" in spec.kwargs for spec in suite)
     names = [c.name for c in plan.target_columns if all_columns or c.name in named]
-    system = plan.target.system
-    # plain names: Babelfish miscounts an emoji in a result's column name, and breaks the protocol
-    quoted = [system.quote(name) for name in names]
-    condition = f"({where})"
-    if one_in > 1:
-        identity = dialect(target).digest(identity_fields(plan), "target")
-        condition += f" AND {in_sample(plan, 'target', identity, one_in)}"
-    prefix = alias_prefix(condition, *quoted)
-    selected = ", ".join(f"{name} AS {prefix}{i}" for i, name in enumerate(quoted))
-    sql = f"SELECT {selected} FROM {qualified(plan.target)} WHERE {condition}"
-    with target.read_arrow(sql) as reader:
-        table = reader.read_all().rename_columns(names)
+    table, one_in = _rows(plan, target, where, names, rows, one_in)
     frame = pa.Table.from_arrays([_plain(c) for c in table.columns], names).to_pandas(
         integer_object_nulls=True, date_as_object=True
     )
+    del table
     with _gx_lock:
         import great_expectations as gx
 
@@ -250,7 +260,36 @@ def _on_frame(
             and all(config.kwargs.get(name) == value for name, value in spec.kwargs.items())
         )
         results.append(_frame_result(spec, remaining.pop(position)[1]))
-    return results
+    return results, one_in
+
+
+def _rows(
+    plan: CopyPlan, target: Endpoint, where: str, names: Sequence[str], rows: int, one_in: int
+) -> tuple[pa.Table, int]:
+    """Read columns of one in so many of `rows` rows, or of fewer if these take `MAX_BYTES`."""
+    system = plan.target.system
+    # plain names: Babelfish miscounts an emoji in a result's column name, and breaks the protocol
+    quoted = [system.quote(name) for name in names]
+    while True:
+        condition = f"({where})"
+        if one_in > 1:
+            identity = dialect(target).digest(identity_fields(plan), "target")
+            condition += f" AND {in_sample(plan, 'target', identity, one_in)}"
+        prefix = alias_prefix(condition, *quoted)
+        selected = ", ".join(f"{name} AS {prefix}{i}" for i, name in enumerate(quoted))
+        sql = f"SELECT {selected} FROM {qualified(plan.target)} WHERE {condition}"
+        batches: list[pa.RecordBatch] = []
+        read = size = 0
+        with target.read_arrow(sql) as reader:
+            for batch in reader:
+                read, size = read + batch.num_rows, size + batch.nbytes
+                if size > MAX_BYTES and read > 1:
+                    break
+                batches.append(batch)
+            else:
+                return pa.Table.from_batches(batches, reader.schema).rename_columns(names), one_in
+        del batches, batch
+        one_in = max(2 * one_in, -(-rows * size // (read * MAX_BYTES)))
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -310,9 +349,9 @@ def _result(
         "type": spec.type,
         "arguments": dict(spec.kwargs),
         "passed": passed,
-        "observed": None if observed is None else shown(observed),
+        "observed": None if observed is None else shortened(shown(observed), MOST_SHOWN),
         "unexpected": unexpected,
-        "examples": list(examples),
+        "examples": [shortened(example, MOST_SHOWN) for example in examples],
     }
 
 

@@ -32,6 +32,9 @@ BATCH_ROWS = 32_768
 KEY, IDENTITY, DIGEST = "key", "identity", "digest"
 """Columns of frames: the key's number, and the digests of the row's identity and of the row."""
 
+EXAMPLE_LETTERS = 16 << 20
+"""Maximum letters of all examples together, which may be documents of megabytes each."""
+
 POSITION, TARGET_POSITION, _RANK = "position", "target_position", "rank"
 
 
@@ -211,6 +214,12 @@ def summed(digests: pa.Array | pa.ChunkedArray) -> int:
     return int(pc.sum(digests.cast(pa.decimal128(38, 0))).as_py() or 0)
 
 
+def letters(difference: Difference) -> int:
+    """Count the letters of an example's values."""
+    values = difference.source, difference.target, *difference.row.values()
+    return sum(len(value) for value in values if value)
+
+
 class _Stream:
     """The frames of one side, read ahead as far as the comparison needs."""
 
@@ -283,6 +292,7 @@ class _Tally:
         self._missing = self._extra = self._different = 0
         self._by_column: dict[str, int] = {}
         self._examples: list[Difference] = []
+        self._letters = 0
 
     def differences(self, rows: int, target_rows: int) -> Differences:
         return Differences(
@@ -308,7 +318,7 @@ class _Tally:
         source_rows = chunk.rows("different", "source")
         target_rows = chunk.rows("different", "target")
         unequal = self._unequal(source_rows, target_rows)
-        most = None if self._sink else self._limit - len(self._examples)
+        most = None if self._sink else self._room()
         ordered = sorted(
             [
                 *self._one_sided(source, chunk.missing, "missing_in_target", most),
@@ -320,7 +330,15 @@ class _Tally:
         differences = [difference for _, difference in ordered]
         if self._sink and differences:
             self._sink(differences)
-        self._examples += differences[: self._limit - len(self._examples)]
+        for difference in differences[: self._room()]:
+            if self._room():
+                self._examples.append(difference)
+                self._letters += letters(difference)
+
+    def _room(self) -> int:
+        """How many more examples are kept."""
+        room = max(0, self._limit - len(self._examples))
+        return room if self._letters < EXAMPLE_LETTERS else 0
 
     def _unequal(self, source: pa.Table, target: pa.Table) -> dict[str, pa.ChunkedArray]:
         """Column -> which of the paired rows differ in it; only columns in which some do."""

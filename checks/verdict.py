@@ -22,6 +22,9 @@ CHECK_NAMES: dict[Level, str] = {level: level for level in get_args(Level)} | {"
 VALUES_COMPARED = [name for level, name in CHECK_NAMES.items() if level != "count"]
 """The checks that compare more than row counts."""
 
+MOST_SHOWN = 1_000
+"""Maximum letters of a value that are shown beside each other, or stored with a check."""
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -44,16 +47,22 @@ class Difference:
         """
         if self.column is None:
             return "", ""
-        texts = [unicodedata.normalize("NFKC", text or "") for text in (self.source, self.target)]
+        # of a long value the part around the first letter that differs
+        both = self.source or "", self.target or ""
+        letters = enumerate(zip(*both, strict=False))
+        same = next((at for at, (one, other) in letters if one != other), min(map(len, both)))
+        source, target = (_excerpt(text, same) for text in (self.source, self.target))
+        texts = [unicodedata.normalize("NFKC", text or "") for text in (source, target)]
         alike = texts[0] == texts[1]
-        if not alike and _plain(self.source) and _plain(self.target):
-            return self.source or "NULL", self.target or "NULL"
+        if not alike and _plain(source) and _plain(target):
+            return source or "NULL", target or "NULL"
         quote = ascii if alike else repr
-        return _quoted(self.source, quote), _quoted(self.target, quote)
+        return _quoted(source, quote), _quoted(target, quote)
 
 
 def shown_value(text: str | None) -> str:
     """A value as a text that hides nothing."""
+    text = _excerpt(text, 0)
     return text or "NULL" if _plain(text) else _quoted(text, repr)
 
 
@@ -199,6 +208,16 @@ class Verdict:
 
 def _rows(count: int) -> str:
     return f"{count} row" if count == 1 else f"{count} rows"
+
+
+def _excerpt(text: str | None, around: int) -> str | None:
+    """Cut a long text to the part around one of its letters, and say how long it is."""
+    if text is None or len(text) <= MOST_SHOWN:
+        return text
+    start = max(0, around - MOST_SHOWN // 2)
+    end = start + MOST_SHOWN
+    before, after = "... " if start else "", " ..." if end < len(text) else ""
+    return f"{before}{text[start:end]}{after} ({len(text):,} characters)"
 
 
 def _plain(text: str | None) -> bool:

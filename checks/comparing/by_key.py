@@ -16,9 +16,11 @@ from tableferry.checks.limits import limits
 from tableferry.checks.rowhash import (
     BATCH_ROWS,
     DIGEST,
+    EXAMPLE_LETTERS,
     KEY,
     Layout,
     compare_rows,
+    letters,
     of_the_same_keys,
 )
 from tableferry.checks.verdict import Differences, Sink
@@ -70,6 +72,7 @@ class ComparisonByKey(Comparison):
         """Search for the rows that differ, see `drill_down`."""
         source_rows, target_rows = self.rows
         total = Differences(rows_compared=source_rows, target_rows_compared=target_rows)
+        kept = 0
         for keys in self._differing():
             found = compare_rows(
                 self.plan,
@@ -77,10 +80,11 @@ class ComparisonByKey(Comparison):
                 self.target,
                 self._digests,
                 {side: self._where(side, keys) for side in SIDES},
-                limit=self.limit - len(total.examples),
+                limit=self.limit - len(total.examples) if kept < EXAMPLE_LETTERS else 0,
                 sink=sink,
             )
             total = _added(total, found.differences)
+            kept += sum(map(letters, found.differences.examples))
         return replace(total, remarks=tuple(limits(self.plan)))
 
     @cached_property

@@ -40,7 +40,8 @@ MOST_DIGESTS = 500_000
 """Maximum number of rows of which digests are sent for the sake of a few ranges."""
 
 EXAMINED = 10_000
-"""Maximum number of differing values of which causes are guessed."""
+"""Maximum number of differing values of which causes are guessed; of long ones, fewer: see
+`rowhash.EXAMPLE_LETTERS`."""
 
 FIRST, SECOND = "A", "B"
 """How the tables are called where their names would be too long."""

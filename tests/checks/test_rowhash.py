@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tableferry.checks import rowhash
 from tableferry.checks.checksum import Digests
 from tableferry.checks.rowhash import Compared, Layout, merge_rows
 from tableferry.checks.verdict import Difference
@@ -124,6 +125,23 @@ def test_examples_come_in_key_order_up_to_the_limit() -> None:
     found = compare(own, other, limit=7).differences
     assert [example.key for example in found.examples] == [str(key) for key in range(7)]
     assert (found.missing_in_target, found.extra_in_target) == (50, 50)
+
+
+def test_examples_are_bounded_by_their_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rowhash, "EXAMPLE_LETTERS", 10_000)
+    own = [(key, f"{key}" + "x" * 1_000, None) for key in range(100)]
+    other = [(key, f"{key}" + "x" * 500 + "y" * 500, None) for key in range(100)]
+    found = compare(own, other, limit=10_000).differences
+    assert (found.different, len(found.examples)) == (100, 5)
+    assert found.examples[0].source == own[0][1], "what is kept is whole: causes are guessed of it"
+
+
+def test_a_long_value_is_shown_where_it_differs() -> None:
+    same = "x" * 1_000_000
+    shown = Difference("1", "different", "note", f"{same}a{same}", f"{same}b").shown()
+    assert [len(text) < 1_100 for text in shown] == [True, True]
+    assert [text[500:510] for text in shown] == ["xxxxaxxxxx", "xxxxb (1,0"]
+    assert Difference("1", "different", "note", None, "x").shown() == ("NULL", "x")
 
 
 def test_a_sink_gets_every_difference() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tableferry.checks import expectations
 from tableferry.checks.expectations import ExpectationSpec, run_suite, validate_suite
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
@@ -111,6 +112,17 @@ def test_a_large_range_is_sampled_and_says_so(
     assert verdict.metadata["one_row_in"] == 10
     results: list[dict[str, Any]] = verdict.metadata["results"]
     assert results[1]["observed"] == "1000"
+
+
+def test_a_range_of_large_rows_is_sampled_by_their_bytes(
+    clickhouse: ClickHouseResource, plan: CopyPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expectations, "MAX_BYTES", 2_000)
+    verdict = run_suite(suite("not_null", "row_count"), plan, clickhouse, GOOD)
+    assert verdict.passed
+    one_in = verdict.metadata["one_row_in"]
+    assert 3 < one_in < 20
+    assert verdict.remarks == (f"1 of them saw about one row in {one_in}",)
 
 
 WRONG = [
