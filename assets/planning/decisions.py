@@ -442,7 +442,7 @@ def _moved(markers: Mapping[str, Marker] | None, name: str, committed: DataVersi
         return "the target does not say what was published last"
     if DataVersion.parse(marker.version) == committed:
         return ""
-    return f"published by {marker}"
+    return f"{'was about to publish' if marker.announced else 'published by'} {marker}"
 
 
 def _row_count_differs(rows: int, expected: int) -> Decision:

@@ -333,7 +333,9 @@ def _record(work: Work, candidate: Candidate) -> str:
         reading = replace(reading, snapshot=None, of_source=False, before=before)
     attempt = RangeAttempt(work, hop, work.plan.ranges[candidate.range], reading)
     if attempt.marked_by_moving:
-        return "its marker is part of its file, which only a move writes"
+        if hop.plan.target.system.by_path:
+            return "its marker is part of its file, which only a move writes"
+        return "another run was about to publish it, and may still do so"
     extra = verdicts[0].target[ROWS] != verdicts[0].source[ROWS]
     attempt = replace(attempt, proven=proven_whole(attempt, extra=extra))
     with attempt.marking(always=True):

@@ -111,8 +111,15 @@ class RangeAttempt:
 
     @property
     def marked_by_moving(self) -> bool:
-        """Whether only a move can write the marker of the range's data version."""
-        return self._markers_in_files and not self._marked
+        """Whether only a move can write the marker of the range's data version.
+
+        Rows that another run has announced may come after they were compared: a move takes the
+        range from it.
+        """
+        known = self.work.published(self.hop, self.name)
+        marker = known.of_target.get(self.name) if known is not None else None
+        announced = marker is not None and marker.announced
+        return announced or (self._markers_in_files and not self._marked)
 
     @property
     def _markers_in_files(self) -> bool:

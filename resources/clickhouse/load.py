@@ -131,7 +131,7 @@ class ClickHouseLoad(HeldRange):
         if self.options.delta is not None and self.atomic:
             self._complete(self.options.delta)
         assert self._audited is not None
-        self.marker.put()
+        self.marker.announce()
         crash_points.reached("after_marker")
         self._require(self._owned_rows(), self._audited, "audited")
         if (
@@ -148,6 +148,8 @@ class ClickHouseLoad(HeldRange):
         crash_points.reached("inside_finalise")
         rows = self._replace_partition() if self.atomic else self._rewrite()
         self._quarantine(keep=False)
+        crash_points.reached("after_publish")
+        self.marker.confirm()
         return rows
 
     def _quarantine(self, *, keep: bool) -> None:

@@ -64,7 +64,10 @@ def take_lock(
     key_range: KeyRange,
     alive: Alive,
 ) -> None:
-    """Take the lock of a range, also from a dead run, whose staging tables are dropped with it.
+    """Take the lock of a range, also from a dead run, whose staging tables are dropped after that.
+
+    In this order: who was taken for dead, but lives, and has seen that it has the lock, has a
+    staging table by then, and publishes nothing once that is gone.
 
     Raises:
         RangeBusy: a living run has it.
@@ -73,23 +76,34 @@ def take_lock(
         f"CREATE TABLE {qualified(table, lock)} (nothing UInt8) ENGINE = Null "
         f"COMMENT {owner.comment()}"
     )
+    taken_over = False
     for _ in range(TRIES):
         try:
-            return resource.execute(statement)
+            resource.execute(statement)
         except StatementFailed as error:
             if error.code != EXISTS:
                 raise
+        else:
+            if taken_over:
+                _drop_staging(resource, table, lock)
+            return
         holder = read_owner(resource, table, lock)
         if holder is None:
             continue
         if holder.run != owner.run and alive(holder.run):
             raise RangeBusy(f"{table} range {key_range.name} is being loaded by run {holder.run}")
-        for (name,) in resource.query(
-            f"SELECT name FROM system.tables WHERE database = {literal(table.schema)} "
-            f"AND startsWith(name, {literal(lock)}) ORDER BY name DESC"
-        ):
-            resource.execute(drop_table(table, name))
+        resource.execute(drop_table(table, lock))
+        taken_over = True
     raise RangeBusy(f"{table} range {key_range.name} is being taken over by another run")
+
+
+def _drop_staging(resource: ClickHouseServer, table: TableRef, lock: str) -> None:
+    """Drop what earlier owners of a lock have staged."""
+    for (name,) in resource.query(
+        f"SELECT name FROM system.tables WHERE database = {literal(table.schema)} "
+        f"AND startsWith(name, {literal(lock)}) AND name != {literal(lock)}"
+    ):
+        resource.execute(drop_table(table, name))
 
 
 def release_lock(resource: ClickHouseServer, table: TableRef, lock: str, owner: Owner) -> None:

@@ -1,8 +1,9 @@
 """The markers of a ClickHouse target, which has no transactions.
 
-A run that publishes a range writes its marker first, checks that it is the newest, replaces the
-partition, and checks again. A crash in between leaves a marker that no event log agrees with, and
-of two runs that publish one range at the same time at most one finds its own.
+A run that publishes a range writes its marker first, with a version that no event log has, checks
+that it is the newest, replaces the partition, checks again, and writes the version. A crash in
+between leaves a marker that no event log agrees with, and of two runs that publish one range at the
+same time at most one finds its own. `tests/model` goes through all orders of these steps.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.clickhouse.server import ClickHouseServer, among
 from tableferry.resources.contract.markers import (
+    ANNOUNCED,
     Marker,
     Publication,
     Published,
@@ -97,14 +99,29 @@ class MarkerTable:
         ((name,),) = self._resource.query(f"SELECT {self.last_token(table, CLAIM)}")
         return str(name)
 
-    def putting(self, table: str, publication: Publication, token: str) -> str:
+    def putting(
+        self, table: str, publication: Publication, token: str, *, announced: bool = False
+    ) -> str:
         """The statement that writes a range's marker, unless the present one is not the one that
-        `publication` knows."""
+        `publication` knows; `announced` if its rows follow."""
         where = ""
         if publication.known is not None:
             before = publication.known.token(table, publication.key_range)
-            where = f" WHERE last = {literal(before)} OR by = {literal(publication.owner)}"
-        version, owner, home = publication.version, publication.owner, publication.home
+            where = f"last = {literal(before)} OR by = {literal(publication.owner)}"
+        version = f"{ANNOUNCED}{publication.version}" if announced else publication.version
+        return self._putting(table, publication, version, token, where)
+
+    def confirming(self, table: str, publication: Publication, token: str) -> str:
+        """The statement that gives an announced marker its version, and a token that tells it from
+        the one that was announced."""
+        where = f"last = {literal(token)}"
+        return self._putting(table, publication, publication.version, f"{token}.", where)
+
+    def _putting(
+        self, table: str, publication: Publication, version: str, token: str, condition: str
+    ) -> str:
+        where = f" WHERE {condition}" if condition else ""
+        owner, home = publication.owner, publication.home
         values = (publication.key, version, owner, home, now(), token)
         return (
             f"INSERT INTO {self._name} (target, `range`, number, `table`, {_COLUMNS}) "
@@ -197,9 +214,20 @@ class RangeMarker:
     atomic: bool
     """Whether rows of ranges that are cut otherwise would stay beside these."""
 
-    def put(self) -> None:
+    def announce(self) -> None:
+        """Write it before its rows are there. See `put`."""
+        self.put(announced=True)
+
+    def put(self, *, announced: bool = False) -> None:
         """Write it, unless the present marker differs from the one that the attempt knows."""
-        statement = self._all.putting(self.identity, self.publication, self.own_token)
+        statement = self._all.putting(
+            self.identity, self.publication, self.own_token, announced=announced
+        )
+        self.resource.execute(statement, {"async_insert": 0})
+
+    def confirm(self) -> None:
+        """Say that the announced rows are there, unless another run has written a marker since."""
+        statement = self._all.confirming(self.identity, self.publication, self.own_token)
         self.resource.execute(statement, {"async_insert": 0})
 
     @property

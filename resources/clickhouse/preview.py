@@ -82,11 +82,13 @@ def publication(
         yield f"-- the partition as it is in {table} is kept, to be put back"
     known = Published()
     what = Publication(plan, key_range, "<data version>", "<run>", "<home>", known)
-    yield markers.putting("<UUID of the table>", what, "<token>")
+    identity, token = "<UUID of the table>", "<token>"
+    yield markers.putting(identity, what, token, announced=True)
     if atomic:
         yield replace_partition(target, staged, key_range)
     else:
         yield from filter(None, rewrite(plan, options, target, staged, in_range))
     if options.audits_shown:
         yield f"-- the rows of the range in {table} must be those that were staged"
+    yield markers.confirming(identity, what, token)
     yield drop_table(table, staging)

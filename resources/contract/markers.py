@@ -22,13 +22,18 @@ MARKERS = "__ferry_ranges"
 """The name of the table, of which each schema with targets has one."""
 
 
+ANNOUNCED = "!"
+"""Begins the version of a marker that is written before its rows, until these are there."""
+
+
 @dataclass(frozen=True)
 class Marker:
     """The last publication of a key range."""
 
     range: str
     version: str
-    """The data version; empty if the range was retired."""
+    """The data version; empty if the range was retired, behind `ANNOUNCED` if its rows need not be
+    there yet."""
     key: str = ""
     """The key column by which the range is cut."""
     owner: str = ""
@@ -44,6 +49,11 @@ class Marker:
     def __str__(self) -> str:
         run = self.owner.partition(" ")[0] or "unknown"
         return f"run {run}{f' of {self.home}' if self.home else ''}, {self.at}"
+
+    @property
+    def announced(self) -> bool:
+        """Whether its rows may still be missing, and may still come if its run lives."""
+        return self.version.startswith(ANNOUNCED)
 
     def overlaps(self, plan: CopyPlan, key_range: KeyRange) -> bool:
         """Whether a row may be in both ranges; also if that is unknown."""

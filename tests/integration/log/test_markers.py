@@ -22,6 +22,7 @@ from tableferry.resources.contract.markers import MARKERS, Publication
 from tableferry.resources.errors import InputError, RangeBusy, TableferryError
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.crashing import Command, crash, reopen
 from tests.servers import Servers
 
 pytestmark = pytest.mark.integration
@@ -145,6 +146,35 @@ def test_an_older_event_log_and_another_home_notice_what_was_published(
         view = older.run()
         assert view.good, view.errors
         require_same(older, system)
+
+
+@pytest.mark.invariant("I9")
+@pytest.mark.parametrize(("point", "shown"), [("inside_finalise", "B"), ("after_publish", "A")])
+def test_a_marker_whose_rows_may_be_missing_hides_nothing(
+    homes: Callable[..., Homes], tmp_path: Path, point: str, shown: str
+) -> None:
+    """It says the same as the older log, and the target need not: `tests/model` found that."""
+    all_homes, command = homes("clickhouse"), Command(tmp_path)
+    one = all_homes.one
+    assert one.run().good
+    all_homes.backup("older")
+    change(one, "B")
+    assert one.run().good
+    change(one, "A")
+    with all_homes.other("older") as older:
+        assert reasons(older)[FIRST] == "target_moved"
+        crash(command, older.table, point)
+        assert (7, shown) in arrived(older, "clickhouse")
+        reopen(older)
+        assert "was about to publish" in plan_of(older, FIRST).decision.detail
+        view = older.run()
+        assert view.good, view.errors
+        assert older.moved(view) == [FIRST], "what may still be replaced is not compared"
+        require_same(older, "clickhouse")
+
+
+def plan_of(one: Ferry, name: str) -> Any:
+    return next(view for view in one.plan().ranges if view.range == name)
 
 
 @pytest.mark.invariant("I8")
