@@ -281,10 +281,7 @@ class _Found:
     def require_few(self, number: int) -> None:
         """Raise `TooManyDiffer` if this many rows are too many."""
         if number > self._most:
-            raise TooManyDiffer(
-                f"{counted(number, 'row')} or more of {self.rows:,} differ, "
-                f"and at most {self._most:,} would be moved by themselves"
-            )
+            raise TooManyDiffer(f"more than {self._most:,} of {counted(self.rows, 'row')} differ")
 
     def add(self, chunk: Chunk) -> None:
         """Add the rows of a chunk."""

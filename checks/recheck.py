@@ -54,8 +54,8 @@ class Recheck:
         seconds = float(match[2]) * (60 if match[3] == "m" else 1) if match else 0.0
         if not 1 <= times <= MOST_TIMES or seconds > MOST_SECONDS:
             raise InputError(
-                f"recheck: {text!r} should be a number of looks and the pause before each, as "
-                f"3x10s or 2x1m: at most {MOST_TIMES} looks and {MOST_SECONDS / 3600:.0f} hour"
+                f"recheck: {text!r} should be a number of retries and the pause before each, as "
+                f"3x10s or 2x1m: at most {MOST_TIMES} retries and {MOST_SECONDS / 3600:.0f} hour"
             )
         return cls(times, seconds)
 

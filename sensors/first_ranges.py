@@ -15,6 +15,7 @@ from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.assets.running.source_slots import sharing
 from tableferry.checks.whole_table import TOTAL_ROWS
 from tableferry.resources.errors import TableferryError
+from tableferry.resources.words import counted
 from tableferry.sensors.rounds import Budget, in_turn
 
 
@@ -69,7 +70,7 @@ def first_ranges_sensor(
             else:
                 cut[name] = len(plan.ranges)
                 unproven += _unproven(transfer, len(plan.ranges))
-        parts = [f"{name} has {ranges} key ranges now" for name, ranges in cut.items()]
+        parts = [f"{name} has {counted(ranges, 'key range')} now" for name, ranges in cut.items()]
         parts += [f"{name} cannot be cut yet: {error}" for name, error in failed.items()]
         reason = dg.SkipReason("; ".join(parts) or "all transfers have key ranges")
         return dg.SensorResult(skip_reason=reason, cursor=last, asset_events=unproven)

@@ -274,7 +274,8 @@ def schema_changes(plan: CopyPlan, committed: Sequence[WrittenColumn] | None) ->
         if name not in before:
             continue
         if before[name].description != origin_of(column):
-            parts.append(f"{name!r} is {origin_of(column)} now, was {before[name].description}")
+            was = before[name].description
+            parts.append(f"{name!r}: changed from {was} to {origin_of(column)}")
         elif before[name].type != type_:
             parts.append(f"{name!r} becomes {type_}, was {before[name].type}")
     return ", ".join(parts)

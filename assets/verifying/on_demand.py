@@ -44,6 +44,7 @@ from tableferry.resources.contract.fields import Side
 from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.words import counted
 
 MOST_COMPARISONS = 4
 """Maximum comparisons of a range that runs keep recording; its last verdict does not count then."""
@@ -439,7 +440,7 @@ def closing_line(found: Sequence[Checked], open_ranges: Sequence[NotCommitted]) 
     if not found:
         line = "nothing was checked: no range is committed"
     elif not failed and not warned and not behind:
-        line = f"all {len(found)} checks passed"
+        line = "1 check passed" if len(found) == 1 else f"all {len(found)} checks passed"
     if warned:
         line += f", {warned} warned"
     if behind:
@@ -453,5 +454,5 @@ def _behind(newer: Sequence[Verdict]) -> str:
     """Return how far a source has advanced, e.g. `the source is newer ... (120 rows more)`."""
     rows = sum(int(one.source[ROWS]) - int(one.target[ROWS]) for one in newer if ROWS in one.source)
     ranges = "1 range" if len(newer) == 1 else f"{len(newer)} ranges"
-    more = f" ({abs(rows)} rows {'more' if rows > 0 else 'less'})" if rows else ""
+    more = f" ({counted(abs(rows), 'row')} {'more' if rows > 0 else 'fewer'})" if rows else ""
     return f"the source is newer than the last move in {ranges}{more}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -58,7 +59,7 @@ def stack_command(command: Callable[..., dict[str, Any]]) -> Callable[..., None]
 
 @click.group("local")
 def local_group() -> None:
-    """PostgreSQL, ClickHouse and a stand-in for SQL Server on this machine, for trying things."""
+    """PostgreSQL, ClickHouse, a SQL Server stand-in, to try things."""
 
 
 @local_group.command()
@@ -71,7 +72,9 @@ def up(stack: Stack, **ports: int | None) -> dict[str, Any]:
     chosen = {name.removesuffix("_port"): port for name, port in ports.items() if port}
     stack.up(ports=chosen)
     answer = _status(stack)
-    answer["lines"].append('Use it in this shell: eval "$(ferry local env)"')
+    named = type(stack)(os.environ.get(FOLDER)).folder == stack.folder
+    folder = "" if named else f" --folder {shlex.quote(str(stack.folder))}"
+    answer["lines"].append(f'Use it in this shell: eval "$(ferry local env{folder})"')
     return answer
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tableferry.pipelines.command.views import AdoptionView
 
 
-@click.command()
+@click.command(short_help="Record the ranges that a target has already.")
 @transfer_argument
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
 @click.option(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,12 @@ from rich.text import Text
 from tableferry.checks.verdict import Difference, shown_value
 from tableferry.pipelines.command.listing import Column, Listing, Row
 from tableferry.pipelines.command.render import number, shown
-from tableferry.resources.words import counted
+from tableferry.pipelines.reporting.report import moment
+from tableferry.resources.words import counted, iso_time
 
 if TYPE_CHECKING:
     from tableferry.checks.comparing.tables import Outcome, Read
+    from tableferry.resources.contract.endpoint import Endpoint
 
 A, B = "A", "B"
 ONLY_IN_A, ONLY_IN_B, DIFFERENT = "only in A", "only in B", "different"
@@ -230,17 +233,36 @@ def document(outcome: Outcome, limit: int) -> dict[str, Any]:
     }
 
 
+def _facts(outcome: Outcome, servers: Sequence[Endpoint]) -> list[tuple[str, str]]:
+    """When, where, how strictly and by which columns the tables were compared."""
+    verdict, columns = outcome.verdict, [*outcome.pairing.names.values()]
+    sides = [
+        (f"{name} is on", str(endpoint.settings()))
+        for name, endpoint in zip((A, B), servers, strict=True)
+    ]
+    rows = [counted(side["rows"], "row") for side in (verdict.source, verdict.target)]
+    return [
+        ("Compared at", moment(iso_time(time.time()))),
+        *sides,
+        ("Rows", f"{rows[0]} in {A}, {rows[1]} in {B}"),
+        ("Level", verdict.check),
+        ("Columns", ", ".join(columns)),
+        ("Took", f"{outcome.seconds:.1f} s"),
+    ]
+
+
 def _row(outcome: Outcome, difference: Difference) -> dict[str, str | None]:
     """What names a row, by the first table's columns."""
     return {outcome.pairing.names[name]: text for name, text in difference.row.items()}
 
 
-def page(outcome: Outcome, limit: int) -> str:
-    """The outcome as one page."""
+def page(outcome: Outcome, limit: int, servers: Sequence[Endpoint]) -> str:
+    """The outcome as one page, with what a reviewer needs to know it by."""
     from tableferry.pipelines.reporting.html import page as template
 
     names = outcome.differences.named_by if outcome.differences else ()
     return template("compare.html.j2").render(
+        facts=_facts(outcome, servers),
         a=str(outcome.pairing.plan.source),
         b=str(outcome.pairing.plan.target),
         equal=outcome.equal,

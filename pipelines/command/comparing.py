@@ -43,7 +43,7 @@ def _not_compared(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
-@click.command()
+@click.command(short_help="Compare any two tables; no transfer file is needed.")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @click.option("--key", multiple=True, metavar="COLUMNS", help="What identifies a row: id,line.")
@@ -65,7 +65,7 @@ def _not_compared(command: Callable[..., None]) -> Callable[..., None]:
     type=click.Choice(LEVELS),
     default="checksum",
     show_default=True,
-    help="How strictly.",
+    help="How strict.",
 )
 @click.option("--sample", is_flag=True, help="As --level sample_hash.")
 @click.option(
@@ -74,7 +74,11 @@ def _not_compared(command: Callable[..., None]) -> Callable[..., None]:
     metavar="N",
     help="Ranges of the key that are compared apart  [default: up to 500, by the key's type].",
 )
-@click.option("--recheck", metavar="TIMESxPAUSE", help="Look again at rows that differ: 3x10s.")
+@click.option(
+    "--recheck",
+    metavar="NxS",
+    help="Compare rows that differ N more times, S seconds apart: 3x10s.",
+)
 @click.option(
     "--limit",
     type=click.IntRange(0, MOST_SHOWN),
@@ -114,7 +118,7 @@ def compare(
     html: str | None,
     as_json: bool,
 ) -> None:
-    """Compare two tables that anybody has filled; no transfer file is needed, nothing is written.
+    """Compare any two tables; no transfer file is needed, and nothing is written.
 
     A and B are tables, views or files (postgres://sales.orders, files://dump/*.parquet), or queries
     behind the name of a connection ('postgres:SELECT id, amount FROM sales.orders'). Exit code 0 if
@@ -173,7 +177,9 @@ def compare(
             recheck=looks,
         )
     if html:
-        Path(html).write_text(compare_views.page(outcome, limit), encoding="utf-8")
+        Path(html).write_text(
+            compare_views.page(outcome, limit, (source, target)), encoding="utf-8"
+        )
     if as_json:
         print_json(compare_views.document(outcome, limit))
     else:
@@ -210,7 +216,7 @@ def _compare_schemas(
     else:
         schema_views.show(console(), pairs)
     differ = sum(not pair.equal for pair in pairs)
-    end([f"{differ} of {len(pairs)} pairs of tables are declared otherwise"] * bool(differ))
+    end([f"{differ} of {len(pairs)} pairs of tables differ in definition"] * bool(differ))
 
 
 def _save(pairing: Pairing, level: str, path: Path, servers: Servers) -> None:

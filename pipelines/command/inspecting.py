@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tableferry.pipelines.command.session import Session
 
 
-@click.command()
+@click.command(short_help="Show which ranges would run, and why.")
 @several_transfers
 @click.option("--force", is_flag=True, help="Plan as for `ferry run --force`.")
 @side_by_side
@@ -122,7 +122,7 @@ def _show_values(
     end(errors)
 
 
-@click.command()
+@click.command(short_help="Show ranges, rows, last runs and checks.")
 @several_transfers
 @wide
 @as_json
@@ -166,7 +166,7 @@ def status(
     end(fleet_views.fleet_errors(states))
 
 
-@click.command()
+@click.command(short_help="Reconcile committed ranges without moving data.")
 @several_transfers
 @click.option("--level", type=click.Choice(LEVELS), help="How strict; default: as declared.")
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)

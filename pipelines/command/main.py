@@ -39,7 +39,7 @@ def main() -> None:
 @as_json
 @user_errors
 def validate(transfers: Sequence[str], as_json: bool) -> None:
-    """Check the transfer files against the servers; nothing is changed."""
+    """Check the transfer files against the servers."""
     from tableferry.assets.declaring.transfer_files import load_transfers
     from tableferry.pipelines.command.session import open_session
     from tableferry.pipelines.command.validation import outdated_locks
@@ -77,7 +77,7 @@ def validate(transfers: Sequence[str], as_json: bool) -> None:
 @as_json
 @user_errors
 def doctor(as_json: bool) -> None:
-    """Examine every configured server and this machine, and say what to do.
+    """Examine servers and this machine, and say what to do.
 
     On servers: version, TLS, privileges for the declared transfers, snapshot isolation, disk,
     clock, and whether edge values arrive unchanged. Exit code 1 if something will fail.
@@ -169,7 +169,7 @@ def diff(
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @user_errors
 def dev(port: int, host: str) -> None:
-    """Run Dagster's user interface and daemon on the transfers, until Ctrl-C.
+    """Run Dagster's user interface and daemon, until Ctrl-C.
 
     The user interface has no login: anyone who reaches the address can use it.
     """

@@ -23,7 +23,7 @@ def age(text: str) -> float:
         raise InputError(f"--keep {error}") from None
 
 
-@click.command()
+@click.command(short_help="Delete old runs, with their events.")
 @click.option("--keep", required=True, metavar="AGE", help="Keep younger runs: 36h, 90d, 12w.")
 @click.option("--dry-run", is_flag=True, help="Report without deleting.")
 @as_json

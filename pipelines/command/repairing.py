@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tableferry.pipelines.command.session import Session
 
 
-@click.command()
+@click.command(short_help="Fix the rows of committed ranges that differ.")
 @transfer_argument
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
 @click.option("--hop", type=int, help="Only this hop, counted from 1.")
@@ -46,7 +46,7 @@ def repair(
     log_level: str | None,
     as_json: bool,
 ) -> None:
-    """Put right the rows of committed ranges that differ from their source, and nothing else.
+    """Fix the rows of committed ranges that differ from their source, and nothing else.
 
     Both sides are compared by digests; rows are inserted, updated and deleted by their primary
     keys in one transaction, in which the whole range is proven. Exit code 0 only if all ranges

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TABLES_HELP = "Tables by schema.table, as 'shop.*'; without a dot, by name; repeatable."
 
 
-@click.command()
+@click.command(short_help="Write transfer files from a source's catalog.")
 @click.option("--from", "connection", required=True, metavar="NAME", help="E.g. postgres.")
 @click.option("--tables", multiple=True, required=True, metavar="PATTERN", help=TABLES_HELP)
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave these out; repeatable.")
@@ -133,7 +133,7 @@ def _arrangement(
     return "chain" if answer == "chain" else "each"
 
 
-@click.command()
+@click.command(short_help="Look up the tables of declarations with `tables:`.")
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option("--check", is_flag=True, help="Write nothing; exit code 1 if a lock would change.")
 @as_json
@@ -165,7 +165,7 @@ def refresh(files: Sequence[str], check: bool, as_json: bool) -> None:
     end([f"{name} does not agree with the catalog" for name in changed if check])
 
 
-@click.command()
+@click.command(short_help="Print the JSON Schema of a transfer file.")
 @click.option("--defaults", is_flag=True, help="Print that of defaults.yaml instead.")
 @click.option("--tables", is_flag=True, help="Print that of a file with `tables:` instead.")
 @user_errors

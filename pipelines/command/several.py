@@ -64,7 +64,7 @@ def select(
         InputError: not exactly one way of selection is used, or nothing matches.
     """
     if sum((bool(names), bool(tags), select_all)) != 1:
-        raise InputError("name the transfers, or give --tag, or --all: one of these")
+        raise InputError("give transfer names, --tag or --all")
     if names:
         return list(dict.fromkeys(names))
     matches = [

@@ -176,7 +176,7 @@ def export(declared: str) -> Export | Refusal:
     text = "toString({})"
     if type_.name in HAVE_NULL:
         text = f"if(isNull({{}}), NULL, {text})"
-    return Refusal("of a type that we do not know", text, "what ClickHouse prints")
+    return Refusal("of an unknown type", text, "what ClickHouse prints")
 
 
 def slot(declared: str, version: str = "") -> Slot | None:

@@ -267,7 +267,7 @@ class Target(Protocol):
             InputError: values of a column cannot be written as constants, or the target's rows are
                 not written by statements.
         """
-        raise InputError(f"{plan.target}: rows are not written by statements there")
+        raise InputError(f"{plan.target}: --sql is not supported for it")
 
     def attempt(
         self, publication: Publication, options: TargetOptions, alive: Alive = no_live_owner

@@ -196,7 +196,7 @@ def export(declared: str) -> Export | Refusal:
         if type_.name.startswith(("STRUCT", "MAP")):
             json = "CAST(to_json({}) AS VARCHAR)"
             return Refusal("of a composite type", json, "JSON")
-        return Refusal("of a type we do not know", "CAST({} AS VARCHAR)", "what DuckDB prints")
+        return Refusal("of an unknown type", "CAST({} AS VARCHAR)", "what DuckDB prints")
     if declared.endswith(FROM_TEXT) and not taken_as_text(declared):
         type_text = bare(declared)
         written = is_written if declared.endswith(f"{ANY_NOTATION}{FROM_TEXT}") else is_canonical

@@ -204,7 +204,7 @@ def _scalar(declared: str) -> Export | Refusal:
             return Export(kind, "{}", "{}", "{}")
     if name in TEXT or name.startswith("interval") or name in RANGES:
         return _text(name, reader.read(declared))
-    why = "of a composite type" if name in ("composite", "record") else "of a type we do not know"
+    why = "of a composite type" if name in ("composite", "record") else "of an unknown type"
     return Refusal(why, "{}::text", "what psql prints")
 
 

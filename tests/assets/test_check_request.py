@@ -40,7 +40,7 @@ def test_a_request_is_read_from_the_tags_that_it_writes(request_: CheckRequest) 
         (RANGES, "..5", "is '..5'; it should be a JSON list of key ranges"),
         (RANGES, "[5]", "should be a JSON list of key ranges"),
         (RANGES, '["9.."]', "names '9..', which is no key range of it; `ferry status orders`"),
-        (RECHECK, "often", "'often' should be a number of looks and the pause"),
+        (RECHECK, "often", "'often' should be a number of retries and the pause"),
         (AS_OF_LAST_RUN, "yes", "is 'yes'; it should be true or false"),
     ],
 )

@@ -19,5 +19,5 @@ def test_looks_and_pauses_are_read(text: str, times: int, seconds: float) -> Non
 
 @pytest.mark.parametrize("text", ["", "3", "3x", "x10s", "3x10", "0x1s", "101x1s", "1x61m"])
 def test_other_texts_are_refused_with_the_value(text: str) -> None:
-    with pytest.raises(InputError, match=f"recheck: '{text}' should be a number of looks"):
+    with pytest.raises(InputError, match=f"recheck: '{text}' should be a number of retries"):
         Recheck.parse(text)
