@@ -285,7 +285,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     require_one_name(transfer, servers.endpoint, servers.namesakes)
     with concerning(f"{transfer.transfer}: {transfer.source}"):
         columns = source_columns(transfer, servers.endpoint(transfer.source))
-    _require_rows_shown(transfer, servers)
+    withheld = _require_rows_shown(transfer, servers)
     with concerning(f"{transfer.transfer}: {transfer.source}"):
         _require_filter(transfer, servers)
     raw = columns
@@ -318,7 +318,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             error.hop = number
             raise
         if number == 1:
-            _require_readable(transfer, plan, servers)
+            _require_readable(transfer, plan, withheld)
         if transfer.rows_per_file_range:
             _require_rows_numbered(plan)
         options = TargetOptions(
@@ -413,22 +413,30 @@ def _require_overflowing(transfer: Transfer, hops: Sequence[Hop]) -> None:
         raise ColumnsRefused(tables, useless)
 
 
-def _require_rows_shown(transfer: Transfer, servers: Servers) -> None:
+def _require_rows_shown(transfer: Transfer, servers: Servers) -> Sequence[str]:
     """Refuse tables of which row-level security hides rows, unless that is declared.
+
+    Returns:
+        The columns of the source that the login may not read.
 
     Raises:
         RowsHidden: names the table and the remedies.
     """
-    if transfer.row_security == "apply":
-        return
-    for table in transfer.tables:
+    columns: Sequence[str] = ()
+    for number, table in enumerate(transfer.tables):
+        if number and transfer.row_security == "apply":
+            break
         with concerning(f"{transfer.transfer}: {table}"):
-            why = inspection_of(table.system).hidden(servers.endpoint(table), table)
-        if why:
+            inspection = inspection_of(table.system)
+            why, withheld = inspection.withheld_from(servers.endpoint(table), table)
+        if why and transfer.row_security != "apply":
             raise RowsHidden(f"{transfer.transfer}: {table}: {why}")
+        if not number:
+            columns = withheld
+    return columns
 
 
-def _require_readable(transfer: Transfer, plan: CopyPlan, servers: Servers) -> None:
+def _require_readable(transfer: Transfer, plan: CopyPlan, withheld: Sequence[str]) -> None:
     """Refuse columns of the source that the login may not read; the server names the table only.
 
     Raises:
@@ -436,16 +444,15 @@ def _require_readable(transfer: Transfer, plan: CopyPlan, servers: Servers) -> N
         InputError: it may read none of them.
     """
     computed = {name for name, column in transfer.columns.items() if column.expression}
-    withheld = inspection_of(plan.source.system).unreadable(
-        servers.endpoint(plan.source), plan.source
-    )
     read = [column.source.name for column in plan.columns]
     names = [name for name in read if name in withheld and name not in computed]
     if not names:
         return
     table = f"{transfer.transfer}: {plan.source}"
     if names == read:
-        raise InputError(f"{table}: this login may not read it (GRANT SELECT)")
+        raise InputError(
+            f"{table}: this login may not read it: it needs SELECT, and USAGE of its schema"
+        )
     quote = plan.source.system.quote
     remedy = f"GRANT SELECT ({', '.join(map(quote, names))}) ON {qualified(plan.source)}"
     if plan.key.source.name not in names:

@@ -49,7 +49,7 @@ def in_partition(key_range: KeyRange) -> str:
 
 def create_table(plan: CopyPlan, options: TargetOptions) -> str:
     """CREATE TABLE for the target, with the hidden range column unless partitioned otherwise."""
-    return f"CREATE TABLE IF NOT EXISTS {qualified(plan.target)} {'0'.join(shape(plan, options))}"
+    return f"CREATE TABLE {qualified(plan.target)} {'0'.join(shape(plan, options))}"
 
 
 def shape(plan: CopyPlan, options: TargetOptions) -> tuple[str, ...]:

@@ -166,7 +166,7 @@ class ClickHouseTarget(Target):
     def _create(self, plan: CopyPlan, options: TargetOptions) -> bool:
         """Create the target; return False if another session was faster: its table is as good."""
         try:
-            self.resource.execute(create_table(plan, options).replace(" IF NOT EXISTS", "", 1))
+            self.resource.execute(create_table(plan, options))
         except StatementFailed as error:
             if error.code != EXISTS:
                 raise

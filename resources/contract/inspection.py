@@ -45,8 +45,15 @@ class Inspection:
     hidden: Callable[[Any, TableRef], str | None] = lambda *_: None
     """Says by which row-level security, and with which remedies, a login cannot read or write all
     rows of a table; None if it can, or if that is unknown."""
-    unreadable: Callable[[Any, TableRef], Sequence[str]] = lambda *_: ()
-    """Returns the columns of a table that a login may not read; none if that is unknown."""
+    withheld: Callable[[Any, TableRef], tuple[str | None, Sequence[str]]] | None = None
+    """Returns by one query what `hidden` does, and the columns that a login may not read; None if
+    a system cannot tell these."""
+
+    def withheld_from(self, endpoint: Any, table: TableRef) -> tuple[str | None, Sequence[str]]:
+        """Return what `hidden` does, and the columns that the login is known not to read."""
+        if self.withheld is None:
+            return self.hidden(endpoint, table), ()
+        return self.withheld(endpoint, table)
 
 
 def inspection_of(system: System) -> Inspection:

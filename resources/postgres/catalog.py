@@ -306,14 +306,13 @@ def unique_by(endpoint: Endpoint, table: TableRef, columns: Sequence[str]) -> st
 
 def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
     """See `Inspection.hidden`. Policies of tables below a view are found when the view is read."""
-    user, _ = answer(endpoint, _withheld, table) or (None, None)
-    return rows_hidden(user) if user else None
+    return withheld(endpoint, table)[0]
 
 
-def unreadable(endpoint: Endpoint, table: TableRef) -> Sequence[str]:
-    """See `Inspection.unreadable`."""
-    _, columns = answer(endpoint, _withheld, table) or (None, None)
-    return columns or ()
+def withheld(endpoint: Endpoint, table: TableRef) -> tuple[str | None, Sequence[str]]:
+    """See `Inspection.withheld`."""
+    user, columns = answer(endpoint, _withheld, table) or (None, None)
+    return rows_hidden(user) if user else None, columns or ()
 
 
 def _withheld(
@@ -321,8 +320,8 @@ def _withheld(
 ) -> dict[TableRef, tuple[str | None, Sequence[str] | None]]:
     """The user whom policies hide rows from, and the columns that it may not read."""
     rows = endpoint.query(about_all(WITHHELD_SQL, tables))
-    withheld = {name: (user, columns) for name, user, columns in rows}
-    return {table: withheld[table.name] for table in tables if table.name in withheld}
+    by_name = {name: (user, columns) for name, user, columns in rows}
+    return {table: by_name[table.name] for table in tables if table.name in by_name}
 
 
 def children(endpoint: Endpoint, table: TableRef) -> list[str]:

@@ -7,7 +7,7 @@ from tableferry.resources.contract.loader import Loader
 from tableferry.resources.contract.settings import Scheme
 from tableferry.resources.contract.system import System
 from tableferry.resources.postgres import digest, record_digest
-from tableferry.resources.postgres.catalog import hidden, unique_by, unreadable
+from tableferry.resources.postgres.catalog import hidden, unique_by, withheld
 from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import is_transient
@@ -32,9 +32,7 @@ SYSTEM = System(
     overflow=PostgresOverflow(),
     record_digest=record_digest.EXPECTED,
     is_transient=is_transient,
-    inspection=Inspection(
-        health=findings, unique_by=unique_by, hidden=hidden, unreadable=unreadable
-    ),
+    inspection=Inspection(health=findings, unique_by=unique_by, hidden=hidden, withheld=withheld),
     source=PostgresSource(),
     loader=Loader(
         PostgresTarget,

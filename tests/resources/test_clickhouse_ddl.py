@@ -36,7 +36,7 @@ PLAN = CopyPlan(
 
 def test_created_table_is_partitioned_by_the_hidden_column() -> None:
     assert create_table(PLAN, TargetOptions()) == (
-        "CREATE TABLE IF NOT EXISTS `shop`.`orders` (`id` Int64, `day` Nullable(Date32), "
+        "CREATE TABLE `shop`.`orders` (`id` Int64, `day` Nullable(Date32), "
         "`note` LowCardinality(Nullable(String)), _range UInt64 MATERIALIZED 0) "
         "ENGINE = MergeTree PARTITION BY _range ORDER BY (`day`, `id`) "
         "SETTINGS allow_nullable_key = 1"

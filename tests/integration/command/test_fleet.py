@@ -57,7 +57,7 @@ def test_checks_and_plans_go_side_by_side(fleet: Ferry, tmp_path: Path) -> None:
     every = [*"abcdef", "broken"]
     assert command.run("check", *every, "--jobs", "2") == 1
     lines = [line.split() for line in command.output.splitlines()]
-    results = {line[0]: line[1] for line in lines if len(line) == 6 and line[0] in every}
+    results = {line[0]: line[1] for line in lines if len(line) == 7 and line[0] in every}
     assert results == dict.fromkeys(every, "FAILED") | {"a": "ok"}, command.output
     assert "1 of 7 transfers passed" in command.output
     assert "ferry: broken: postgres://public.not_there does not exist" in command.output

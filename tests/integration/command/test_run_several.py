@@ -65,8 +65,8 @@ def test_one_that_fails_stops_no_other_and_all_are_summed_up(several: Ferry) -> 
 
 def test_what_is_asked_for_must_be_clear(several: Ferry) -> None:
     for arguments, message in (
-        (["run"], "name the transfers, or give --tag, or --all"),
-        (["run", "second", "--all"], "one of these"),
+        (["run"], "give transfer names, --tag or --all"),
+        (["run", "second", "--all"], "give transfer names, --tag or --all"),
         (["run", "--tag", "team=c"], "there are team=a, team=b, tier=gold"),
         (["run", "--all", "--range", "1"], "one transfer at a time"),
         (["run", "second", "nope"], "no transfer 'nope'"),
