@@ -173,12 +173,14 @@ def _view(
     errors = outcome.errors if outcome else []
     if outcome and errors:
         # what a refused run has not come to is of an earlier run
-        ours = [view for view in views if view.run_id in outcome.run_ids]
-        views = (
-            [view for view in views if view in ours or view.range not in work.ranges]
-            if ours
-            else []
-        )
+        came_to_any = any(view.run_id in outcome.run_ids for view in views)
+        views = [
+            view
+            for view in views
+            if view.run_id in outcome.run_ids
+            or view.state is State.MISSING
+            or (came_to_any and view.range not in work.ranges)
+        ]
     else:
         errors = [problem for view in views if (problem := view.problem)]
     notes = [*before, *plan_notes(work.prepared.plan)]

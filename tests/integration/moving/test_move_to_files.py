@@ -410,5 +410,7 @@ def test_a_later_hop_reads_the_folder(ferry: Maker, tmp_path: Path) -> None:
 
 def test_a_column_that_every_table_of_files_has_is_refused(ferry: Maker, tmp_path: Path) -> None:
     one = exported(ferry, tmp_path, "CREATE TABLE {t} (id integer PRIMARY KEY, _row integer)")
-    with pytest.raises(InputError, match="'_row' should be renamed"):
+    with pytest.raises(
+        InputError, match="'_row', which a table of files has of its own; rename it"
+    ):
         one.run()
