@@ -32,11 +32,12 @@ def status(session: Session, name: str) -> TransferView:
     (judged,) = session.read(
         lambda log: fleet(log, session.declared, [name], whole=False)
     ).transfers
+    failed = judged.outcome is Outcome.FAILED
     return TransferView(
         name,
         views,
-        not judged.problems,
+        not failed and all(view.good for view in views),
         [*judged.problems],
         notes=range_notes(views),
-        failed=judged.outcome is Outcome.FAILED,
+        failed=failed,
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from tableferry.assets.planning.resolve import resolve_hops, with_wires
 from tableferry.pipelines.command import runner
 from tableferry.resources.artifacts import BYTES, FOLDER
 from tableferry.resources.contract import delimited
@@ -228,6 +229,13 @@ def test_the_files_stay_until_the_commit(ferry: Make, artifacts: Path, command: 
     assert list(artifacts.iterdir()) == [], "the next run removed those, and the commit its own"
 
 
+def tried(one: Ferry) -> None:
+    """Have the wires tried, which is done once per process, before a tool is replaced."""
+    transfer = one.session.transfer(one.table)
+    servers = one.session.servers_of(transfer)
+    with_wires(transfer, resolve_hops(transfer, servers), servers, moving=True)
+
+
 FAILURES = {
     "cut short": 'truncate -s -20 "$3"; exec $TOOL "$@"',
     "rows changed": 'sed -i "s/^./x/" "$3"; exec $TOOL "$@"',
@@ -246,7 +254,7 @@ def test_a_failure_of_the_tool_leaves_nothing(
 ) -> None:
     hop = "[{{to: 'sqlserver://dbo.{t}', wire: text}}]"
     one = ferry(hop, *TABLE, ranges="{bounds: [201, 401]}")
-    one.plan()
+    tried(one)
     wrapper(tmp_path, script, monkeypatch)
     view = one.run(ranges=["..0000000201"])
     assert by_range(view)["..0000000201"].state == "failed"
@@ -265,7 +273,7 @@ def test_a_tool_that_hangs_is_ended_and_its_range_tried_again(
     hung = tmp_path / "hung"
     once = f"if [ ! -e {hung}-$2 ]; then : > {hung}-$2; exec sleep 600; fi"
     one = ferry(chain("text"), *SMALL, ranges="{count: 1}")
-    one.plan()
+    tried(one)
     wrapper(tmp_path, f'{once}; exec $TOOL "$@"', monkeypatch)
     monkeypatch.setenv("TABLEFERRY_BCP_TIMEOUT", "2")
     view = one.run()
@@ -287,6 +295,7 @@ def test_a_failure_on_the_way_out_leaves_nothing(
     ferry: Make, artifacts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
     one = ferry(chain("text"), *TABLE[:1], "INSERT INTO {t} (id) VALUES (1)")
+    tried(one)
     assert one.run(hop=1).good
     wrapper(tmp_path, script, monkeypatch)
     view = one.run(hop=2)

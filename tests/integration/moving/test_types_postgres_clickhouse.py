@@ -311,6 +311,6 @@ def test_a_scan_finds_the_digits_of_a_bare_numeric(source):
     source.fill("numeric", ["12345.5", "-0.00070", None])
     assert found("sqlserver") == {"x": ("decimal(9,4)", False)}
     source.fill("numeric", ["NaN", "1e50"])
-    assert found("sqlserver") == {}
+    assert found("sqlserver") == {"x": (None, True)}
     source.fill("numeric", [])
     assert found("clickhouse") == {}

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
 from tableferry.assets.running import moving
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.checks.verdict import Verdict
+from tableferry.pipelines.cli import main
 from tableferry.pipelines.command import runner
 from tableferry.pipelines.command.dry_run import dry_run
 from tableferry.resources.contract.markers import Publication
@@ -203,6 +205,8 @@ def test_damaged_rows_are_not_seen_and_kept_for_inspection(
     with Corrupts(stack.postgres_url, b"marker 150", b"marker 15o") as proxy:
         monkeypatch.setenv("TABLEFERRY_CONNECTION_PROXY", proxy.url)
         one.declare(f"['proxy://{copies}.{{t}}']", ranges=RANGES)
+        # the target is known by the name of another connection
+        assert CliRunner().invoke(main, ["clean", one.table, "--markers"]).exit_code == 0
         failed = one.run()
         assert proxy.changed
         assert not failed.good

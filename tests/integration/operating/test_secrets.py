@@ -120,7 +120,7 @@ def test_what_failing_runs_leave_has_no_password(
         run("doctor", code=0 if let_in else 1, **elsewhere(name, wrong))
     run("plan", table, "--json", code=0)
     run("run", table, "--force", "--dry-run", code=0)
-    run("status", table, "--json", code=0)
+    run("status", table, "--json", code=1)
     for kind in ("html", "json", "md"):
         run("report", table, "--format", kind, "--output", str(left / f"report.{kind}"), code=1)
 

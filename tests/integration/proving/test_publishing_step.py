@@ -89,7 +89,7 @@ class Behind:
 
     def trigger(self, name: str, statement: str) -> None:
         """Does something whenever rows are inserted; `{t}` is the table."""
-        does = statement.format(t=self.table)
+        name, does = self.own(name), statement.format(t=self.table)
         if self.is_sqlserver:
             self.ask(f"CREATE TRIGGER dbo.{name} ON {self.table} AFTER INSERT AS {does}")
             return
@@ -101,7 +101,12 @@ class Behind:
             f"FOR EACH STATEMENT EXECUTE FUNCTION {schema}.{name}()",
         )
 
+    def own(self, name: str) -> str:
+        """A trigger's name that no other table of the schema has."""
+        return f"{name}_{self.bench.table.name}"
+
     def drop_trigger(self, name: str) -> None:
+        name = self.own(name)
         if self.is_sqlserver:
             self.ask(f"DROP TRIGGER dbo.{name}")
         else:
