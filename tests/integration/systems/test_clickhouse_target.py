@@ -484,7 +484,7 @@ def test_engine_that_cannot_delete_is_refused(bench: Bench) -> None:
     bench.client.command(
         f"CREATE TABLE warehouse.{bench.table.name} (id Int64, note Nullable(String)) ENGINE = Log"
     )
-    with pytest.raises(InputError, match="it has Log"):
+    with pytest.raises(InputError, match="engine Log cannot replace rows"):
         bench.target.prepare(bench.plan, TargetOptions())
 
 
