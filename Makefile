@@ -51,10 +51,10 @@ env: install ## Settings for a shell in this checkout: eval "$$(make -s env)"
 screenshots: install browser ## Take the pictures of the documentation anew
 	@TABLEFERRY_SCREENSHOTS=docs/images $(BIN)/python -m pytest -m slow tests/integration/operating/test_ui.py $(ARGS)
 
-# Two workers for each core: tests also wait, for processes that start, daemons' ticks, locks. conftest.py
-# says what stays on one worker.
+# Two workers for each core: tests also wait, for processes that start, daemons' ticks, locks. A file stays on
+# one worker, as what it makes once serves all of its tests.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2)))
-TOGETHER = -n $(WORKERS) --dist loadgroup
+TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Servers, homes and event logs of tests come and go all the time: in memory, where there is room
 ROOM = $(shell df -k --output=avail /dev/shm 2>/dev/null | tail -1)

@@ -146,35 +146,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{SEED}={seed()}")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is under an `integration` folder, and what has to stay on one worker.
-
-    The workers begin with the largest groups, and end with the many short unit tests.
-    """
+    """Mark what is under an `integration` folder, and end with the many short unit tests."""
     for item in items:
         if "integration" in item.path.parts:
             item.add_marker("integration")
-            if group := _group(item):
-                item.add_marker(pytest.mark.xdist_group(group))
     items.sort(key=lambda item: "integration" not in item.path.parts)
-
-
-def _group(item: pytest.Item) -> str | None:
-    """The tests that share servers of their own, or what a file makes once for all of its tests.
-
-    A test with a transfer and a table of its own, by the fixture `ferry`, needs no other.
-    """
-    made = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
-    if "own_stack" in made:
-        return "own_stack"
-    shared = any(
-        fixture.scope == "module" or (fixture.scope == "session" and ".py" in fixture.baseid)
-        for several in made.values()
-        for fixture in several
-        if fixture.baseid != "conftest.py"
-    )
-    return None if "ferry" in made and not shared else item.path.name
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
