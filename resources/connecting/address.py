@@ -106,7 +106,7 @@ def _as_options_say(listed: str, options: dict[str, str], expected: str) -> str:
 def _host(text: str, port: int, expected: str) -> tuple[str, int]:
     match = _HOST.fullmatch(text)
     number = int(match["port"] or port) if match else 0
-    if match is None or not 0 < number < 65536:
+    if match is None or (match["port"] and not 0 < number < 65536):
         raise InputError(f"{expected}; its host or port cannot be read: {ENCODE}")
     host = unquote(match["host"].strip("[]"))
     if not host:

@@ -115,7 +115,6 @@ ERRORS = [
     ("RETURN", 40510, "RETURN"),
     ("SAVE TRAN one", 40510, "SAVE"),
     ("ROLLBACK TRAN one", 40510, "savepoint"),
-    ("DROP INDEX ix ON t", 40510, "DROP INDEX"),
     ("EXEC sp_rename 't.ix', 'n', 'INDEX'", 40510, "INDEX"),
     ("EXEC sp_rename 't.nothing', 'n', 'COLUMN'", 15248, "COLUMN"),
     ("EXEC sp_rename 't.name', 'id', 'COLUMN'", 15335, "already in use"),
