@@ -101,10 +101,10 @@ def carry_comments(resource: ClickHouseServer, plan: CopyPlan, shadow: TableRef)
 
 def comment_like(resource: ClickHouseServer, table: TableRef, former: TableRef) -> None:
     """Give a table that has been exchanged the comment of the one that it replaces, unless it has
-    one of its own already."""
+    one of its own already. Where there is none, nothing is altered, for which a login needs a grant
+    of its own (ALTER MODIFY COMMENT)."""
     rows = resource.query(f"SELECT name, comment FROM system.tables WHERE {among([table, former])}")
     comments = dict(rows)
-    if comments[table.name].startswith(MARK):
-        text = comments[former.name]
-        kept = literal("" if text.startswith(MARK) else text)
-        resource.execute(f"ALTER TABLE {qualified(table)} MODIFY COMMENT {kept}")
+    text = comments[former.name]
+    if comments[table.name].startswith(MARK) and text and not text.startswith(MARK):
+        resource.execute(f"ALTER TABLE {qualified(table)} MODIFY COMMENT {literal(text)}")
