@@ -74,8 +74,6 @@ class Looks:
     comparison: Comparison
     """Both sides of the range."""
     recheck: Recheck = ONCE
-    records: bool = True
-    """Whether the verdict is recorded, and so has to stand if its rows cannot be looked at."""
 
     def judge(self, verdict: Verdict, *, keeps_rows: bool = False) -> Verdict:
         """Keep only the differences that last.
@@ -96,8 +94,6 @@ class Looks:
         try:
             lasting = self._lasting
         except Exception as error:
-            if not self.records:
-                raise
             return verdict.unexplained(error)
         if lasting is None:
             return self.comparison.explained(verdict)

@@ -121,11 +121,10 @@ def compare_tables(
             again["target"] += verdicts[each.name].target[ROWS]
         looked = _comparison(plan, source, target, unequal, again)
         if recheck is not None:
-            verdict = Looks(looked, recheck, records=False).judge(verdict)
-            differences = verdict.differences
+            verdict = Looks(looked, recheck).judge(verdict)
         else:
-            differences = looked.differences
-            verdict = replace(verdict, differences=differences)
+            verdict = looked.explained(verdict)
+        differences = verdict.differences
     elif unequal and recheck is not None:
         raise AssertionError("a table without a key has no rows to look at again")
     sent = (differences.rows_compared, differences.target_rows_compared) if differences else (0, 0)

@@ -487,9 +487,9 @@ class ClickHouseTarget(Target):
         return int(self.resource.query(f"SELECT count() FROM {table} WHERE {condition}")[0][0])
 
     def _require_database(self, table: TableRef) -> None:
-        databases = answer(self.resource, _databases, table) or []
-        if table.schema not in databases:
-            present = [name for name in databases if name.lower() not in SYSTEM_DATABASES]
+        if not answer(self.resource, _has_database, table):
+            databases = self.resource.query("SELECT name FROM system.databases ORDER BY name")
+            present = [name for (name,) in databases if name.lower() not in SYSTEM_DATABASES]
             raise InputError(
                 f"{table}: there is no database {table.schema!r} on {self.resource.settings()}; "
                 f"there are {', '.join(present)}. Correct the name, or create it: "
@@ -518,10 +518,10 @@ class ClickHouseTarget(Target):
         return layout
 
 
-def _databases(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[TableRef, list[str]]:
-    rows = resource.query("SELECT name FROM system.databases ORDER BY name")
-    names = [str(name) for (name,) in rows]
-    return {table: names for table in tables}
+def _has_database(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[TableRef, bool]:
+    schema = literal(tables[0].schema)
+    rows = resource.query(f"SELECT count() FROM system.databases WHERE name = {schema}")
+    return dict.fromkeys(tables, bool(rows[0][0]))
 
 
 def _verified(plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]) -> list[str]:

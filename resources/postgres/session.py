@@ -78,9 +78,11 @@ def _asked_briefly(connection: psycopg.pq.abc.PGconn) -> int | None:
     """Return the server's process; None if there is no answer for as long as a look may take."""
     until = time.monotonic() + LOOK_SECONDS
     connection.send_query(PROCESS.encode())
+    poll = select.poll()
+    poll.register(connection.socket, select.POLLIN)
     while connection.is_busy():
         left = max(0.0, until - time.monotonic())
-        if not select.select([connection.socket], [], [], left)[0]:
+        if not poll.poll(left * 1000):
             return None
         connection.consume_input()
     result = connection.get_result()

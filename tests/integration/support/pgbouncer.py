@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import psycopg
+import pytest
 
 
 @contextmanager
@@ -26,7 +27,8 @@ def pgbouncer(url: str, *, by_socket: bool = False, **settings: str) -> Iterator
         settings: of its configuration, e.g. `pool_mode`.
     """
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
-    assert program, "needs pgbouncer: make system-packages"
+    if program is None:
+        pytest.skip("pgbouncer is not installed")
     parts = urlsplit(url)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -215,6 +215,17 @@ def test_of_clickhouse(clickhouse: Endpoint) -> None:
     assert versions == {"version of merged"}
 
 
+def test_another_database_changes_nothing(clickhouse: Endpoint) -> None:
+    tables = [TableRef(clickhouse.system_name, SCHEMA, "plain")]
+    ahead = LookAhead(tables)
+    told(clickhouse.looking_ahead(ahead), tables[0])
+    clickhouse.execute(f"CREATE DATABASE {SCHEMA}_other")
+    try:
+        assert ahead.changed(clickhouse) == set()
+    finally:
+        clickhouse.execute(f"DROP DATABASE {SCHEMA}_other")
+
+
 def test_names_that_are_equal_to_the_server(sqlserver: Endpoint) -> None:
     tables = [TableRef("sqlserver", SCHEMA.upper(), name) for name in ("PLAIN", "typed", "Child")]
     looking_ahead = sqlserver.looking_ahead(LookAhead(tables))

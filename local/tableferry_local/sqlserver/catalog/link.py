@@ -207,12 +207,14 @@ class Link:
         return name
 
     def _result(self) -> pq.abc.PGresult | None:
-        """The next result, waited for in select(): psycopg's get_result holds the GIL meanwhile.
+        """The next result, waited for in poll(): psycopg's get_result holds the GIL meanwhile.
 
         Without that no other thread could notice that the client wants to cancel.
         """
+        poll = select.poll()
+        poll.register(self.connection.socket, select.POLLIN)
         while self.connection.is_busy():
-            select.select([self.connection.socket], [], [])
+            poll.poll()
             self.connection.consume_input()
         return self.connection.get_result()
 
