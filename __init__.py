@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tableferry.assets.planning.resolve import Servers
     from tableferry.assets.transfer import transfer_assets
     from tableferry.pipelines.api import compare, definitions, session
-    from tableferry.pipelines.command.runner import check, differences, plan, run, status
+    from tableferry.pipelines.command.one.runner import check, differences, plan, run, status
     from tableferry.pipelines.component.component import TransfersComponent
     from tableferry.resources.clickhouse.resource import ClickHouseResource
     from tableferry.resources.errors import InputError, TableferryError
@@ -67,7 +67,7 @@ _MODULES = {
     "assets.planning.resolve": ("Servers",),
     "assets.transfer": ("transfer_assets",),
     "pipelines.api": ("compare", "definitions", "session"),
-    "pipelines.command.runner": ("check", "differences", "plan", "run", "status"),
+    "pipelines.command.one.runner": ("check", "differences", "plan", "run", "status"),
     "pipelines.component.component": ("TransfersComponent",),
     "resources.clickhouse.resource": ("ClickHouseResource",),
     "resources.errors": ("InputError", "TableferryError"),

@@ -1,6 +1,6 @@
 """The Python API for transfers and servers that code declares; see docs/python-api.md.
 
-`pipelines.command.runner` has the operations on a session.
+`pipelines.command.one.runner` has the operations on a session.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tableferry.assets.running.source_slots import sharing
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.pipelines import event_log
-from tableferry.pipelines.command.finding import resolve_range
+from tableferry.pipelines.command.one.finding import resolve_range
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.definitions import build
 from tableferry.resources.contract.endpoint import Endpoint

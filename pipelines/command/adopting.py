@@ -22,7 +22,7 @@ from tableferry.pipelines.command.shell import (
 if TYPE_CHECKING:
     from tableferry.checks.verdict import Level
     from tableferry.pipelines.command.session import Session
-    from tableferry.pipelines.command.views import AdoptionView
+    from tableferry.pipelines.command.show.views import AdoptionView
 
 
 @click.command(short_help="Record the ranges that a target has already.")
@@ -50,9 +50,9 @@ def adopt(
     For a table that another tool has filled, or whose event log was lost. Nothing is moved: the
     next run moves what differs, and that alone. Exit code 0 also if ranges differ.
     """
-    from tableferry.pipelines.command import runner
-    from tableferry.pipelines.command.render import console, show_candidates
+    from tableferry.pipelines.command.one import runner
     from tableferry.pipelines.command.session import open_session
+    from tableferry.pipelines.command.show.render import console, show_candidates
 
     session = open_session(transfer, records=not dry_run)
     if not dry_run:
@@ -97,8 +97,8 @@ def adopt_ranges(
     from tableferry.assets.planning.unplanned import unplanned_columns
     from tableferry.assets.running.adopting import compare, level_of, stray_notes
     from tableferry.assets.running.caller import Prepared
-    from tableferry.pipelines.command.finding import match_ranges
-    from tableferry.pipelines.command.views import AdoptionView
+    from tableferry.pipelines.command.one.finding import match_ranges
+    from tableferry.pipelines.command.show.views import AdoptionView
     from tableferry.resources.contract.snapshots import Snapshot
 
     transfer = session.moving_transfer(name)
@@ -146,8 +146,8 @@ def _carried_out(
     from tableferry.assets.running.caller import Caller
     from tableferry.assets.running.processes import PROCESS, this_process
     from tableferry.assets.verifying.check_request import CheckRequest
-    from tableferry.pipelines.command.launching import built, failures, logging_config
-    from tableferry.pipelines.command.views import AdoptionView
+    from tableferry.pipelines.command.one.launching import built, failures, logging_config
+    from tableferry.pipelines.command.show.views import AdoptionView
 
     request, caller = CheckRequest(level, ranges, adopt=True), Caller()
     checks = request.checks(session.transfer(name))

@@ -136,9 +136,9 @@ def compare(
     from tableferry.checks.comparing.pairing import Choice, pair
     from tableferry.checks.comparing.tables import compare_tables
     from tableferry.checks.recheck import Recheck
-    from tableferry.pipelines.command import compare_views
-    from tableferry.pipelines.command.render import console
     from tableferry.pipelines.command.session import configured_servers
+    from tableferry.pipelines.command.show import compare_views
+    from tableferry.pipelines.command.show.render import console
     from tableferry.resources.contract.source import columns_of_rows
 
     tables = compared_table(first), compared_table(second)
@@ -198,9 +198,9 @@ def _compare_schemas(
     as_json: bool,
 ) -> NoReturn:
     from tableferry.checks.comparing.pairing import Choice
-    from tableferry.pipelines.command import schema_views
-    from tableferry.pipelines.command.render import console
     from tableferry.pipelines.command.session import configured_servers
+    from tableferry.pipelines.command.show import schema_views
+    from tableferry.pipelines.command.show.render import console
 
     choice = Choice(
         mapped=_mapped(mapped),

@@ -13,11 +13,11 @@ import click
 from rich.table import Table
 
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.plugins import load_demo_data
-from tableferry.pipelines.command.render import console, show_ranges
 from tableferry.pipelines.command.session import Session, open_session
-from tableferry.pipelines.command.watching import watch_one
+from tableferry.pipelines.command.show.render import console, show_ranges
+from tableferry.pipelines.command.show.watching import watch_one
 from tableferry.resources.connecting.names import connection_url
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.tables import TableRef

@@ -41,9 +41,9 @@ def main() -> None:
 def validate(transfers: Sequence[str], as_json: bool) -> None:
     """Check the transfer files against the servers."""
     from tableferry.assets.declaring.transfer_files import load_transfers
+    from tableferry.pipelines.command.one.validation import outdated_locks
+    from tableferry.pipelines.command.one.validation import validate as find_problems
     from tableferry.pipelines.command.session import open_session
-    from tableferry.pipelines.command.validation import outdated_locks
-    from tableferry.pipelines.command.validation import validate as find_problems
     from tableferry.pipelines.settings import transfers_folder
 
     declared = load_transfers(transfers_folder())
@@ -138,9 +138,9 @@ def diff(
 
     If the last attempt on the range failed its audit, the rejected rows are compared.
     """
-    from tableferry.pipelines.command import runner
-    from tableferry.pipelines.command.render import console, difference_table
+    from tableferry.pipelines.command.one import runner
     from tableferry.pipelines.command.session import open_session
+    from tableferry.pipelines.command.show.render import console, difference_table
 
     by_target = runner.differences(
         open_session(transfer, records=False),
@@ -189,7 +189,7 @@ def dev(port: int, host: str) -> None:
 @user_errors
 def clean(transfers: Sequence[str], markers: bool, as_json: bool) -> None:
     """Drop the staging tables of runs that have died."""
-    from tableferry.pipelines.command import runner
+    from tableferry.pipelines.command.one import runner
     from tableferry.pipelines.command.session import open_session
 
     session = open_session(*transfers, records=False)

@@ -71,17 +71,18 @@ def run(
 
     Several transfers run side by side, the longest first; a failure does not stop the others.
     """
-    from tableferry.pipelines.command import running, several
-    from tableferry.pipelines.command.consistent import consistency
-    from tableferry.pipelines.command.fleet import Selection, run_fleet
-    from tableferry.pipelines.command.render import console, show_ranges
+    from tableferry.pipelines.command.many import selecting
+    from tableferry.pipelines.command.many.consistent import consistency
+    from tableferry.pipelines.command.many.fleet import Selection, run_fleet
+    from tableferry.pipelines.command.many.side_by_side import usable_cores
+    from tableferry.pipelines.command.one import running
     from tableferry.pipelines.command.session import open_session
-    from tableferry.pipelines.command.side_by_side import usable_cores
-    from tableferry.pipelines.command.watching import watch_one, watch_several
+    from tableferry.pipelines.command.show.render import console, show_ranges
+    from tableferry.pipelines.command.show.watching import watch_one, watch_several
     from tableferry.resources.errors import InputError
 
     session = open_session(*transfers, records=not dry_run)
-    names = several.select(session, transfers, tags, select_all=select_all, moving=True)
+    names = selecting.select(session, transfers, tags, select_all=select_all, moving=True)
     if len(names) > 1 and (selection["ranges"] or selection["hop"] is not None):
         raise InputError("--range and --hop are for one transfer at a time")
     if consistent and any(selection[name] for name in ("ranges", "hop", "failed")):
@@ -96,7 +97,7 @@ def run(
             click.echo(f"{names[0]}: no row is rejected", err=True)
             end([])
     if dry_run:
-        from tableferry.pipelines.command import dry_run as dry_runs
+        from tableferry.pipelines.command.one import dry_run as dry_runs
 
         plans = [dry_runs.dry_run(session, name, **selection) for name in names]
         if as_json:
@@ -115,13 +116,13 @@ def run(
         options = selected.options(session.transfer(name))
         with watch_one(name, shown=shown) as watch:
             view = running.run(session, name, **options, on_progress=watch.progress, on_note=say)
-            watch.finished(several.TransferOutcome(view, time.perf_counter() - began))
+            watch.finished(selecting.TransferOutcome(view, time.perf_counter() - began))
         if as_json:
             print_json(view.json())
         else:
             show_ranges(console(), "run", view, wide=wide)
         end(view.errors)
-    views: list[several.TransferOutcome] = []
+    views: list[selecting.TransferOutcome] = []
     interrupted = False
     lost: list[str] = []
 
@@ -160,7 +161,7 @@ def run(
         document = {"ok": not errors, "errors": errors, "transfers": documents}
         print_json({**document, **one_state.document()})
     else:
-        several.show_summary(console(), views)
+        selecting.show_summary(console(), views)
         for line in one_state.lines(complete=not errors):
             click.echo(line)
     end(errors)

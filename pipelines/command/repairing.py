@@ -52,9 +52,9 @@ def repair(
     keys in one transaction, in which the whole range is proven. Exit code 0 only if all ranges
     agree afterwards; with --dry-run or --sql only if they agree already.
     """
-    from tableferry.pipelines.command import running
-    from tableferry.pipelines.command.render import console, show_ranges
+    from tableferry.pipelines.command.one import running
     from tableferry.pipelines.command.session import open_session
+    from tableferry.pipelines.command.show.render import console, show_ranges
 
     session = open_session(transfer)
     if dry_run:
@@ -84,7 +84,7 @@ def _print_statements(
     session: Session, name: str, ranges: Sequence[str], hop: int | None, *, as_json: bool
 ) -> None:
     """Print a transaction for each committed range that differs, and exit."""
-    from tableferry.pipelines.command.repair_sql import scripts
+    from tableferry.pipelines.command.one.repair_sql import scripts
     from tableferry.resources.words import counted
 
     document = []
@@ -103,8 +103,8 @@ def _show(
     session: Session, name: str, ranges: Sequence[str], hop: int | None, *, as_json: bool
 ) -> None:
     """Show what differs in the committed ranges, with up to 20 rows of each, and exit."""
-    from tableferry.pipelines.command import runner
-    from tableferry.pipelines.command.render import console, difference_table
+    from tableferry.pipelines.command.one import runner
+    from tableferry.pipelines.command.show.render import console, difference_table
     from tableferry.resources.words import counted
 
     known = _compared(session, name, hop)
@@ -159,7 +159,7 @@ def _compared(session: Session, name: str, hop: int | None) -> list[str]:
     from tableferry.assets.planning.resolve import resolve_hops
     from tableferry.assets.running.adopting import extend_ranges
     from tableferry.assets.running.repairs import require_repairable
-    from tableferry.pipelines.command.finding import select_hops
+    from tableferry.pipelines.command.one.finding import select_hops
 
     transfer = session.transfer(name).repaired()
     if transfer.watches:

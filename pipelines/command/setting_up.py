@@ -13,8 +13,8 @@ from tableferry.resources.errors import InputError
 
 if TYPE_CHECKING:
     from tableferry.assets.planning.resolve import Servers
-    from tableferry.pipelines.command.attempts import Attempt
-    from tableferry.pipelines.command.values import ValuesView
+    from tableferry.pipelines.command.many.attempts import Attempt
+    from tableferry.pipelines.command.one.values import ValuesView
     from tableferry.pipelines.onboarding.init import Arrangement
 
 TABLES_HELP = "Tables by schema.table, as 'shop.*'; without a dot, by name; repeatable."
@@ -63,8 +63,8 @@ def init(
     are never overwritten; no server is changed. With --values, the exit code is 1 if a run would
     refuse values.
     """
-    from tableferry.pipelines.command import fleet_views
     from tableferry.pipelines.command.session import configured_servers
+    from tableferry.pipelines.command.show import fleet_views
     from tableferry.pipelines.onboarding.init import init as write
 
     servers, _ = configured_servers()
@@ -101,8 +101,8 @@ def init(
 def _examined(names: Sequence[str], output: Path, servers: Servers) -> list[Attempt[ValuesView]]:
     """Find the values that runs of new transfers would refuse."""
     from tableferry.assets.declaring.transfer_files import load_transfers
-    from tableferry.pipelines.command.attempts import PLANNED_AT_A_TIME, in_threads
-    from tableferry.pipelines.command.values import examine_values
+    from tableferry.pipelines.command.many.attempts import PLANNED_AT_A_TIME, in_threads
+    from tableferry.pipelines.command.one.values import examine_values
 
     transfers = load_transfers(output).transfers
 

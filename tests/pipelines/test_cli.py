@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tableferry.pipelines.command import finding
+from tableferry.pipelines.command.one import finding
 from tableferry.resources.keys.range import KeyRange
 from tests.pipelines.command_line import SECRET, TRANSFER, assert_one_clear_line, ferry
 

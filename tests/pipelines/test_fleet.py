@@ -15,7 +15,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.fleet import FleetHistory, FleetVerdict, TargetHistory
 from tableferry.assets.log.records import RangeRecord, State
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
-from tableferry.pipelines.command.fleet_views import fleet_document, fleet_errors, show_fleet
+from tableferry.pipelines.command.show.fleet_views import fleet_document, fleet_errors, show_fleet
 from tableferry.pipelines.reporting.fleet import Fleet, Outcome, TransferEntry, judge
 from tableferry.pipelines.reporting.fleet_pages import render_fleet
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from tableferry.pipelines.command.launching import failures
+from tableferry.pipelines.command.one.launching import failures
 
 
 def test_who_interrupts_a_run_is_told_how_it_goes_on() -> None:

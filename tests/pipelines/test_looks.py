@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from tableferry.pipelines.command import fleet
-from tableferry.pipelines.command.fleet import Selection
-from tableferry.pipelines.command.range_views import TransferView
+from tableferry.pipelines.command.many import fleet
+from tableferry.pipelines.command.many.fleet import Selection
+from tableferry.pipelines.command.many.selecting import TransferOutcome
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.command.several import TransferOutcome
+from tableferry.pipelines.command.show.range_views import TransferView
 
 BATCHES = (["slow", "to do", "altered"], ["next"])
 

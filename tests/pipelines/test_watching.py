@@ -7,9 +7,9 @@ import time
 import pytest
 
 from tableferry.assets.running.progress import Progress
-from tableferry.pipelines.command.range_views import TransferView
-from tableferry.pipelines.command.several import TransferOutcome
-from tableferry.pipelines.command.watching import (
+from tableferry.pipelines.command.many.selecting import TransferOutcome
+from tableferry.pipelines.command.show.range_views import TransferView
+from tableferry.pipelines.command.show.watching import (
     RangeLines,
     Tally,
     TransferLines,

@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner
-from tableferry.pipelines.command.consistent import consistency
-from tableferry.pipelines.command.fleet import Selection
+from tableferry.pipelines.command.many.consistent import consistency
+from tableferry.pipelines.command.many.fleet import Selection
+from tableferry.pipelines.command.one import runner
 from tableferry.resources.errors import SetLost
 from tests.integration.conftest import Ferry
 from tests.integration.support.beside import beside

@@ -15,9 +15,9 @@ import pytest
 from tableferry.assets.log.run_tags import COMPLETE
 from tableferry.assets.running.processes import PROCESS
 from tableferry.assets.running.progress import Progress
-from tableferry.pipelines.command.fleet import Selection, run_fleet
-from tableferry.pipelines.command.several import TransferOutcome
-from tableferry.pipelines.command.watching import Watch
+from tableferry.pipelines.command.many.fleet import Selection, run_fleet
+from tableferry.pipelines.command.many.selecting import TransferOutcome
+from tableferry.pipelines.command.show.watching import Watch
 from tests.integration.conftest import Ferry
 from tests.integration.support import ferry_process
 from tests.integration.support.crashing import Command, ask_clickhouse, reopen

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tableferry.assets.planning.expected import sizes_of
-from tableferry.pipelines.command.fleet import Selection, run_fleet
-from tableferry.pipelines.command.watching import Watch
+from tableferry.pipelines.command.many.fleet import Selection, run_fleet
+from tableferry.pipelines.command.show.watching import Watch
 from tableferry.resources.contract.catalog import TableSize
 from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tableferry.pipelines.command import fleet
-from tableferry.pipelines.command.fleet import Selection, run_fleet
+from tableferry.pipelines.command.many import fleet
+from tableferry.pipelines.command.many.fleet import Selection, run_fleet
+from tableferry.pipelines.command.many.selecting import TransferOutcome
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.command.several import TransferOutcome
-from tableferry.pipelines.command.watching import Watch
+from tableferry.pipelines.command.show.watching import Watch
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.sqlserver.connection import SqlServerConnection

@@ -15,7 +15,7 @@ from tableferry.assets.log.run_tags import (
     RANGE_END,
     RANGE_START,
 )
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.reporting.collect import report
 from tableferry.pipelines.reporting.html import render
 from tableferry.pipelines.reporting.report import HopEntry

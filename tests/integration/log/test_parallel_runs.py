@@ -14,7 +14,7 @@ import pytest
 from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log.ledger import committed
 from tableferry.assets.running.processes import PROCESS
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.resources.tables import TableRef, staging_prefix
 from tests.integration.conftest import Ferry
 from tests.integration.operating.test_ticks import launch, schedule_tick, spans

@@ -16,7 +16,7 @@ from tableferry.assets.running.progress import Progress
 from tableferry.checks import drilldown
 from tableferry.checks.verdict import Differences
 from tableferry.checks.whole_table import BY_RANGE, COUNTED, TOTAL_ROWS
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.postgres.server import PostgresServer

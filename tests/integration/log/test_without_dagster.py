@@ -18,7 +18,7 @@ from tableferry.assets.log import sqlite_home
 from tableferry.assets.log.answers import is_unanswered
 from tableferry.assets.log.queries import Log
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import finding, runner
+from tableferry.pipelines.command.one import finding, runner
 from tableferry.pipelines.command.session import Session
 from tests.integration.conftest import Ferry
 

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 from hypothesis import strategies as st
 
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.ranges.statistics import key_statistics
 from tableferry.resources.registry import system

@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry
 
 pytestmark = pytest.mark.integration

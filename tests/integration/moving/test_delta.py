@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tableferry.assets.log import ledger
 from tableferry.assets.log.records import RangeRecord
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.reporting.collect import report
 from tableferry.resources.errors import InputError

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry
 from tests.integration.moving.test_delta import SHAPES, figures, of_rows, records
 from tests.integration.support import looking

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry
 from tests.integration.moving.test_delta import TEXTS, figures, records
 from tests.integration.proving.test_reconcile_no_false_alarm import FOR_SQLSERVER, NEVER_NULL

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.digest.fingerprinting import fingerprints

@@ -11,8 +11,8 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.log import ledger
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning import increments
-from tableferry.pipelines.command import runner
-from tableferry.pipelines.command.dry_run import dry_run
+from tableferry.pipelines.command.one import runner
+from tableferry.pipelines.command.one.dry_run import dry_run
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry

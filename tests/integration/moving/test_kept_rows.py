@@ -12,7 +12,7 @@ from tableferry.assets.log.run_tags import (
     RANGE_START,
 )
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import rows_of
 

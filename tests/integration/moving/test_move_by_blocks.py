@@ -15,7 +15,7 @@ from tableferry.assets.log.run_tags import (
     RANGE_START,
 )
 from tableferry.assets.running.progress import Progress
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.definitions import build
 from tableferry.resources.errors import InputError, PlacesLost
 from tableferry.resources.postgres.server import PostgresServer

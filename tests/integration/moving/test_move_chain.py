@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry, by_range
 
 pytestmark = pytest.mark.integration

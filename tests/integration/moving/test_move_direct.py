@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from tableferry.assets.log.ledger import evaluations
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner
-from tableferry.pipelines.command.validation import validate
+from tableferry.pipelines.command.one import runner
+from tableferry.pipelines.command.one.validation import validate
 from tableferry.resources.errors import InputError
 from tests.integration.conftest import Ferry, by_range
 

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from psycopg.errors import InsufficientPrivilege
 
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner
-from tableferry.pipelines.command.validation import validate
+from tableferry.pipelines.command.one import runner
+from tableferry.pipelines.command.one.validation import validate
 from tableferry.resources.errors import InputError
 from tests.integration.conftest import Ferry
 from tests.integration.support.proxy import Corrupts

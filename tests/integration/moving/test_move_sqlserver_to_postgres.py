@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 from tests.servers import Servers, own

@@ -11,7 +11,7 @@ import pytest
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.checks.verdict import LEVELS
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.resources import registry
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.table_sql import predicate, qualified

@@ -15,7 +15,7 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.log import ledger
 from tableferry.assets.log.check_records import check_record
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import Command, crash, reopen, staging_tables

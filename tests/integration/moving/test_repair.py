@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 from tests.integration.support.crashing import Command, reopen

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tableferry.assets.planning.resolve import Hop, resolve_hops
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.tables import TableRef

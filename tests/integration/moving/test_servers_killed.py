@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from tableferry.assets.running import moving
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.resources import crash_points
 from tableferry_local.stack import Stack

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from tableferry.assets.running import moving
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.resources.postgres.position import Position
 from tableferry.resources.postgres.resource import PostgresResource
 from tests.integration.conftest import Ferry

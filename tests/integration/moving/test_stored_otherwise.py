@@ -11,7 +11,7 @@ from tableferry.assets.running import (
     audit,
     moving,
 )
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.resources.contract.snapshots import HeldSnapshot, SharedSnapshot
 from tableferry.resources.errors import SourceMoved
 from tableferry.resources.postgres.load import PostgresLoad

@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 
 from tableferry.assets.planning.resolve import resolve_hops, with_wires
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.resources.artifacts import BYTES, FOLDER
 from tableferry.resources.contract import delimited
 from tableferry.resources.contract.delimited import Framing

@@ -10,9 +10,9 @@ import dagster as dg
 import pytest
 
 from tableferry.assets.running import moving
-from tableferry.pipelines.command import runner
-from tableferry.pipelines.command.range_views import TransferView
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import Session, open_session
+from tableferry.pipelines.command.show.range_views import TransferView
 from tableferry.sensors.reaper import reap, reaper
 from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import (

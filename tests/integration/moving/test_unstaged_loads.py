@@ -13,8 +13,8 @@ from tableferry.assets.running import moving
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.checks.verdict import Verdict
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner
-from tableferry.pipelines.command.dry_run import dry_run
+from tableferry.pipelines.command.one import runner
+from tableferry.pipelines.command.one.dry_run import dry_run
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import RangeLoad, TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode

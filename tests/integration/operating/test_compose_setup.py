@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from clickhouse_connect.driver.exceptions import DatabaseError
 
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry.resources.contract.markers import MARKERS
 from tableferry.resources.sqlserver.resource import SqlServerResource

@@ -20,7 +20,8 @@ from dagster._core.scheduler.instigation import InstigatorStatus
 from tableferry.assets.declaring.names import schedule_name
 from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import demo, runner
+from tableferry.pipelines.command import demo
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry_local.demo_data import load_demo_data
 from tests.integration.support.ferry_process import FORKED_RUNS

@@ -11,7 +11,7 @@ import pytest
 
 from tableferry.checks import drilldown
 from tableferry.checks.verdict import Differences
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import qualified

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner
-from tableferry.pipelines.command.range_views import TransferView
+from tableferry.pipelines.command.one import runner
+from tableferry.pipelines.command.show.range_views import TransferView
 from tableferry.resources.errors import TableMissing
 from tests.integration.conftest import Ferry
 from tests.integration.moving.test_delta_property import Target

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from tableferry.checks import recheck
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner
-from tableferry.pipelines.command.views import CheckView
+from tableferry.pipelines.command.one import runner
+from tableferry.pipelines.command.show.views import CheckView
 from tests.integration.conftest import Ferry
 
 pytestmark = pytest.mark.integration

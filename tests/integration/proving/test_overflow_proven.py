@@ -13,7 +13,7 @@ import pytest
 from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Level, Verdict
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.reporting.collect import report
 from tableferry.pipelines.reporting.html import render

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from tableferry.assets.running.progress import Progress
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command.dry_run import dry_run
+from tableferry.pipelines.command.one.dry_run import dry_run
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.clickhouse.target import ClickHouseTarget

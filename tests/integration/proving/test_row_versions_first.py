@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from tableferry.assets.planning.ranges import plan_ranges
-from tableferry.pipelines.command import runner
-from tableferry.pipelines.command.validation import validate
+from tableferry.pipelines.command.one import runner
+from tableferry.pipelines.command.one.validation import validate
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.errors import InputError, StatementFailed, TableferryError

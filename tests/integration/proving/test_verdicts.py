@@ -24,9 +24,9 @@ from tableferry.assets.verifying import on_demand
 from tableferry.checks import drilldown, reconcile
 from tableferry.checks.comparing import by_key
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
-from tableferry.pipelines.command.views import CheckView
+from tableferry.pipelines.command.show.views import CheckView
 from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import Command, ask_clickhouse, rows_of
 from tests.integration.support.interface import Interface, served

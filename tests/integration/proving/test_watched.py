@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from tableferry.assets.log.records import State
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.definitions import build
 from tableferry.resources.errors import InputError
 from tests.integration.conftest import Ferry

@@ -14,7 +14,7 @@ from tableferry.assets.log.run_tags import (
     RANGE_START,
 )
 from tableferry.assets.running import execute
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry
 
 pytestmark = pytest.mark.integration

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tableferry.assets.asset_keys import asset_key
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.resources.tables import TableRef, staging_name
 from tests.integration.conftest import Ferry
 from tests.servers import Servers, own

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from tableferry.pipelines.cli import main
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.connecting.resource import Scheme, ServerResource

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from tableferry.pipelines.command import runner
+from tableferry.pipelines.command.one import runner
 from tableferry.resources.connecting import waiting
 from tableferry.resources.connecting.waiting import LIMIT
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tableferry.assets.running.progress import OnProgress, unwatched
-from tableferry.pipelines.command.fleet import expected, quietly
+from tableferry.pipelines.command.many.fleet import expected, quietly
+from tableferry.pipelines.command.many.side_by_side import Queue, error_lines, in_processes
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.shell import report_waiting
-from tableferry.pipelines.command.side_by_side import Queue, error_lines, in_processes
 
 if TYPE_CHECKING:
-    from tableferry.pipelines.command.views import CheckView, PlanView
+    from tableferry.pipelines.command.show.views import CheckView, PlanView
 
 View = TypeVar("View")
 
@@ -46,7 +46,7 @@ class _Checking:
         return level
 
     def __call__(self, session: Session, name: str, on_progress: OnProgress) -> Attempt[CheckView]:
-        from tableferry.pipelines.command import runner
+        from tableferry.pipelines.command.one import runner
 
         def check() -> CheckView:
             report_waiting(runner.blocking_runs(session, name))
@@ -84,7 +84,7 @@ def plan_each(
     session: Session, names: Sequence[str], jobs: int, *, force: bool
 ) -> list[Attempt[PlanView]]:
     """Plan the transfers, several at a time: that is mostly waiting for servers."""
-    from tableferry.pipelines.command import runner
+    from tableferry.pipelines.command.one import runner
 
     reading = quietly(session)
     ahead = {name: looking for batch, looking in reading.looks(names) for name in batch}

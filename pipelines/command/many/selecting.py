@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.text import Text
 
 from tableferry.assets.log.records import State
-from tableferry.pipelines.command.listing import Column, Listing, Row
-from tableferry.pipelines.command.range_views import RangeView, TransferView
-from tableferry.pipelines.command.render import number, shown
 from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.command.show.listing import Column, Listing, Row
+from tableferry.pipelines.command.show.range_views import RangeView, TransferView
+from tableferry.pipelines.command.show.render import number, shown
 from tableferry.resources.errors import InputError
 from tableferry.resources.words import counted, those_there
 

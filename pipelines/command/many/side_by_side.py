@@ -22,7 +22,7 @@ from tableferry.assets.planning.resolve import Servers
 from tableferry.assets.running.progress import OnProgress, Progress, unwatched
 from tableferry.assets.running.source_slots import sharing
 from tableferry.pipelines import event_log
-from tableferry.pipelines.command.child import SECONDS_TO_END, become_child, end_children
+from tableferry.pipelines.command.one.child import SECONDS_TO_END, become_child, end_children
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.shell import start_logging
 from tableferry.pipelines.settings import servers

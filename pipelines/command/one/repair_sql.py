@@ -16,7 +16,7 @@ from tableferry.assets.planning.transfer_plan import known_ranges
 from tableferry.assets.running.adopting import extend_ranges
 from tableferry.assets.running.repairs import damaged_sources, require_repairable
 from tableferry.checks.counts import count_by_range
-from tableferry.pipelines.command.finding import match_ranges, select_hops
+from tableferry.pipelines.command.one.finding import match_ranges, select_hops
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.columns.conform import conform
 from tableferry.resources.contract.copy_plan import CopyPlan

@@ -10,15 +10,15 @@ from rich.console import Console
 from rich.text import Text
 
 from tableferry.assets.declaring.names import about
-from tableferry.pipelines.command.attempts import Attempt
-from tableferry.pipelines.command.listing import Column, Listing, Row
-from tableferry.pipelines.command.render import number, shown
+from tableferry.pipelines.command.many.attempts import Attempt
 from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.command.show.listing import Column, Listing, Row
+from tableferry.pipelines.command.show.render import number, shown
 from tableferry.pipelines.reporting.fleet import Fleet, Outcome, fleet
 from tableferry.resources.words import counted, iso_time
 
 if TYPE_CHECKING:
-    from tableferry.pipelines.command.views import CheckView, PlanView
+    from tableferry.pipelines.command.show.views import CheckView, PlanView
 
 STYLES = {Outcome.FAILED: "red", Outcome.PROVEN: "green"}
 MOST_REASONS = 10

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tableferry.assets.log.ledger import partitions
 from tableferry.assets.log.queries import Log
-from tableferry.pipelines.command.range_views import (
+from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.command.show.range_views import (
     RangeView,
     TransferView,
     range_notes,
     range_views,
 )
-from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.reporting.fleet import Outcome, fleet
 
 

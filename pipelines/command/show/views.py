@@ -12,7 +12,7 @@ from tableferry.assets.planning.decisions import Decision
 from tableferry.assets.planning.rows_to_move import RowsToMove
 from tableferry.assets.running.work import Candidate
 from tableferry.assets.verifying.on_demand import Checked, NotCommitted, closing_line
-from tableferry.pipelines.command.range_views import RangeView, TransferView
+from tableferry.pipelines.command.show.range_views import RangeView, TransferView
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.words import counted
 

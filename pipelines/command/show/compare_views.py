@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from tableferry.checks.verdict import Difference, shown_value
-from tableferry.pipelines.command.listing import Column, Listing, Row
-from tableferry.pipelines.command.render import number, shown
+from tableferry.pipelines.command.show.listing import Column, Listing, Row
+from tableferry.pipelines.command.show.render import number, shown
 from tableferry.pipelines.reporting.report import moment
 from tableferry.resources.words import counted, iso_time
 

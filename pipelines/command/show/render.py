@@ -14,14 +14,14 @@ from rich.text import Text
 
 from tableferry.assets.log.records import State
 from tableferry.checks.verdict import Differences, shown_value
-from tableferry.pipelines.command.listing import Column, Listing, Row, hanging
+from tableferry.pipelines.command.show.listing import Column, Listing, Row, hanging
 from tableferry.resources.words import counted, one_line
 
 if TYPE_CHECKING:
     from tableferry.assets.running.work import Candidate
     from tableferry.assets.verifying.on_demand import Checked
-    from tableferry.pipelines.command.range_views import RangeView, TransferView
-    from tableferry.pipelines.command.views import AdoptionView, PlannedRange, PlanView
+    from tableferry.pipelines.command.show.range_views import RangeView, TransferView
+    from tableferry.pipelines.command.show.views import AdoptionView, PlannedRange, PlanView
 
 PHASES = ("export", "load", "finalise", "reconcile")
 STYLES = {

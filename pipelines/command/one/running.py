@@ -27,19 +27,19 @@ from tableferry.assets.planning.transfer_plan import (
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.progress import OnProgress, Progress, unwatched
 from tableferry.checks.whole_table import row_count
-from tableferry.pipelines.command.finding import Work, read_work
-from tableferry.pipelines.command.range_views import (
+from tableferry.pipelines.command.one.finding import Work, read_work
+from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.command.show.range_views import (
     RangeView,
     TransferView,
     range_notes,
     range_views,
 )
-from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.snapshots import HeldSnapshot
 from tableferry.resources.words import counted
 
 if TYPE_CHECKING:
-    from tableferry.pipelines.command.launching import Outcome
+    from tableferry.pipelines.command.one.launching import Outcome
 
 
 def unheard(note: str) -> None:
@@ -235,7 +235,7 @@ def _move(
         # ranges of physical places have to be read under the snapshot of one run
         most_runs = 1
     from tableferry.assets.log.run_tags import FORCE, PROFILE, RECREATE, REPAIR
-    from tableferry.pipelines.command.launching import Outcome, Share, execute, execute_parallel
+    from tableferry.pipelines.command.one.launching import Outcome, Share, execute, execute_parallel
 
     apply_growth(plan, servers, session.instance)
     tags = {FORCE: "true"} if force else {}

@@ -23,10 +23,10 @@ from tableferry.assets.planning.transfer_plan import (
     plan_transfer,
 )
 from tableferry.assets.running.caller import Prepared, moved_along
-from tableferry.pipelines.command.range_views import (
+from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.command.show.range_views import (
     range_views,
 )
-from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange

@@ -16,7 +16,7 @@ from tableferry.assets.planning.renaming import statements
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.assets.planning.unplanned import unplanned_columns
-from tableferry.pipelines.command.finding import match_ranges, select_hops, unsettled
+from tableferry.pipelines.command.one.finding import match_ranges, select_hops, unsettled
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.formats import format_of
 from tableferry.resources.contract.table_sql import qualified

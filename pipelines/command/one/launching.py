@@ -20,7 +20,7 @@ from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, REPAI
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, this_process
 from tableferry.assets.running.progress import OnProgress, Progress
-from tableferry.pipelines.command.child import become_child, end_children
+from tableferry.pipelines.command.one.child import become_child, end_children
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry.pipelines.definitions import build
 from tableferry.resources.contract.snapshots import HeldSnapshot

@@ -29,13 +29,13 @@ from tableferry.assets.verifying.on_demand import not_committed
 from tableferry.checks.drilldown import drill_down
 from tableferry.checks.recheck import ONCE, Recheck
 from tableferry.checks.verdict import Differences, Level
-from tableferry.pipelines.command.differences import difference_file
-from tableferry.pipelines.command.finding import match_ranges, resolve_range, select_hops
-from tableferry.pipelines.command.launching import built, failures, logging_config
-from tableferry.pipelines.command.running import blocking_runs, plan_notes, run
+from tableferry.pipelines.command.one.differences import difference_file
+from tableferry.pipelines.command.one.finding import match_ranges, resolve_range, select_hops
+from tableferry.pipelines.command.one.launching import built, failures, logging_config
+from tableferry.pipelines.command.one.running import blocking_runs, plan_notes, run
+from tableferry.pipelines.command.one.status import status
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.command.status import status
-from tableferry.pipelines.command.views import CheckView, PlannedRange, PlanView
+from tableferry.pipelines.command.show.views import CheckView, PlannedRange, PlanView
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.tables import TableRef
