@@ -11,24 +11,24 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.namesakes import Namesake
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.log.records import DataVersion, digest
-from tableferry.assets.planning.columns import (
-    as_source,
-    kept_columns,
-    overrides_of,
-    source_columns,
-)
-from tableferry.assets.planning.drift import new_columns, target_columns
-from tableferry.assets.planning.expressions import (
+from tableferry.assets.planning.changes.drift import new_columns, target_columns
+from tableferry.assets.planning.columns.expressions import (
     copied_expressions,
     require_expressions,
     with_expressions,
     with_losses,
 )
-from tableferry.assets.planning.increments import watermark_column
-from tableferry.assets.planning.marking import mark_of
+from tableferry.assets.planning.columns.hop_columns import (
+    as_source,
+    kept_columns,
+    overrides_of,
+    source_columns,
+)
+from tableferry.assets.planning.columns.marking import mark_of
+from tableferry.assets.planning.columns.renaming import Renames, renamed, renames_of
+from tableferry.assets.planning.columns.wires import chosen_wire
 from tableferry.assets.planning.one_table import require_one_name
-from tableferry.assets.planning.renaming import Renames, renamed, renames_of
-from tableferry.assets.planning.wires import chosen_wire
+from tableferry.assets.planning.rows.increments import watermark_column
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.reconcile import DIGESTED
 from tableferry.checks.rejected import fitting, rejecting
@@ -467,7 +467,7 @@ def _require_readable(transfer: Transfer, plan: CopyPlan, withheld: Sequence[str
 def with_wires(
     transfer: Transfer, hops: Sequence[Hop], servers: Servers, *, moving: bool = False
 ) -> tuple[Hop, ...]:
-    """Return the hops with the wire formats that they will use; see `assets.planning.wires`.
+    """Return the hops with the wire formats that they will use; see `columns.wires`.
 
     `moving`: rows are about to move, so loads into the targets are tried as well.
 

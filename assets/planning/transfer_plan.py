@@ -11,11 +11,9 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ledger import partitions, recorded_fingerprints
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, digest
-from tableferry.assets.planning.boundaries import limit
-from tableferry.assets.planning.cuts import in_use, relative_to, require_agreement
-from tableferry.assets.planning.deltas import uses_segments
 from tableferry.assets.planning.hazards import with_hazards
-from tableferry.assets.planning.ranges import (
+from tableferry.assets.planning.ranges.boundaries import limit
+from tableferry.assets.planning.ranges.cutting import (
     RangeGrowth,
     block_growth,
     extend_ranges,
@@ -23,7 +21,9 @@ from tableferry.assets.planning.ranges import (
     plan_ranges,
     top_bound,
 )
+from tableferry.assets.planning.ranges.shared_cuts import in_use, relative_to, require_agreement
 from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
+from tableferry.assets.planning.rows.deltas import uses_segments
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.markers import Published, require_written_as
 from tableferry.resources.contract.source import source_of

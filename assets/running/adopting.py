@@ -15,11 +15,11 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ledger import committed_records
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import State
-from tableferry.assets.planning.decisions import Decision
-from tableferry.assets.planning.drift import misfits, new_columns
-from tableferry.assets.planning.refusals import fitting_declaration
-from tableferry.assets.planning.renaming import not_yet
+from tableferry.assets.planning.changes.drift import misfits, new_columns
+from tableferry.assets.planning.changes.refusals import fitting_declaration
+from tableferry.assets.planning.columns.renaming import not_yet
 from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.rows.decisions import Decision
 from tableferry.assets.planning.transfer_plan import apply_growth, fingerprints_of, plan_growth
 from tableferry.assets.running.caller import Caller, Prepared, prepared
 from tableferry.assets.running.execute import work_of

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tableferry.assets.log.records import RangeRecord
-from tableferry.assets.planning.deltas import most_rows
 from tableferry.assets.planning.hazards import require_harmless, with_hazards
+from tableferry.assets.planning.rows.deltas import most_rows
 from tableferry.assets.running.audit import require_green, require_proven_source
 from tableferry.assets.running.increment import proven_whole
 from tableferry.assets.running.range_attempt import RangeAttempt

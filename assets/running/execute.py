@@ -19,16 +19,16 @@ from tableferry.assets.log.run_tags import (
     PROFILE,
 )
 from tableferry.assets.log.writer import Writer
-from tableferry.assets.planning.decisions import Decision
-from tableferry.assets.planning.drift import Unplanned
+from tableferry.assets.planning.changes.drift import Unplanned
+from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.resolve import Hop, Servers, levels_of, with_wires
+from tableferry.assets.planning.rows.decisions import Decision
 from tableferry.assets.planning.source_state import (
     MOST_READINGS,
     SourceState,
 )
 from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_growth
-from tableferry.assets.planning.unplanned import unplanned_columns
 from tableferry.assets.running.caller import Caller, Prepared, moved_along, prepared
 from tableferry.assets.running.fitting import prepare, with_fitting_targets
 from tableferry.assets.running.launches import ends_last, share_pool

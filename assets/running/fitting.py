@@ -9,7 +9,7 @@ import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ledger import committed_schema
-from tableferry.assets.planning.drift import (
+from tableferry.assets.planning.changes.drift import (
     ADDING,
     Unplanned,
     add_columns,
@@ -19,9 +19,9 @@ from tableferry.assets.planning.drift import (
     require_no_new,
     target_columns,
 )
-from tableferry.assets.planning.evolving import evolve, made_anew
-from tableferry.assets.planning.refusals import too_narrow
-from tableferry.assets.planning.renaming import statements
+from tableferry.assets.planning.changes.evolving import evolve, made_anew
+from tableferry.assets.planning.changes.refusals import too_narrow
+from tableferry.assets.planning.columns.renaming import statements
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.assets.running.caller import Caller, Prepared
 from tableferry.resources.contract.target import Target

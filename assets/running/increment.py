@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tableferry.assets.log.records import Proven, RangeRecord
-from tableferry.assets.planning.increments import from_watermark, keys_and_watermarks, now
+from tableferry.assets.planning.rows.increments import from_watermark, keys_and_watermarks, now
 from tableferry.assets.running.range_attempt import NewerRows, RangeAttempt
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.counts import row_count_of

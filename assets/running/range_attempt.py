@@ -8,7 +8,7 @@ from typing import Any
 
 from tableferry.assets.log.records import Proven, RangeRecord, Reason, State
 from tableferry.assets.log.writer import Writer
-from tableferry.assets.planning.drift import column_lineage, column_schema
+from tableferry.assets.planning.changes.drift import column_lineage, column_schema
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.source_state import (
     Reading,

@@ -9,7 +9,7 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, TRANSFER
-from tableferry.assets.planning.splitting import MOST_RUNS, segments, split_by_rows
+from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
 
 UNFINISHED = [
     dg.DagsterRunStatus.NOT_STARTED,

@@ -91,10 +91,10 @@ def adopt_ranges(
         InputError: the transfer or a range does not exist, or nothing can be adopted.
     """
     from tableferry.assets.log.queries import Log
-    from tableferry.assets.planning.refusals import refusals
+    from tableferry.assets.planning.changes.refusals import refusals
+    from tableferry.assets.planning.changes.unplanned import unplanned_columns
     from tableferry.assets.planning.source_state import read_under, shared_snapshot
     from tableferry.assets.planning.transfer_plan import plan_transfer
-    from tableferry.assets.planning.unplanned import unplanned_columns
     from tableferry.assets.running.adopting import compare, level_of, stray_notes
     from tableferry.assets.running.caller import Prepared
     from tableferry.pipelines.command.one.finding import match_ranges

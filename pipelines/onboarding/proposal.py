@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tableferry.assets.planning.columns import as_source
+from tableferry.assets.planning.columns.hop_columns import as_source
 from tableferry.pipelines.onboarding.catalogs import Catalogs
 from tableferry.resources.columns.advice import choices
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
@@ -27,7 +27,7 @@ RANGE_BYTES = 64 << 20
 """Aimed-at size of a range in the source: seconds of work, and little to repeat."""
 FEWEST_ROWS, MOST_ROWS = 10_000, 1_000_000
 COMFORTABLE_RANGES = 400
-"""Aimed-at maximum of ranges per table; see `assets.planning.boundaries.MAX_RANGES`."""
+"""Aimed-at maximum of ranges per table; see `assets.planning.ranges.boundaries.MAX_RANGES`."""
 SCANNED_BYTES = 1 << 30
 """Maximum size of tables that are read once to count the digits of unconstrained decimals."""
 CHANGED = ("updated_at", "modified_at", "changed_at", "last_modified", "last_update", "updated")
@@ -281,7 +281,7 @@ class _Planning:
         self._held: Mapping[str, ArraysHeld] | None = None
         place = source_of(table.system).place
         if key is None and place is not None:
-            # as `assets.planning.columns` has them
+            # as `assets.planning.columns.hop_columns` has them
             plain = [replace(column, primary_key=None) for column in self._columns]
             self._columns = [place.column, *plain]
             key, self._renames[place.column.name] = place.column.name, place.name

@@ -20,7 +20,7 @@ from tableferry.assets.log import ledger
 from tableferry.assets.log.check_records import CheckRecord, check_record
 from tableferry.assets.log.history import PastRun, past_runs, unanswered
 from tableferry.assets.log.records import RangeRecord, State
-from tableferry.assets.planning.drift import new_columns, schema_changes
+from tableferry.assets.planning.changes.drift import new_columns, schema_changes
 from tableferry.assets.planning.resolve import (
     Hop,
     checks_of,

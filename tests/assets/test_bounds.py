@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tableferry.assets.declaring.transfer_files import load_transfer
-from tableferry.assets.planning.ranges import extend_ranges, find_range, like_range, plan_ranges
+from tableferry.assets.planning.ranges.cutting import (
+    extend_ranges,
+    find_range,
+    like_range,
+    plan_ranges,
+)
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.ranges.statistics import KeyStatistics

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tableferry.assets.log.records import Proven, RangeRecord, Reason, State
-from tableferry.assets.planning.increments import Increment, increment
+from tableferry.assets.planning.rows.increments import Increment, increment
 
 COLUMN, FULL_CHECK, NOW = "updated_at", 100.0, 1000.0
 MARK = "2024-01-01T00:00:00"

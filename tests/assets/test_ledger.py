@@ -21,7 +21,7 @@ from tableferry.assets.log.ledger import Committed
 from tableferry.assets.log.queries import Log, event_storage
 from tableferry.assets.log.records import DATA_VERSION, DataVersion, RangeRecord, Reason, State
 from tableferry.assets.log.writer import Writer
-from tableferry.assets.planning.decisions import Decision, decide
+from tableferry.assets.planning.rows.decisions import Decision, decide
 from tableferry.assets.verifying.on_demand import NotCommitted
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.verdict import Verdict

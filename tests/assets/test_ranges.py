@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tableferry.assets.planning.boundaries import MAX_RANGES
-from tableferry.assets.planning.ranges import (
+from tableferry.assets.planning.ranges.boundaries import MAX_RANGES
+from tableferry.assets.planning.ranges.cutting import (
     RangeGrowth,
     block_growth,
     extend_ranges,

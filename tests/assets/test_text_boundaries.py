@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableferry.assets.planning.ranges import extend_ranges, find_range, plan_ranges, top_bound
+from tableferry.assets.planning.ranges.cutting import (
+    extend_ranges,
+    find_range,
+    plan_ranges,
+    top_bound,
+)
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.ranges.statistics import KeyStatistics

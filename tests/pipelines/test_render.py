@@ -26,7 +26,7 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.assets.log.records import RangeRecord, Reason, State
 from tableferry.assets.log.writer import Writer
-from tableferry.assets.planning.decisions import Decision
+from tableferry.assets.planning.rows.decisions import Decision
 from tableferry.assets.verifying.on_demand import Checked
 from tableferry.checks.verdict import Difference, Differences, Verdict
 from tableferry.pipelines.cli import main

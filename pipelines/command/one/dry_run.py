@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tableferry.assets.log.records import Reason
-from tableferry.assets.planning.decisions import decisions_by_hop
-from tableferry.assets.planning.drift import ADDING, new_columns, removals
-from tableferry.assets.planning.evolving import alterations
+from tableferry.assets.planning.changes.drift import ADDING, new_columns, removals
+from tableferry.assets.planning.changes.evolving import alterations
+from tableferry.assets.planning.changes.unplanned import unplanned_columns
+from tableferry.assets.planning.columns.renaming import statements
 from tableferry.assets.planning.hazards import require_harmless
-from tableferry.assets.planning.increments import from_watermark
-from tableferry.assets.planning.renaming import statements
 from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.rows.decisions import decisions_by_hop
+from tableferry.assets.planning.rows.increments import from_watermark
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
-from tableferry.assets.planning.unplanned import unplanned_columns
 from tableferry.pipelines.command.one.finding import match_ranges, select_hops, unsettled
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.formats import format_of

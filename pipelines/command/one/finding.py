@@ -11,9 +11,9 @@ from tableferry.assets.log.answers import is_unanswered
 from tableferry.assets.log.ledger import committed, newest_ids, partitions
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import Reason, State
-from tableferry.assets.planning.decisions import decisions_by_hop
-from tableferry.assets.planning.ranges import find_ranges, like_range
+from tableferry.assets.planning.ranges.cutting import find_ranges, like_range
 from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops
+from tableferry.assets.planning.rows.decisions import decisions_by_hop
 from tableferry.assets.planning.source_state import (
     read_under,
 )

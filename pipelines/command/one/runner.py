@@ -11,17 +11,17 @@ from tableferry.assets.log.command_runs import carry_out, selected
 from tableferry.assets.log.ledger import committed_schema
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.run_tags import TRANSFER
-from tableferry.assets.planning.decisions import decisions_by_hop
-from tableferry.assets.planning.drift import Unplanned, foreseen, removals
-from tableferry.assets.planning.evolving import alterations, made_anew
+from tableferry.assets.planning.changes.drift import Unplanned, foreseen, removals
+from tableferry.assets.planning.changes.evolving import alterations, made_anew
+from tableferry.assets.planning.changes.refusals import refusals
+from tableferry.assets.planning.changes.unplanned import unplanned_columns
+from tableferry.assets.planning.columns.renaming import statements
 from tableferry.assets.planning.hazards import hazard_notes
 from tableferry.assets.planning.key_order import order_notes
-from tableferry.assets.planning.refusals import refusals
-from tableferry.assets.planning.renaming import statements
 from tableferry.assets.planning.resolve import Servers, require_servers, resolve_hops
-from tableferry.assets.planning.rows_to_move import rows_to_move
+from tableferry.assets.planning.rows.decisions import decisions_by_hop
+from tableferry.assets.planning.rows.rows_to_move import rows_to_move
 from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
-from tableferry.assets.planning.unplanned import unplanned_columns
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, run_is_alive, this_process
 from tableferry.assets.verifying.check_request import CheckRequest

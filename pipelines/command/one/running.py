@@ -15,11 +15,11 @@ from tableferry.assets.log.ledger import newest_attempts, partitions, records
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import State
 from tableferry.assets.planning.hazards import require_harmless
+from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
 from tableferry.assets.planning.resolve import Hop, Servers, with_wires
 from tableferry.assets.planning.source_state import (
     shared_snapshot,
 )
-from tableferry.assets.planning.splitting import MOST_RUNS, segments, split_by_rows
 from tableferry.assets.planning.transfer_plan import (
     TransferPlan,
     apply_growth,

@@ -10,11 +10,11 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.many_tables import Declaration
 from tableferry.assets.declaring.transfer_files import declarations_in
 from tableferry.assets.declaring.yaml_lines import Location
+from tableferry.assets.planning.changes.refusals import refusals
+from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.hazards import with_hazards
-from tableferry.assets.planning.refusals import refusals
 from tableferry.assets.planning.resolve import Hop, resolve_hops, with_wires
 from tableferry.assets.planning.transfer_plan import require_cuts
-from tableferry.assets.planning.unplanned import unplanned_columns
 from tableferry.assets.running.adopting import unfit
 from tableferry.checks.expectations import validate_suite
 from tableferry.pipelines.command.session import Session

@@ -10,7 +10,7 @@ import pytest
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.log import ledger
 from tableferry.assets.log.records import RangeRecord
-from tableferry.assets.planning import increments
+from tableferry.assets.planning.rows import increments
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.one.dry_run import dry_run
 from tableferry.resources.errors import InputError
@@ -199,7 +199,7 @@ def test_what_newer_rows_do_not_say_is_found(
     assert not one.run().run_ids
     then = increments.now() + 8 * DAY
     monkeypatch.setattr("tableferry.assets.running.increment.now", lambda: then)
-    monkeypatch.setattr("tableferry.assets.planning.decisions.now", lambda: then)
+    monkeypatch.setattr("tableferry.assets.planning.rows.decisions.now", lambda: then)
     assert {row.reason for row in one.plan().ranges} == {"full_check"}
     assert moves(one) == [FIRST]
     assert [row for row in shown(one, system) if row[0] != 30] == one.rows(SELECT)
@@ -236,7 +236,7 @@ def test_the_second_hop_alone_reads_what_the_first_is_due_to_compare(
     plant(one, "clickhouse", 20)
     then = increments.now() + 8 * DAY
     monkeypatch.setattr("tableferry.assets.running.increment.now", lambda: then)
-    monkeypatch.setattr("tableferry.assets.planning.decisions.now", lambda: then)
+    monkeypatch.setattr("tableferry.assets.planning.rows.decisions.now", lambda: then)
     assert {row.reason for row in one.plan().ranges} == {"full_check"}
     second = one.run(hop=2)
     assert second.good, second.errors

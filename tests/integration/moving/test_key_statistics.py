@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tableferry.assets.planning.ranges import extend_ranges, plan_ranges, top_bound
+from tableferry.assets.planning.ranges.cutting import extend_ranges, plan_ranges, top_bound
 from tableferry.resources.contract.table_sql import predicate
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres import statistics as postgres_statistics

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from tableferry.assets.planning.ranges import plan_ranges
+from tableferry.assets.planning.ranges.cutting import plan_ranges
 from tableferry.resources import registry
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.endpoint import Endpoint

@@ -16,7 +16,7 @@ from tableferry.assets.log.fleet import ranges_by_name
 from tableferry.assets.log.records import RangeRecord, State
 from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.assets.log.writer import Writer
-from tableferry.assets.planning.growing import not_growing
+from tableferry.assets.planning.ranges.growing import not_growing
 from tableferry.assets.planning.resolve import Servers as Bound
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.resources.clickhouse.resource import ClickHouseResource

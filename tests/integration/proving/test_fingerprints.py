@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tableferry.assets.planning.ranges import plan_ranges
+from tableferry.assets.planning.ranges.cutting import plan_ranges
 from tableferry.resources import registry
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.columns.planner import plan_copy

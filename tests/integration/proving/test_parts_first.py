@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tableferry.assets.planning.ranges import plan_ranges
+from tableferry.assets.planning.ranges.cutting import plan_ranges
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.digest.fingerprinting import fingerprints

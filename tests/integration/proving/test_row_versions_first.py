@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from tableferry.assets.planning.ranges import plan_ranges
+from tableferry.assets.planning.ranges.cutting import plan_ranges
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.one.validation import validate
 from tableferry.resources.contract.fingerprint import SourceFingerprint

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tableferry.assets.planning.ranges import plan_ranges
+from tableferry.assets.planning.ranges.cutting import plan_ranges
 from tableferry.resources.contract.table_sql import predicate
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.errors import InputError

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.records import Reason
-from tableferry.assets.planning.drift import new_columns
+from tableferry.assets.planning.changes.drift import new_columns
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.resources.contract.hazards import having
 from tableferry.resources.contract.loader import loader_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.planning.ranges import RangeGrowth
+from tableferry.assets.planning.ranges.cutting import RangeGrowth
 from tableferry.assets.planning.resolve import Hop
 from tableferry.resources.contract.markers import Marker, Published, cover_all, parse_range
 from tableferry.resources.contract.source import source_of

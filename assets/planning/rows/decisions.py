@@ -14,20 +14,20 @@ from tableferry.assets.log.ledger import (
 )
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, Proven, Reason, State
-from tableferry.assets.planning.deltas import changed_parts, compares_first
-from tableferry.assets.planning.drift import (
+from tableferry.assets.planning.changes.drift import (
     new_columns,
     schema_changes,
     target_columns,
 )
-from tableferry.assets.planning.increments import increment, intact, now
+from tableferry.assets.planning.changes.unplanned import only_fewer_columns
 from tableferry.assets.planning.resolve import (
     Hop,
     Servers,
     checks_of,
 )
+from tableferry.assets.planning.rows.deltas import changed_parts, compares_first
+from tableferry.assets.planning.rows.increments import increment, intact, now
 from tableferry.assets.planning.transfer_plan import TransferPlan
-from tableferry.assets.planning.unplanned import only_fewer_columns
 from tableferry.checks.counts import count_by_range
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.resources.contract.copy_plan import CopyPlan

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from tableferry.assets.planning.boundaries import ceil_div, limit
+from tableferry.assets.planning.ranges.boundaries import ceil_div, limit
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import Bound
 from tableferry.resources.keys.text import problem, separator

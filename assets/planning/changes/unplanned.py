@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from tableferry.assets.log.ledger import WrittenColumn, written_columns
 from tableferry.assets.log.queries import Log
-from tableferry.assets.planning.drift import Unplanned, origin_of
+from tableferry.assets.planning.changes.drift import Unplanned, origin_of
 from tableferry.assets.planning.resolve import Hop
 
 SCHEMAS_READ = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.planning.ranges import extend_ranges
+from tableferry.assets.planning.ranges.cutting import extend_ranges
 from tableferry.assets.planning.resolve import Servers
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import source_of
