@@ -42,6 +42,7 @@ class Ferry:
         given = {"source": f"postgres://public.{self.table}", "key": "id", **settings}
         lines += [f"{key}: {value}" for key, value in given.items()]
         (self.folder / "t.yaml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        self.session.instance.dispose()
         self.session = open_session()
 
     def source(self, *statements: str) -> None:
