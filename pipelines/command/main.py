@@ -14,7 +14,6 @@ from tableferry.pipelines.command.comparing import compare
 from tableferry.pipelines.command.inspecting import check, plan, report, status
 from tableferry.pipelines.command.moving import run
 from tableferry.pipelines.command.plugins import Commands
-from tableferry.pipelines.command.pruning import prune
 from tableferry.pipelines.command.repairing import repair
 from tableferry.pipelines.command.setting_up import init, refresh, schema
 from tableferry.pipelines.command.shell import (
@@ -26,6 +25,7 @@ from tableferry.pipelines.command.shell import (
     user_errors,
 )
 from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.words import counted
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -82,14 +82,18 @@ def doctor(as_json: bool) -> None:
     On servers: version, TLS, privileges for the declared transfers, snapshot isolation, disk,
     clock, and whether edge values arrive unchanged. Exit code 1 if something will fail.
     """
-    from tableferry.pipelines.command.doctor import examine, finding_lines
+    from tableferry.pipelines.command.doctor import (
+        declared_transfers,
+        examine,
+        examine_machine,
+        finding_lines,
+    )
     from tableferry.pipelines.command.session import configured_servers
-    from tableferry.pipelines.command.this_machine import declared_transfers, findings
 
     servers, configured = configured_servers()
     declared = declared_transfers()
     transfers = () if isinstance(declared, InputError) else declared.transfers.values()
-    here = list(findings(servers, declared))
+    here = list(examine_machine(servers, declared))
     examined = examine(servers, configured, transfers)
     errors = []
     if bad := [server.name for server in examined if not server.good]:
@@ -202,13 +206,75 @@ def clean(transfers: Sequence[str], markers: bool, as_json: bool) -> None:
         click.echo(name)
 
 
+def age(text: str) -> float:
+    """Return the seconds of an age such as `90d`.
+
+    Raises:
+        InputError: the text is not an age.
+    """
+    from tableferry.assets.declaring import freshness
+    from tableferry.resources.errors import InputError
+
+    try:
+        return freshness.age(text).total_seconds()
+    except ValueError as error:
+        raise InputError(f"--keep {error}") from None
+
+
+@main.command(short_help="Delete old runs, with their events.")
+@click.option("--keep", required=True, metavar="AGE", help="Keep younger runs: 36h, 90d, 12w.")
+@click.option("--dry-run", is_flag=True, help="Report without deleting.")
+@as_json
+@user_errors
+def prune(keep: str, dry_run: bool, as_json: bool) -> None:
+    """Delete old runs of the transfers, with their events, from Dagster's storage.
+
+    Runs that a transfer still needs are kept: those with a range's newest materialization, its
+    data version or its current verdicts, and the run that moved it.
+    """
+    import time
+
+    import dagster as dg
+
+    from tableferry.assets.log.retention import forget, retention
+    from tableferry.pipelines import event_log
+    from tableferry.pipelines.command.session import open_session
+
+    seconds = age(keep)
+    session = open_session(records=False, queries=False)
+    runs = retention(session.instance, session.transfers.values(), time.time() - seconds)
+    if not dry_run and runs.forgotten:
+        event_log.create_home()
+        # the session's instance has no compute logs to delete
+        with dg.DagsterInstance.get() as instance:
+            forget(instance, runs.forgotten)
+    reasons = sorted(runs.needed.items())
+    if as_json:
+        print_json(
+            {
+                "ok": True,
+                "deleted": list(runs.forgotten),
+                "recent": runs.recent,
+                "needed": dict(reasons),
+                "dry_run": dry_run,
+            }
+        )
+        return
+    verb = "would be deleted" if dry_run else "deleted"
+    click.echo(
+        f"{counted(len(runs.forgotten), 'run')} {verb}; kept are {runs.recent} that are younger "
+        f"than {keep} and {len(reasons)} that are needed"
+    )
+    for run_id, reason in reasons:
+        click.echo(f"  kept {run_id[:8]}: {reason}")
+
+
 for command in (
     adopt,
     check,
     compare,
     init,
     plan,
-    prune,
     refresh,
     repair,
     report,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import signal
 import sys
 import threading
@@ -14,8 +15,28 @@ from typing import Any, NoReturn
 
 import click
 
-from tableferry.pipelines.command.completion import transfer_names
 from tableferry.resources.errors import InputError, TableferryError
+
+_NAME = re.compile(r"^transfer:\s*['\"]?([A-Za-z_][A-Za-z0-9_]*)", re.MULTILINE)
+
+
+def transfer_names(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """Return the transfers that begin with the typed text and are not on the line yet."""
+    from tableferry.pipelines.settings import transfers_folder
+
+    taken = context.params.get(parameter.name or "") or ()
+    names = []
+    for path in sorted(transfers_folder().glob("*.y*ml")):
+        try:
+            match = _NAME.search(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if match and match[1].startswith(incomplete) and match[1] not in taken:
+            names.append(match[1])
+    return names
+
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 wide = click.option("--wide", is_flag=True, help="Also show the seconds of each phase.")

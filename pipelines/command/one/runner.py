@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.command_runs import carry_out, selected
@@ -17,8 +21,7 @@ from tableferry.assets.planning.changes.refusals import refusals
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.columns.renaming import statements
 from tableferry.assets.planning.hazards import hazard_notes
-from tableferry.assets.planning.key_order import order_notes
-from tableferry.assets.planning.resolve import Servers, require_servers, resolve_hops
+from tableferry.assets.planning.resolve import Hop, Servers, require_servers, resolve_hops
 from tableferry.assets.planning.rows.decisions import decisions_by_hop
 from tableferry.assets.planning.rows.rows_to_move import rows_to_move
 from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
@@ -28,17 +31,19 @@ from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.assets.verifying.on_demand import not_committed
 from tableferry.checks.drilldown import drill_down
 from tableferry.checks.recheck import ONCE, Recheck
-from tableferry.checks.verdict import Differences, Level
-from tableferry.pipelines.command.one.differences import difference_file
+from tableferry.checks.verdict import Difference, Differences, Level
 from tableferry.pipelines.command.one.finding import match_ranges, resolve_range, select_hops
 from tableferry.pipelines.command.one.launching import built, failures, logging_config
 from tableferry.pipelines.command.one.running import blocking_runs, plan_notes, run
 from tableferry.pipelines.command.one.status import status
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.views import CheckView, PlannedRange, PlanView
+from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import TableferryError
+from tableferry.resources.ranges.key_kind import is_text_key
 from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 __all__ = ["blocking_runs", "check", "clean", "differences", "plan", "run", "status"]
 
@@ -136,6 +141,36 @@ def _location_notes(transfer: Transfer, servers: Servers) -> Iterator[str]:
     for table in transfer.tables:
         if note := servers.endpoint(table).location_warning(table):
             yield note
+
+
+def order_notes(hops: Sequence[Hop], servers: Servers) -> Iterator[str]:
+    """Yield a note per table of which each range is read, replaced and checked by a full scan."""
+    first = hops[0].plan
+    if not is_text_key(first.key.source, first.source.system):
+        return
+    yield from _order_unserved(first.source, first.key.source, servers)
+    for hop in hops:
+        key = hop.plan.key.target
+        if hop.existing is not None:
+            yield from _order_unserved(hop.plan.target, hop.existing.get(key.name, key), servers)
+        elif not loader_of(hop.plan.target.system).orders_key(hop.plan):
+            yield _order_note(hop.plan.target, key)
+
+
+def _order_unserved(table: TableRef, key: Column, servers: Servers) -> Iterator[str]:
+    source = source_of(table.system)
+    if is_text_key(key, table.system) and not source.serves_order(
+        servers.endpoint(table), table, key
+    ):
+        yield _order_note(table, key)
+
+
+def _order_note(table: TableRef, key: Column) -> str:
+    index = source_of(table.system).index_of_order(table, key)
+    return (
+        f"{table}: no index serves the order of the key {key.name!r}, so that each range reads the "
+        f"whole table{f'; it would take {index}' if index else ''}"
+    )
 
 
 def check(
@@ -244,6 +279,39 @@ def differences(
             )
             by_target[table] = replace(rows, range=key_range.name)
     return by_target
+
+
+_Write = Callable[[Sequence[Difference]], None]
+
+DIFFERENCE_SCHEMA = pa.schema(
+    [(name, pa.string()) for name in ("table", "key", "kind", "column", "source", "target")]
+    # the primary key's values by column; tables have different keys
+    + [("row", pa.map_(pa.string(), pa.string()))]
+)
+
+
+@contextmanager
+def difference_file(path: Path | None) -> Iterator[Callable[[str], _Write | None]]:
+    """Open a file for differences; yields a function that returns the writer for a target table.
+
+    Without a path the writer is None.
+    """
+    if path is None:
+        yield lambda table: None
+        return
+    with path.open("wb") as file, pq.ParquetWriter(file, DIFFERENCE_SCHEMA) as writer:
+
+        def writer_for(table: str) -> _Write:
+            def write(differences: Sequence[Difference]) -> None:
+                rows = [
+                    {"table": table, **vars(item), "row": list(item.row.items())}
+                    for item in differences
+                ]
+                writer.write_table(pa.Table.from_pylist(rows, schema=DIFFERENCE_SCHEMA))
+
+            return write
+
+        yield writer_for
 
 
 def clean(session: Session, names: Sequence[str] = ()) -> list[str]:
