@@ -227,6 +227,7 @@ thing._private = None
 
 ORDER = {
     "assets": ["running", "verifying", "planning", "log", "declaring"],
+    "pipelines/command": ["many", "one", "show"],
     "assets/planning": ["rows", "changes", "ranges", "columns"],
     "resources": [
         *("postgres", "sqlserver", "clickhouse", "files", "transactional", "digest", "wires"),

@@ -51,15 +51,15 @@ def plan(
     that a run would refuse is listed by column, with remedies. Exit code 1 if a run would refuse
     a range, or such a value.
     """
-    from tableferry.pipelines.command.many import attempts, selecting
+    from tableferry.pipelines.command.many import attempts
     from tableferry.pipelines.command.one import runner
     from tableferry.pipelines.command.one.validation import catalog_changes
-    from tableferry.pipelines.command.session import open_session
+    from tableferry.pipelines.command.session import open_session, select_transfers
     from tableferry.pipelines.command.show import fleet_views
     from tableferry.pipelines.command.show.render import console, show_plan
 
     session = open_session(*transfers, records=False)
-    names = selecting.select(session, transfers, tags, select_all=select_all, moving=True)
+    names = select_transfers(session, transfers, tags, select_all=select_all, moving=True)
     if values:
         alone = len(names) == 1 and bool(transfers)
         at_a_time = 0 if alone else jobs or attempts.PLANNED_AT_A_TIME
@@ -138,8 +138,7 @@ def status(
     Several transfers, or without a name all of them, have a line each, failures first; the exit
     code is 0 then only if all are proven. That of one transfer is 1 if something of it has failed.
     """
-    from tableferry.pipelines.command.many import selecting
-    from tableferry.pipelines.command.session import open_session
+    from tableferry.pipelines.command.session import open_session, select_transfers
     from tableferry.pipelines.command.show import fleet_views
 
     session = open_session(*transfers, records=False, queries=False)
@@ -158,7 +157,7 @@ def status(
     if wide:
         raise InputError("--wide is for one transfer at a time")
     whole = select_all or not (transfers or tags)
-    names = selecting.select(session, transfers, tags, select_all=whole)
+    names = select_transfers(session, transfers, tags, select_all=whole)
     states = fleet_views.read_fleet(session, names, whole=whole)
     if as_json:
         print_json(fleet_views.fleet_document(states))
@@ -204,15 +203,15 @@ def check(
     missing. A source that has changed since is a warning. Without --range, the tables are also
     compared as a whole. Several transfers are checked side by side, and have a line each.
     """
-    from tableferry.pipelines.command.many import attempts, selecting
+    from tableferry.pipelines.command.many import attempts
     from tableferry.pipelines.command.many.side_by_side import usable_cores
     from tableferry.pipelines.command.one import runner
-    from tableferry.pipelines.command.session import open_session
+    from tableferry.pipelines.command.session import open_session, select_transfers
     from tableferry.pipelines.command.show import fleet_views
     from tableferry.pipelines.command.show.render import console, show_checks
 
     session = open_session(*transfers)
-    names = selecting.select(session, transfers, tags, select_all=select_all)
+    names = select_transfers(session, transfers, tags, select_all=select_all)
     if as_of and (options["level"] or options["up_to_date"]):
         raise InputError("--as-of compares digests with the event log; it takes no other level")
     if len(names) > 1 and options["ranges"]:
@@ -270,14 +269,13 @@ def report(
 
     Of several transfers, a line per table: its state, rows and last proof.
     """
-    from tableferry.pipelines.command.many import selecting
-    from tableferry.pipelines.command.session import open_session
+    from tableferry.pipelines.command.session import open_session, select_transfers
     from tableferry.pipelines.command.show import fleet_views
 
     format_ = "json" if as_json else format_
     one = len(set(transfers)) == 1
     session = open_session(*transfers, records=False, queries=one)
-    names = selecting.select(session, transfers, tags, select_all=select_all)
+    names = select_transfers(session, transfers, tags, select_all=select_all)
     if one:
         from tableferry.pipelines.reporting.collect import report as collect
         from tableferry.pipelines.reporting.html import Format, render

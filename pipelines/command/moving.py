@@ -71,18 +71,19 @@ def run(
 
     Several transfers run side by side, the longest first; a failure does not stop the others.
     """
-    from tableferry.pipelines.command.many import selecting
     from tableferry.pipelines.command.many.consistent import consistency
     from tableferry.pipelines.command.many.fleet import Selection, run_fleet
     from tableferry.pipelines.command.many.side_by_side import usable_cores
     from tableferry.pipelines.command.one import running
-    from tableferry.pipelines.command.session import open_session
+    from tableferry.pipelines.command.session import open_session, select_transfers
+    from tableferry.pipelines.command.show.fleet_views import show_summary
+    from tableferry.pipelines.command.show.range_views import TransferOutcome
     from tableferry.pipelines.command.show.render import console, show_ranges
     from tableferry.pipelines.command.show.watching import watch_one, watch_several
     from tableferry.resources.errors import InputError
 
     session = open_session(*transfers, records=not dry_run)
-    names = selecting.select(session, transfers, tags, select_all=select_all, moving=True)
+    names = select_transfers(session, transfers, tags, select_all=select_all, moving=True)
     if len(names) > 1 and (selection["ranges"] or selection["hop"] is not None):
         raise InputError("--range and --hop are for one transfer at a time")
     if consistent and any(selection[name] for name in ("ranges", "hop", "failed")):
@@ -116,13 +117,13 @@ def run(
         options = selected.options(session.transfer(name))
         with watch_one(name, shown=shown) as watch:
             view = running.run(session, name, **options, on_progress=watch.progress, on_note=say)
-            watch.finished(selecting.TransferOutcome(view, time.perf_counter() - began))
+            watch.finished(TransferOutcome(view, time.perf_counter() - began))
         if as_json:
             print_json(view.json())
         else:
             show_ranges(console(), "run", view, wide=wide)
         end(view.errors)
-    views: list[selecting.TransferOutcome] = []
+    views: list[TransferOutcome] = []
     interrupted = False
     lost: list[str] = []
 
@@ -161,7 +162,7 @@ def run(
         document = {"ok": not errors, "errors": errors, "transfers": documents}
         print_json({**document, **one_state.document()})
     else:
-        selecting.show_summary(console(), views)
+        show_summary(console(), views)
         for line in one_state.lines(complete=not errors):
             click.echo(line)
     end(errors)

@@ -1,4 +1,4 @@
-"""A command's session: the declared transfers, their servers and the event log."""
+"""The session of a command: the transfers, which of them it is about, servers and event log."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ from tableferry.pipelines.command.plugins import start_local_stack
 from tableferry.pipelines.settings import configured, servers, transfers_folder
 from tableferry.resources.connecting.names import is_path
 from tableferry.resources.errors import InputError
+from tableferry.resources.words import those_there
 
 if TYPE_CHECKING:
     import dagster as dg
+
 
 Answer = TypeVar("Answer")
 
@@ -172,3 +174,49 @@ def use_local_stack() -> None:
     if any(not is_path(name) for name in configured()):
         return
     os.environ.update(start_local_stack())
+
+
+def select_transfers(
+    session: Session,
+    names: Sequence[str],
+    tags: Sequence[str],
+    *,
+    select_all: bool,
+    moving: bool = False,
+) -> list[str]:
+    """Return the transfers that a command names, or that have all tags (`key` or `key=value`).
+
+    Args:
+        session: the session of the command.
+        names: the transfers that the user names.
+        tags: the tags that transfers should have.
+        select_all: take all transfers.
+        moving: leave out transfers that move nothing, unless they are named.
+
+    Raises:
+        InputError: not exactly one way of selection is used, or nothing matches.
+    """
+    if sum((bool(names), bool(tags), select_all)) != 1:
+        raise InputError("give transfer names, --tag or --all")
+    if names:
+        return list(dict.fromkeys(names))
+    matches = [
+        name
+        for name, transfer in session.transfers.items()
+        if all(_tagged(transfer.tags, tag) for tag in tags) and (transfer.write.moves or not moving)
+    ]
+    if not matches:
+        if select_all:
+            raise InputError(f"there is no valid transfer in {session.declared.path}")
+        declared = session.transfers.values()
+        known = sorted({f"{key}={value}" for item in declared for key, value in item.tags.items()})
+        raise InputError(
+            f"no transfer in {session.declared.path} has the tag {' and '.join(tags)}; "
+            f"{those_there(tags[0], known, 'tag')}"
+        )
+    return matches
+
+
+def _tagged(tags: dict[str, str], wanted: str) -> bool:
+    key, equals, value = wanted.partition("=")
+    return key in tags and (not equals or tags[key] == value)

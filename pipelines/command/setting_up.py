@@ -13,8 +13,8 @@ from tableferry.resources.errors import InputError
 
 if TYPE_CHECKING:
     from tableferry.assets.planning.resolve import Servers
-    from tableferry.pipelines.command.many.attempts import Attempt
     from tableferry.pipelines.command.one.values import ValuesView
+    from tableferry.pipelines.command.show.views import Attempt
     from tableferry.pipelines.onboarding.init import Arrangement
 
 TABLES_HELP = "Tables by schema.table, as 'shop.*'; without a dot, by name; repeatable."

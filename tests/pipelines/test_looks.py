@@ -11,9 +11,8 @@ import pytest
 
 from tableferry.pipelines.command.many import fleet
 from tableferry.pipelines.command.many.fleet import Selection
-from tableferry.pipelines.command.many.selecting import TransferOutcome
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.command.show.range_views import TransferView
+from tableferry.pipelines.command.show.range_views import TransferOutcome, TransferView
 
 BATCHES = (["slow", "to do", "altered"], ["next"])
 

@@ -7,8 +7,8 @@ import io
 from rich.console import Console
 
 from tableferry.assets.log.records import State
-from tableferry.pipelines.command.many.selecting import TransferOutcome, show_summary
-from tableferry.pipelines.command.show.range_views import RangeView, TransferView
+from tableferry.pipelines.command.show.fleet_views import show_summary
+from tableferry.pipelines.command.show.range_views import RangeView, TransferOutcome, TransferView
 
 
 def test_rows_of_a_range_count_once_whatever_the_hops() -> None:

@@ -7,8 +7,7 @@ import time
 import pytest
 
 from tableferry.assets.running.progress import Progress
-from tableferry.pipelines.command.many.selecting import TransferOutcome
-from tableferry.pipelines.command.show.range_views import TransferView
+from tableferry.pipelines.command.show.range_views import TransferOutcome, TransferView
 from tableferry.pipelines.command.show.watching import (
     RangeLines,
     Tally,

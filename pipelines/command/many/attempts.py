@@ -6,32 +6,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from tableferry.assets.running.progress import OnProgress, unwatched
 from tableferry.pipelines.command.many.fleet import expected, quietly
 from tableferry.pipelines.command.many.side_by_side import Queue, error_lines, in_processes
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.shell import report_waiting
+from tableferry.pipelines.command.show.views import Attempt, View
 
 if TYPE_CHECKING:
     from tableferry.pipelines.command.show.views import CheckView, PlanView
 
-View = TypeVar("View")
-
 PLANNED_AT_A_TIME = 4
 """Transfers that are planned at a time, by default."""
-
-
-@dataclass(frozen=True)
-class Attempt(Generic[View]):
-    """The outcome of a command on one of several transfers."""
-
-    transfer: str
-    view: View | None
-    """None if the command was refused."""
-    errors: Sequence[str]
-    seconds: float
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,11 @@ from tableferry.assets.log.past_runs import seconds_of_last_runs
 from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.expected import expected_seconds, sizes_of
 from tableferry.assets.running.progress import OnProgress, Progress
-from tableferry.pipelines.command.many.selecting import TransferOutcome
 from tableferry.pipelines.command.many.side_by_side import Queue, error_lines, in_processes
 from tableferry.pipelines.command.one import running
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.shell import say
-from tableferry.pipelines.command.show.range_views import TransferView
+from tableferry.pipelines.command.show.range_views import TransferOutcome, TransferView
 from tableferry.pipelines.command.show.watching import Watch
 from tableferry.resources.contract.snapshots import HeldSnapshot
 

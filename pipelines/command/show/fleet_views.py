@@ -10,10 +10,12 @@ from rich.console import Console
 from rich.text import Text
 
 from tableferry.assets.declaring.names import about
-from tableferry.pipelines.command.many.attempts import Attempt
+from tableferry.assets.log.records import State
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.listing import Column, Listing, Row
+from tableferry.pipelines.command.show.range_views import TransferOutcome
 from tableferry.pipelines.command.show.render import number, shown
+from tableferry.pipelines.command.show.views import Attempt
 from tableferry.pipelines.reporting.fleet import Fleet, Outcome, fleet
 from tableferry.resources.words import counted, iso_time
 
@@ -164,3 +166,25 @@ def _show(out: Console, columns: Sequence[Column], rows: Sequence[Row], total: s
     plain = not out.is_terminal
     out.print(Listing(columns, rows), soft_wrap=plain)
     out.print(Text(total, style="bold"), soft_wrap=plain)
+
+
+def show_summary(out: Console, outcomes: Sequence[TransferOutcome]) -> None:
+    """Print a line per transfer, and a total."""
+    columns = [Column("transfer"), Column("result")]
+    columns += [Column(name, right=True) for name in ("moved", "skipped", "failed")]
+    columns += [Column("rows", right=True), Column("seconds", right=True)]
+    rows = []
+    for outcome in outcomes:
+        ranges = outcome.view.ranges
+        skipped = sum(range_.state is State.SKIPPED_UNCHANGED for range_ in ranges)
+        counts = (len(outcome.moved), skipped, sum(not range_.good for range_ in ranges))
+        result = Text("ok", style="green") if outcome.view.good else Text("FAILED", style="red")
+        cells = [shown(outcome.view.transfer), result]
+        cells += [number(count) for count in counts]
+        rows.append(Row([*cells, number(outcome.rows), Text(f"{outcome.seconds:.1f}")]))
+    plain = not out.is_terminal
+    out.print(Listing(columns, rows), soft_wrap=plain)
+    good = sum(outcome.view.good for outcome in outcomes)
+    total = counted(sum(outcome.rows for outcome in outcomes), "row")
+    transfers = counted(len(outcomes), "transfer")
+    out.print(Text(f"{good} of {transfers} succeeded; {total} moved", "bold"), soft_wrap=plain)

@@ -146,3 +146,28 @@ def range_notes(views: Sequence[RangeView]) -> list[str]:
                 f"longer filled: in {len(unfilled)} of {len(settled)} ranges ({names}){rest}"
             )
     return notes
+
+
+@dataclass(frozen=True)
+class TransferOutcome:
+    """The outcome of one of several transfers."""
+
+    view: TransferView
+    seconds: float
+
+    @property
+    def moved(self) -> list[RangeView]:
+        """The ranges that this command has moved; others may be committed by earlier ones."""
+        return [
+            range_
+            for range_ in self.view.ranges
+            if range_.state is State.COMMITTED and range_.run_id in self.view.run_ids
+        ]
+
+    @property
+    def rows(self) -> int:
+        """The number of rows moved, each counted once for all hops."""
+        rows: Counter[str] = Counter()
+        for range_ in self.moved:
+            rows |= {range_.range: range_.rows_of_move or 0}
+        return rows.total()

@@ -12,8 +12,8 @@ import pytest
 
 from tableferry.pipelines.command.many import fleet
 from tableferry.pipelines.command.many.fleet import Selection, run_fleet
-from tableferry.pipelines.command.many.selecting import TransferOutcome
 from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.command.show.range_views import TransferOutcome
 from tableferry.pipelines.command.show.watching import Watch
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.postgres.server import PostgresServer
