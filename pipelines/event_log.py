@@ -67,7 +67,7 @@ def create_home() -> Path:
 
 def open_to_record() -> dg.DagsterInstance:
     """Open the home's instance; the home is created on first use."""
-    from tableferry.assets.log.instance import open_instance
+    from tableferry.assets.log.storage import open_instance
 
     return open_instance(create_home())
 

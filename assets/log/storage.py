@@ -16,13 +16,16 @@ from typing import Any
 
 import dagster as dg
 import sqlalchemy as sql
+import yaml
 from dagster._core.event_api import EventHandlerFn
+from dagster._core.instance.ref import InstanceRef
 from dagster._core.storage.event_log import SqlEventLogStorage
 from dagster._core.storage.event_log.polling_event_watcher import SqlPollingEventWatcher
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import (
     INDEX_SHARD_NAME,
     SqliteEventLogStorage,
 )
+from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorage
 from dagster._core.storage.schedules.sqlite.sqlite_schedule_storage import SqliteScheduleStorage
 from dagster._core.storage.sqlite import create_db_conn_string
@@ -37,6 +40,12 @@ from sqlalchemy.engine import Connection, Engine
 
 from tableferry.assets.log.grouping import GroupedEvents
 from tableferry.assets.log.sqlite_files import SECONDS_TO_WAIT, SqliteFiles, revision
+from tableferry.assets.log.sqlite_home import (
+    SHARED_STORAGE_CLASS,
+    STORAGE_CLASS,
+    STORAGE_MODULE,
+)
+from tableferry.resources.extras import require
 
 
 class SqliteEventLog(GroupedEvents, SqliteEventLogStorage):
@@ -223,3 +232,38 @@ def _copy_tables(index: Path, engine: Engine) -> bool:
             connection.exec_driver_sql(statement)
         connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (index_revision,))
     return True
+
+
+POSTGRES_MODULE = "tableferry.assets.log.postgres_storage"
+NO_OUTPUT = ConfigurableClassData(
+    NoOpComputeLogManager.__module__, NoOpComputeLogManager.__name__, "{}\n"
+)
+
+
+def open_instance(home: Path) -> dg.DagsterInstance:
+    """Open the instance of a home for a process that executes its runs itself.
+
+    Where dagster.yaml names no storage, or Dagster's for PostgreSQL, our storage replaces it, on
+    the same files or tables. The output of runs goes to the terminal unless dagster.yaml says
+    otherwise; Dagster would start two processes per run to copy it from a file.
+
+    Raises:
+        DagsterInvalidConfigError: dagster.yaml is invalid.
+        InputError: dagster.yaml names PostgreSQL, and the extra for it is not installed.
+    """
+    ref = InstanceRef.from_dir(str(home))
+    defaults = InstanceRef.config_defaults(str(home))
+    if ref.compute_logs_data == defaults["compute_logs"]:
+        ref = ref._replace(compute_logs_data=NO_OUTPUT)
+    storage = ref.storage_data
+    named = storage and (storage.module_name, storage.class_name)
+    if storage and storage.module_name in ("dagster_postgres", POSTGRES_MODULE):
+        require("postgres-storage", f"the storage that {home / 'dagster.yaml'} names")
+    if storage == defaults["storage"] or named == (STORAGE_MODULE, STORAGE_CLASS):
+        ours = STORAGE_CLASS if named == (STORAGE_MODULE, STORAGE_CLASS) else SHARED_STORAGE_CLASS
+        files = ConfigurableClassData(STORAGE_MODULE, ours, yaml.safe_dump({"base_dir": str(home)}))
+        ref = ref._replace(storage_data=files)
+    elif storage and named == ("dagster_postgres", "DagsterPostgresStorage"):
+        tables = ConfigurableClassData(POSTGRES_MODULE, "Storage", storage.config_yaml)
+        ref = ref._replace(storage_data=tables)
+    return dg.DagsterInstance.from_ref(ref)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.namesakes import Namesake
+from tableferry.assets.declaring.namesakes import Namesake, require_one_name
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.log.records import DataVersion, digest
-from tableferry.assets.planning.changes.drift import new_columns, target_columns
 from tableferry.assets.planning.columns.expressions import (
     copied_expressions,
     require_expressions,
@@ -21,14 +20,15 @@ from tableferry.assets.planning.columns.expressions import (
 from tableferry.assets.planning.columns.hop_columns import (
     as_source,
     kept_columns,
+    mark_of,
+    new_columns,
     overrides_of,
     source_columns,
+    target_columns,
+    watermark_column,
 )
-from tableferry.assets.planning.columns.marking import mark_of
 from tableferry.assets.planning.columns.renaming import Renames, renamed, renames_of
 from tableferry.assets.planning.columns.wires import chosen_wire
-from tableferry.assets.planning.one_table import require_one_name
-from tableferry.assets.planning.rows.increments import watermark_column
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.reconcile import DIGESTED
 from tableferry.checks.rejected import fitting, rejecting

@@ -23,8 +23,8 @@ from tableferry.assets.planning.ranges.cutting import (
 )
 from tableferry.assets.planning.ranges.shared_cuts import in_use, relative_to, require_agreement
 from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
-from tableferry.assets.planning.rows.deltas import uses_segments
 from tableferry.resources.contract.fingerprint import SourceFingerprint
+from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.markers import Published, require_written_as
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.digest.fingerprinting import fingerprints
@@ -282,3 +282,16 @@ def apply_growth(plan: TransferPlan, servers: Servers, instance: dg.DagsterInsta
         instance.delete_dynamic_partition(partitions, range_.name)
     if growth.add:
         instance.add_dynamic_partitions(partitions, [range_.name for range_ in growth.add])
+
+
+def uses_segments(transfer: Transfer) -> bool:
+    """Whether ranges are fingerprinted by segments, which tell a run where rows have changed."""
+    mode = transfer.write
+    if transfer.delta == "never" or not mode.moves or mode.whole_table:
+        return False
+    if transfer.keeps_rows or transfer.placed:
+        return False
+    if transfer.delta == "always":
+        return True
+    shares = [loader_of(hop.to.system).delta_share for hop in transfer.hops]
+    return any(shares) and transfer.reconcile not in ("count", "in_flight")

@@ -15,8 +15,9 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ledger import committed_records
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import State
-from tableferry.assets.planning.changes.drift import misfits, new_columns
+from tableferry.assets.planning.changes.drift import misfits
 from tableferry.assets.planning.changes.refusals import fitting_declaration
+from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.columns.renaming import not_yet
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.assets.planning.rows.decisions import Decision

@@ -1,4 +1,4 @@
-"""Moves only the rows by which a range differs, and records the range that they complete."""
+"""Moves or removes only the rows by which a range differs, and records what they complete."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning.hazards import require_harmless, with_hazards
 from tableferry.assets.planning.rows.deltas import most_rows
 from tableferry.assets.running.audit import require_green, require_proven_source
-from tableferry.assets.running.increment import proven_whole
-from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.assets.running.increment import (
+    completed,
+    keys_and_watermarks_of,
+    proven_whole,
+)
+from tableferry.assets.running.range_attempt import NewerRows, RangeAttempt
 from tableferry.assets.verifying.as_committed import target_digest_of
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.counts import row_count_of
-from tableferry.checks.delta import RangeProof, delta_in, delta_of
+from tableferry.checks.delta import RangeProof, StillDiffers, delta_in, delta_of
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.target import keeps_rows
 from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.words import counted
 
 
 def rows_that_differ(
@@ -99,3 +104,34 @@ def with_proven_range(
         proven=proven_whole(attempt, extra=bool(kept)),
     )
     return record, verdicts
+
+
+def rows_gone(attempt: RangeAttempt, newer: NewerRows) -> RangeAttempt:
+    """Restrict an attempt to the rows of the target that the source has no more.
+
+    They are found by comparing the keys and watermarks of all rows.
+
+    Raises:
+        StillDiffers: rows came or changed with an older watermark, too.
+        TooManyDiffer: the whole range should be moved.
+        NotUnique: a row cannot be told by its primary key.
+        InputError: to delete the rows would change others.
+    """
+    restricted = rows_that_differ(attempt, keys_and_watermarks_of(attempt))
+    assert restricted.proof is not None
+    if moved := restricted.proof.delta.moved:
+        raise StillDiffers(f"{counted(moved, 'row')} came or changed with an older watermark")
+    return replace(restricted, newer=newer)
+
+
+def with_rows_gone(
+    attempt: RangeAttempt, newer: NewerRows
+) -> tuple[RangeRecord, tuple[Verdict, ...]]:
+    """Return the record and verdicts of a range from which these rows were removed.
+
+    Raises:
+        SourceMoved: the source has changed since it was read.
+    """
+    assert attempt.proof is not None and attempt.proof.verdict is not None
+    record, verdicts = completed(attempt, newer, attempt.proof.verdict)
+    return replace(record, deleted=attempt.proof.delta.deleted), verdicts

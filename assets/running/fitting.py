@@ -13,14 +13,13 @@ from tableferry.assets.planning.changes.drift import (
     ADDING,
     Unplanned,
     add_columns,
-    new_columns,
     removals,
     require_no_dropped,
     require_no_new,
-    target_columns,
 )
 from tableferry.assets.planning.changes.evolving import evolve, made_anew
 from tableferry.assets.planning.changes.refusals import too_narrow
+from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
 from tableferry.assets.planning.columns.renaming import statements
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.assets.running.caller import Caller, Prepared

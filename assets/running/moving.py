@@ -19,12 +19,10 @@ from tableferry.assets.running.audit import (
     audit,
     settle,
 )
-from tableferry.assets.running.delta import with_proven_range
-from tableferry.assets.running.in_flight import stream_digest_of
+from tableferry.assets.running.delta import with_proven_range, with_rows_gone
 from tableferry.assets.running.increment import proven_whole, with_whole_range
 from tableferry.assets.running.prefetch import Prefetch
-from tableferry.assets.running.range_attempt import RangeAttempt
-from tableferry.assets.running.removing import with_rows_gone
+from tableferry.assets.running.range_attempt import RangeAttempt, stream_digest_of
 from tableferry.assets.running.work import Outcome
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.limits import with_rejected

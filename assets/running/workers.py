@@ -22,11 +22,10 @@ from tableferry.assets.running.audit import (
     settle,
     verdicts_of,
 )
-from tableferry.assets.running.delta import rows_that_differ
+from tableferry.assets.running.delta import rows_gone, rows_that_differ
 from tableferry.assets.running.increment import RangeDiffers, newer_rows, proven_whole
 from tableferry.assets.running.moving import move
 from tableferry.assets.running.range_attempt import RangeAttempt
-from tableferry.assets.running.removing import rows_gone
 from tableferry.assets.running.work import Outcome, Work
 from tableferry.assets.verifying.as_committed import proven_figures, target_digest_of
 from tableferry.checks.delta import TooManyDiffer

@@ -20,7 +20,8 @@ from tableferry.assets.log import ledger
 from tableferry.assets.log.check_records import CheckRecord, check_record
 from tableferry.assets.log.history import PastRun, past_runs, unanswered
 from tableferry.assets.log.records import RangeRecord, State
-from tableferry.assets.planning.changes.drift import new_columns, schema_changes
+from tableferry.assets.planning.changes.drift import schema_changes
+from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.resolve import (
     Hop,
     checks_of,

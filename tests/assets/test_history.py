@@ -15,8 +15,8 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log import sqlite_home
+from tableferry.assets.log.fleet import seconds_of_last_runs
 from tableferry.assets.log.history import past_runs
-from tableferry.assets.log.past_runs import seconds_of_last_runs
 from tableferry.assets.log.run_tags import TRANSFER
 from tests.integration.support import homes
 

@@ -29,8 +29,7 @@ from dagster._core.storage.event_log import (
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 from tableferry.assets.log import ledger, sqlite_home
-from tableferry.assets.log.instance import open_instance
-from tableferry.assets.log.storage import OneFileEventLog, SqliteEventLog, SqliteRuns
+from tableferry.assets.log.storage import OneFileEventLog, SqliteEventLog, SqliteRuns, open_instance
 from tests.integration.support import homes
 
 ASSET = dg.AssetKey(["sqlserver", "dbo", "t"])

@@ -10,11 +10,12 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import DriftPolicy, DroppedPolicy
 from tableferry.assets.log.ledger import WrittenColumn
 from tableferry.assets.log.records import COMPUTED, KEPT
+from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.errors import SchemaDrift, StatementFailed, TableMissing
+from tableferry.resources.errors import SchemaDrift, StatementFailed
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -24,21 +25,6 @@ if TYPE_CHECKING:
 
 ADDING = ("add_columns", "evolve")
 """The policies under which new columns of the source are added to targets."""
-
-
-def target_columns(endpoint: Endpoint, table: TableRef) -> dict[str, Column] | None:
-    """Read the columns of a target, by name; None if it does not exist yet."""
-    try:
-        return {column.name: column for column in endpoint.columns(table)}
-    except TableMissing:
-        return None
-
-
-def new_columns(plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[Column]:
-    """Planned columns that an existing target lacks."""
-    if actual is None:
-        return []
-    return [column for column in plan.target_columns if column.name not in actual]
 
 
 def add_columns(endpoint: Endpoint, table: TableRef, columns: list[Column]) -> list[str]:

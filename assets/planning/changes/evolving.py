@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from tableferry.assets.declaring.manifest import DriftPolicy
 from tableferry.assets.log.ledger import committed_records, created_table, newest_ids
 from tableferry.assets.log.queries import Log
-from tableferry.assets.planning.changes.drift import misfits, new_columns, target_columns
+from tableferry.assets.planning.changes.drift import misfits
+from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.checks.whole_table import row_count
 from tableferry.resources.columns.planner import incompatibility

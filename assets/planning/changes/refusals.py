@@ -9,8 +9,9 @@ from dataclasses import replace
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ledger import committed_schema
 from tableferry.assets.log.queries import Log
-from tableferry.assets.planning.changes.drift import ADDING, Unplanned, foreseen, new_columns
+from tableferry.assets.planning.changes.drift import ADDING, Unplanned, foreseen
 from tableferry.assets.planning.changes.evolving import alterations, made_anew, unmended
+from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.resources.columns.conversions import NoConversion, conversion_between

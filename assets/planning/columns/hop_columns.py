@@ -1,15 +1,21 @@
-"""The columns that a hop reads: from the source, the declaration and the existing target."""
+"""The columns of a hop: those it reads, those its target has, those that mark rows or their age."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.resources.columns.planner import ColumnOverride
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.source import source_of
+from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.errors import InputError, TableMissing
+from tableferry.resources.ranges.key_kind import key_kind
+from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Refusal
 
@@ -115,3 +121,83 @@ def overrides_of(
             and not (name in own and "on_overflow" in own[name].model_fields_set),
         )
     return overrides
+
+
+FLAGS = ("boolean", "bit")
+"""Types of one binary digit."""
+
+
+def mark_of(name: str, plan: CopyPlan, existing: Mapping[str, Column] | None) -> Mark:
+    """Return how rows of a hop's target are marked.
+
+    Args:
+        name: the column; a table that does not exist yet gets one for moments.
+        plan: the hop.
+        existing: the columns of an existing target, by name.
+
+    Raises:
+        InputError: the target has no such column, it is of another type, or rows are copied to it.
+    """
+    target, system = plan.target, plan.target.system
+    where = f"deletes: {target}"
+    if any(column.name == name for column in plan.target_columns):
+        raise InputError(f"{where}: {name!r} is copied from the source, so that it marks no rows")
+    new = Column(name, system.dialect.moment, nullable=True)
+    if existing is None:
+        return Mark(new)
+    column = existing.get(name)
+    if column is None:
+        add = system.dialect.add_column(qualified(target), system.quote(name), new)
+        raise InputError(f"{where} has no column {name!r} that marks rows; add it: {add}")
+    if column.type in FLAGS:
+        return Mark(column, flag=True)
+    with suppress(InputError):
+        match key_kind(column, system)[0]:
+            case "integer":
+                return Mark(column, flag=True)
+            case "timestamp" | "date" if column.nullable:
+                return Mark(column)
+    raise InputError(
+        f"{where}: {name!r} of type {column.type} cannot mark rows; it should be a timestamp or "
+        "date that may be NULL, a boolean or an integer"
+    )
+
+
+def target_columns(endpoint: Endpoint, table: TableRef) -> dict[str, Column] | None:
+    """Read the columns of a target, by name; None if it does not exist yet."""
+    try:
+        return {column.name: column for column in endpoint.columns(table)}
+    except TableMissing:
+        return None
+
+
+def new_columns(plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[Column]:
+    """Planned columns that an existing target lacks."""
+    if actual is None:
+        return []
+    return [column for column in plan.target_columns if column.name not in actual]
+
+
+WATERMARK_KINDS = ("integer", "date", "timestamp")
+"""Kinds of columns that can be watermarks."""
+
+
+def watermark_column(plan: CopyPlan, transfer: Transfer) -> ColumnPlan:
+    """Return the watermark column of a hop.
+
+    Raises:
+        InputError: it is not copied, or its type has no usable order.
+    """
+    assert transfer.watermark is not None, "the declaration has been checked"
+    name = transfer.target_name(transfer.watermark, transfer.hop_of(plan.target))
+    column = next((column for column in plan.columns if column.target.name == name), None)
+    where = f"{transfer.transfer}: incremental: {plan.source}"
+    if column is None:
+        raise InputError(f"{where} has no column {name!r} that is copied")
+    with suppress(InputError):  # it could not be a key either
+        if key_kind(column.source, plan.source.system)[0] in WATERMARK_KINDS:
+            return column
+    raise InputError(
+        f"{where}: the watermark column {column.source.name!r} is of type {column.source.type}; "
+        "it should be an integer, date or timestamp"
+    )

@@ -10,8 +10,13 @@ from itertools import pairwise
 from statistics import median_low
 from typing import Any
 
-from tableferry.assets.planning.ranges.boundaries import CutRules, first_cuts, growth_cuts, limit
-from tableferry.assets.planning.ranges.text_boundaries import text_cuts
+from tableferry.assets.planning.ranges.boundaries import (
+    CutRules,
+    first_cuts,
+    growth_cuts,
+    limit,
+    text_cuts,
+)
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.bounds import from_number, to_bound, to_number
 from tableferry.resources.keys.range import NULL_NAME, Bound, KeyKind, KeyRange

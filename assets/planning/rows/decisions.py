@@ -14,12 +14,9 @@ from tableferry.assets.log.ledger import (
 )
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, Proven, Reason, State
-from tableferry.assets.planning.changes.drift import (
-    new_columns,
-    schema_changes,
-    target_columns,
-)
+from tableferry.assets.planning.changes.drift import schema_changes
 from tableferry.assets.planning.changes.unplanned import only_fewer_columns
+from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
 from tableferry.assets.planning.resolve import (
     Hop,
     Servers,

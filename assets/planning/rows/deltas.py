@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.records import Reason
-from tableferry.assets.planning.changes.drift import new_columns
+from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.resources.contract.hazards import having
 from tableferry.resources.contract.loader import loader_of
@@ -62,19 +62,6 @@ def compares_first(
     if rows < SMALL:
         return False
     return bool(having(hop.options.hazards, "changes")) or not _digests_slowly(hop, servers)
-
-
-def uses_segments(transfer: Transfer) -> bool:
-    """Whether ranges are fingerprinted by segments, which tell a run where rows have changed."""
-    mode = transfer.write
-    if transfer.delta == "never" or not mode.moves or mode.whole_table:
-        return False
-    if transfer.keeps_rows or transfer.placed:
-        return False
-    if transfer.delta == "always":
-        return True
-    shares = [loader_of(hop.to.system).delta_share for hop in transfer.hops]
-    return any(shares) and transfer.reconcile not in ("count", "in_flight")
 
 
 def changed_parts(key_range: KeyRange, before: str, now: str) -> tuple[KeyRange, ...]:

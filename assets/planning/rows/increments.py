@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.records import Proven, RangeRecord, Reason
-from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.assets.planning.columns.hop_columns import watermark_column
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import filtered, predicate
-from tableferry.resources.errors import InputError
 from tableferry.resources.keys.bounds import to_bound
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.ranges.key_kind import key_kind
-
-KINDS = ("integer", "date", "timestamp")
-"""Kinds of columns that can be watermarks."""
 
 
 @dataclass(frozen=True)
@@ -77,27 +73,6 @@ def intact(record: RangeRecord | None, column: str) -> Proven | None:
     if record is None or not record.state.in_target or record.proven is None:
         return None
     return record.proven if record.proven.column == column else None
-
-
-def watermark_column(plan: CopyPlan, transfer: Transfer) -> ColumnPlan:
-    """Return the watermark column of a hop.
-
-    Raises:
-        InputError: it is not copied, or its type has no usable order.
-    """
-    assert transfer.watermark is not None, "the declaration has been checked"
-    name = transfer.target_name(transfer.watermark, transfer.hop_of(plan.target))
-    column = next((column for column in plan.columns if column.target.name == name), None)
-    where = f"{transfer.transfer}: incremental: {plan.source}"
-    if column is None:
-        raise InputError(f"{where} has no column {name!r} that is copied")
-    with suppress(InputError):  # it could not be a key either
-        if key_kind(column.source, plan.source.system)[0] in KINDS:
-            return column
-    raise InputError(
-        f"{where}: the watermark column {column.source.name!r} is of type {column.source.type}; "
-        "it should be an integer, date or timestamp"
-    )
 
 
 def from_watermark(plan: CopyPlan, transfer: Transfer, since: str) -> CopyPlan:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log import sqlite_home
-from tableferry.assets.log.past_runs import seconds_of_last_runs
+from tableferry.assets.log.fleet import seconds_of_last_runs
 from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.expected import expected_seconds, sizes_of
 from tableferry.assets.running.progress import OnProgress, Progress

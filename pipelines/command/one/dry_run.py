@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tableferry.assets.log.records import Reason
-from tableferry.assets.planning.changes.drift import ADDING, new_columns, removals
+from tableferry.assets.planning.changes.drift import ADDING, removals
 from tableferry.assets.planning.changes.evolving import alterations
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
+from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.columns.renaming import statements
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.resolve import Hop

@@ -19,7 +19,7 @@ from dagster_postgres import PostgresEventLogStorage
 
 from tableferry.assets.log import grouping, ledger
 from tableferry.assets.log.answers import is_unanswered
-from tableferry.assets.log.instance import open_instance
+from tableferry.assets.log.storage import open_instance
 from tableferry.assets.log.writer import Writer
 from tests.assets.test_ledger import (
     ASSET,

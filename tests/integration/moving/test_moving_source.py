@@ -10,10 +10,7 @@ from typing import Any
 
 import pytest
 
-from tableferry.assets.running import (
-    audit,
-    moving,
-)
+from tableferry.assets.running import audit, moving
 from tableferry.pipelines.command.session import open_session
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tests.integration.conftest import Ferry

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from tableferry.assets.running import (
-    audit,
-    moving,
-)
+from tableferry.assets.running import audit, moving
 from tableferry.pipelines.command.one import runner
 from tableferry.resources.contract.snapshots import HeldSnapshot, SharedSnapshot
 from tableferry.resources.errors import SourceMoved

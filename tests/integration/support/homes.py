@@ -21,13 +21,13 @@ from dagster._core.instance import config
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from tableferry.assets.log import instance
+from tableferry.assets.log import storage
 from tableferry.pipelines import event_log
 
 _kept = tempfile.TemporaryDirectory(prefix="tableferry-home-")
 _copying = threading.Lock()
 _copies: set[Path] = set()
-_open_as_it_is = instance.open_instance
+_open_as_it_is = storage.open_instance
 
 
 @functools.cache
@@ -103,7 +103,7 @@ def make_quick() -> None:
     setattr(ScriptDirectory, "from_config", from_config)  # noqa: B010
 
     _template()  # also so that Dagster's storage is imported, and its migrations read
-    instance.open_instance = _open
+    storage.open_instance = _open
 
 
 def run_nothing() -> None:
