@@ -11,7 +11,7 @@ import pytest
 from tableferry.assets.planning.ranges.cutting import extend_ranges, plan_ranges, top_bound
 from tableferry.resources.contract.table_sql import predicate
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.postgres import statistics as postgres_statistics
+from tableferry.resources.postgres import source as postgres_statistics
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.ranges.key_kind import key_kind
 from tableferry.resources.ranges.statistics import KeyStatistics, key_statistics

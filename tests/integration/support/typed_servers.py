@@ -31,8 +31,8 @@ from tableferry.resources.contract.delimited import Framing, framed_rows
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import ValueRefused
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.postgres.copy_in import copy_in
 from tableferry.resources.postgres.ddl import STATEMENTS as PG_STATEMENTS
+from tableferry.resources.postgres.load import copy_in
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.bcp import load_files, read_tab_separated
