@@ -12,9 +12,11 @@ import psycopg.pq as pq
 from tableferry_local.sqlserver.catalog.link import Link, PgError, translated
 from tableferry_local.sqlserver.catalog.tables import Catalog
 from tableferry_local.sqlserver.errors import ErrorContext, PgFailure, SqlError
-from tableferry_local.sqlserver.tsql.translation.expressions import Compiler
-from tableferry_local.sqlserver.tsql.translation.language import TSQL
+from tableferry_local.sqlserver.tsql.translation.expressions import Compiler, Language
+from tableferry_local.sqlserver.tsql.translation.functions import call
 from tableferry_local.sqlserver.tsql.translation.metafunctions import SESSION_VALUES, VERSION_TEXT
+from tableferry_local.sqlserver.tsql.translation.nodes import NODES
+from tableferry_local.sqlserver.tsql.translation.queries import compile_query
 from tableferry_local.sqlserver.types.sqltype import ResultColumn, SqlType
 from tableferry_local.sqlserver.types.value import literal
 
@@ -317,3 +319,6 @@ class State:
             )
         self.database = str(rows[0][0])
         return self.database
+
+
+TSQL = Language(NODES, call, compile_query)

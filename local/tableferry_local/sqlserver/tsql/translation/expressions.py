@@ -11,11 +11,6 @@ from tableferry_local.sqlserver.catalog.tables import Catalog
 from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupported
 from tableferry_local.sqlserver.tsql.translation.comparing import comparable, compare, unified
 from tableferry_local.sqlserver.tsql.translation.conversions import convert
-from tableferry_local.sqlserver.tsql.translation.operators import (
-    OPERATOR_WORDS,
-    concatenated,
-    digits_of,
-)
 from tableferry_local.sqlserver.tsql.translation.query import Query
 from tableferry_local.sqlserver.tsql.translation.scope import Scope
 from tableferry_local.sqlserver.types.sqltype import MAX, SqlType
@@ -287,3 +282,29 @@ class Compiler:
         tail = f" ELSE {convert(default, result.type)}" if default is not None else ""
         nullable = default is None or any(value.nullable or value.is_null for value in values)
         return replace(result, sql=f"(CASE {whens}{tail} END)", nullable=nullable)
+
+
+def digits_of(value: Value) -> int | None:
+    """How many digits a whole literal has: in decimal arithmetic no others count."""
+    return len(str(abs(value.constant))) if isinstance(value.constant, int) else None
+
+
+OPERATOR_WORDS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo"}
+
+
+def concatenated(left: Value, right: Value) -> Value:
+    if left.is_null:
+        left = Value("NULL::text", SqlType("varchar", 1))
+    if right.is_null:
+        right = Value("NULL::text", SqlType("varchar", 1))
+    unicode = left.type.is_unicode or right.type.is_unicode
+    a, b = text_length(left.type), text_length(right.type)
+    length = MAX if MAX in (a, b) else a + b
+    return Value(
+        f"({left.sql} || {right.sql})",
+        text_type(unicode, length),
+        left.nullable or right.nullable,
+        left.collation or right.collation,
+        supplementary=left.supplementary or right.supplementary,
+        utf8=left.utf8 or right.utf8,
+    )

@@ -10,16 +10,67 @@ from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupporte
 from tableferry_local.sqlserver.tsql.translation.comparing import collation_kind, compare
 from tableferry_local.sqlserver.tsql.translation.conversions import convert
 from tableferry_local.sqlserver.tsql.translation.expressions import Compiler, Translator
-from tableferry_local.sqlserver.tsql.translation.literals import binary_value, number, text_value
 from tableferry_local.sqlserver.tsql.translation.scope import Scope
+from tableferry_local.sqlserver.types.sqltype import CODE_PAGE, MAX, SqlType
 from tableferry_local.sqlserver.types.typerules import (
     DATETIME,
+    FLOAT,
     INT,
     SYSNAME,
     family,
     parse_type,
+    text_type,
 )
-from tableferry_local.sqlserver.types.value import Value
+from tableferry_local.sqlserver.types.value import Value, literal, pg_type
+
+
+def number(text: str) -> Value:
+    """A numeric literal."""
+    if "e" in text.lower():
+        return Value(f"{text}::double precision", FLOAT, False)
+    whole, dot, fraction = text.partition(".")
+    if dot:
+        digits = len(whole.lstrip("0")) + len(fraction)
+        kind = SqlType("numeric", precision=max(digits, 1), scale=len(fraction))
+        return Value(f"{text if fraction else whole}::{pg_type(kind)}", kind, False)
+    value = int(text)
+    if value < 2**31:
+        return Value(str(value), INT, False, constant=value)
+    if len(str(value)) > 38:
+        raise SqlError(
+            1007,
+            15,
+            f"The number '{text}' is out of the range for numeric representation (maximum "
+            "precision 38).",
+        )
+    kind = SqlType("numeric", precision=len(str(value)), scale=0)
+    return Value(f"{value}::numeric", kind, False, constant=value)
+
+
+def _text_value(text: str, unicode: bool) -> Value:
+    """A text literal; without N it can hold the code page's characters only."""
+    if not unicode and not text.isascii():
+        text = "".join(
+            char if _in_code_page(char) else "?" * (1 + (ord(char) > 0xFFFF)) for char in text
+        )
+    length = len(text.encode("utf-16-le")) // 2
+    kind = text_type(unicode, length if length <= (4000 if unicode else 8000) else MAX)
+    return Value(f"{literal(text)}::text", kind, False, constant=text)
+
+
+def _in_code_page(char: str) -> bool:
+    try:
+        char.encode(CODE_PAGE)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _binary_value(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
+    digits = str(node.this)
+    digits = "0" * (len(digits) % 2) + digits
+    kind = SqlType("varbinary", max(1, len(digits) // 2) if len(digits) <= 16000 else MAX)
+    return Value(f"'\\x{digits}'::bytea", kind, False)
 
 
 def _case(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
@@ -126,10 +177,10 @@ NODES: dict[type[exp.Expr], Translator] = {
     exp.Subquery: _subquery,
     exp.Null: lambda compiler, node, scope: Value("NULL", INT, is_null=True),
     exp.Literal: lambda compiler, node, scope: (
-        text_value(str(node.this), False) if node.is_string else number(str(node.this))
+        _text_value(str(node.this), False) if node.is_string else number(str(node.this))
     ),
-    exp.National: lambda compiler, node, scope: text_value(str(node.this), True),
-    exp.HexString: binary_value,
+    exp.National: lambda compiler, node, scope: _text_value(str(node.this), True),
+    exp.HexString: _binary_value,
     exp.Neg: _negative,
     exp.Case: _case,
     exp.Cast: _cast,
