@@ -339,8 +339,8 @@ class Transfer(Section):
         if digested and info.data.get("reconcile") == "in_flight":
             raise ValueError(
                 f"{value} reads and digests all rows of the source, so that 'reconcile: checksum' "
-                "costs no more; with in_flight declare row_version, {watermark: column}, "
-                "count_minmax or none"
+                "costs no more; with in_flight declare row_version, {watermark: column} "
+                "or none"
             )
         return value
 

@@ -32,7 +32,7 @@ from tableferry.resources.types.steps import OverflowPolicy
 CONNECTIONS = "connections"
 """Validation context: the systems of the project's own connections, by the connections' names."""
 
-FINGERPRINTS = ("auto", "content", "row_version", "count_minmax", "none")
+FINGERPRINTS = ("auto", "content", "row_version", "none")
 
 
 def _table(value: object, info: ValidationInfo) -> object:
@@ -61,6 +61,11 @@ def _fingerprint(value: object) -> object:
     if isinstance(value, dict) and list(value) == ["watermark"]:
         value = f"watermark:{value['watermark'] or ''}"
     method, _, column = str(value).partition(":")
+    if method == "count_minmax":
+        raise ValueError(
+            "count_minmax is gone, as it missed every update: take auto, or {watermark: column}; "
+            "none, if nothing should be noticed"
+        )
     if value not in FINGERPRINTS and not (method == "watermark" and column):
         raise ValueError(
             f"{value!r} should be one of {', '.join(FINGERPRINTS)}, {{watermark: column}}"
@@ -98,7 +103,7 @@ Fingerprint = Annotated[
     str,
     BeforeValidator(
         _fingerprint,
-        json_schema_input_type=Literal["auto", "content", "row_version", "count_minmax", "none"]
+        json_schema_input_type=Literal["auto", "content", "row_version", "none"]
         | Watermark,
     ),
 ]

@@ -52,7 +52,6 @@ METHODS = {
         "way to another with all of these; other inserts and deletes are seen. Without a primary "
         "key, no two rows may have the same key"
     ),
-    "count_minmax": "every update; inserts and deletes that leave count, least and largest key",
     "none": "everything: a committed range runs again only if it is forced or its target differs",
 }
 """What each method can miss."""
@@ -149,7 +148,7 @@ def _aggregates(
     table, system, key = plan.source, endpoint.system, plan.key.source
     sql, source = system.dialect, source_of(system)
     digested = _watermarked(endpoint, plan, watermark_column) if method == "watermark" else []
-    figures = _figures(endpoint, table, key, method, digested)
+    figures = _figures(endpoint, table, method, digested)
     counts_keys = bool(digested) and not any(column.primary_key for column in digested)
     if counts_keys:
         figures.append((sql.grouping_key(system.quote(key.name), key), "COUNT(DISTINCT {})"))
@@ -321,7 +320,7 @@ def _contents(
 
 
 def _figures(
-    endpoint: Endpoint, table: TableRef, key: Column, method: str, digested: Sequence[Column]
+    endpoint: Endpoint, table: TableRef, method: str, digested: Sequence[Column]
 ) -> list[Figure]:
     system, sql = endpoint.system, endpoint.system.dialect
     match method:
@@ -330,9 +329,6 @@ def _figures(
         case "watermark":
             fields = [own_field(system, column) for column in digested]
             return [(dialect(endpoint).digest(fields, "source"), sql.exact_sum("{}"))]
-        case "count_minmax":
-            value = sql.key_extent(system.quote(key.name), key, key_kind(key, system)[0])
-            return [(value, sql.text(f"{end}({{}})")) for end in ("MIN", "MAX")]
         case "none":
             return []
     raise InputError(f"{table}: fingerprint {method!r} should be one of {', '.join(METHODS)}")

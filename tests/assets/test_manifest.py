@@ -295,6 +295,7 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         ("", 1, "should be a mapping"),
         (GOOD + "profile: turbo\n", 7, "should be one of safe, balanced, throughput"),
         (GOOD + "fingerprint: md5\n", 7, "should be one of auto, content"),
+        (GOOD + "fingerprint: count_minmax\n", 7, "take auto, or {watermark: column}"),
         ("transfer: [\n", 2, ""),
         ("- a\n", 1, "should be a mapping"),
     ],

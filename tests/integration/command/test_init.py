@@ -176,7 +176,7 @@ def _counted(query: Any, asked: list[str]) -> Any:
 
 def test_a_file_that_the_defaults_would_break_is_not_written(output: Path) -> None:
     output.mkdir()
-    (output / "defaults.yaml").write_text("write: upsert\nfingerprint: count_minmax\n")
+    (output / "defaults.yaml").write_text("write: upsert\nfingerprint: none\n")
     result = init(tables=f"{SCHEMA}.*ed_1")
     assert (output / "keyed_1.yaml").exists()
     result = init(tables="plain_1")

@@ -130,7 +130,7 @@ def test_a_run_of_all_ranges_counts_its_source_once(
     ferry: Make, level: str, *, nullable: bool
 ) -> None:
     """What its fingerprints have counted proves its ranges, and their sum the whole table."""
-    method = {"count": "count_minmax", "checksum": "content"}[level]
+    method = {"count": "row_version", "checksum": "content"}[level]
     table = TABLE[0].replace("PRIMARY KEY", "" if nullable else "NOT NULL")
     rows = (TABLE[1], "INSERT INTO {t} VALUES (NULL, 'none')") if nullable else TABLE[1:]
     one = ferry(DIRECT, table, *rows, ranges="{rows: 50}", reconcile=level, fingerprint=method)

@@ -276,7 +276,7 @@ def test_declared_types_are_converted_and_guarded(ferry: Make, copies: str) -> N
 
 
 def test_streamed_digests_need_a_wire_that_is_read(ferry: Make, copies: str) -> None:
-    settings = {"reconcile": "in_flight", "fingerprint": "count_minmax"}
+    settings = {"reconcile": "in_flight", "fingerprint": "row_version"}
     one = ferry(
         hop(copies),
         "CREATE TABLE {t} (id integer PRIMARY KEY, day date, name character(5))",

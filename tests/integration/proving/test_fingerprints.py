@@ -268,19 +268,6 @@ def test_watermark_sees_inserts_deletes_and_marked_updates(source: PostgresResou
     assert changed(before, read(source, "watermark", watermark="at")) == [], "as documented"
 
 
-def test_count_minmax_sees_rows_at_the_ends_and_their_number(source: PostgresResource) -> None:
-    make(source)
-    for sql, expected in {
-        f"INSERT INTO {T} VALUES (150, 'x')": [SECOND],
-        f"DELETE FROM {T} WHERE id = 9": [FIRST],
-        f"UPDATE {T} SET id = 2000 WHERE id = 300": [THIRD],
-        f"UPDATE {T} SET a = 'x'": [],
-    }.items():
-        before = read(source, "count_minmax")
-        looking.execute(source, sql)
-        assert changed(before, read(source, "count_minmax")) == expected
-
-
 def test_none_only_counts(source: PostgresResource) -> None:
     make(source)
     before = read(source, "none")
@@ -339,7 +326,7 @@ def test_every_kind_of_key(source: PostgresResource, type_: str, rows: str) -> N
     kind, digits = key_kind(columns[0], registry.system("postgres"))
     stats = key_statistics(source, TABLE, columns[0])
     ranges = plan_ranges(stats, {"count": 5}, kind, digits)
-    for method in ("content", "count_minmax", "row_version"):
+    for method in ("content", "row_version"):
         found = read(source, method, ranges)
         assert sum(fingerprint.rows for fingerprint in found.values()) == 1000
         assert found["null"].rows == 100

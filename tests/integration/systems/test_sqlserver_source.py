@@ -158,6 +158,6 @@ def test_ranges_hold_every_row_once_and_evenly(
         for r in ranges
     ]
     assert depths == [100, 100, 100, 0, 1]
-    for method in ("content", "count_minmax", "none"):
+    for method in ("content", "none"):
         found = fingerprints(source, plan_of(source, TABLE), ranges, method)
         assert [found[r.name].rows for r in ranges] == depths
