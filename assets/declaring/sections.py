@@ -103,8 +103,7 @@ Fingerprint = Annotated[
     str,
     BeforeValidator(
         _fingerprint,
-        json_schema_input_type=Literal["auto", "content", "row_version", "none"]
-        | Watermark,
+        json_schema_input_type=Literal["auto", "content", "row_version", "none"] | Watermark,
     ),
 ]
 Overflow = Annotated[

@@ -27,9 +27,8 @@ from tests.integration.support.typed_servers import (
     ClickHouseEnd,
     PostgresEnd,
     check_all,
-    float_bits,
-    ints,
 )
+from tests.integration.support.typed_values import float_bits, ints
 from tests.servers import Servers
 
 pytestmark = pytest.mark.integration

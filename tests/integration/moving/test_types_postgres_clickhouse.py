@@ -31,47 +31,30 @@ from tests.integration.support.typed_servers import (
     ClickHouseEnd,
     PostgresEnd,
     check_all,
+    end,
+    move,
+)
+from tests.integration.support.typed_values import (
+    CHARACTERS,
+    NASTY,
+    decimals,
     float_bits,
     hexed,
     ints,
-    move,
 )
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def source(stack):
-    end = PostgresEnd(stack.postgres_url)
-    yield end
-    end.close()
-
-
-@pytest.fixture(scope="module")
-def target(stack):
-    end = ClickHouseEnd(stack.clickhouse_url)
-    yield end
-    end.close()
-
-
-def decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
-    limit = 10**precision - 1
-    return st.integers(-limit, limit).map(lambda n: Decimal((n < 0, _digits(n), -scale)))
-
-
-def _digits(number: int) -> tuple[int, ...]:
-    return tuple(int(digit) for digit in str(abs(number)))
+source = end(PostgresEnd, "pg_url")
+target = end(ClickHouseEnd, "ch_url")
 
 
 def same_decimal(text: str) -> Decimal:
     return Decimal(text)
 
 
-TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
-NASTY = (
-    "", " ", "\t", "\r", "\n", "\r\n", "\\", "\\N", "\\n", "\\.", "NULL", "'", '"', "`", "a\tb",
-    "\x01\x7f\x1f\b\f\v", "\U0001f600", "e\u0301", "\ufeff", "\ufffd", "\u2028", "trailing ", "\U0010ffff",
-)  # fmt: skip
+TEXT = st.text(CHARACTERS)
 
 
 def pg_date(value: dt.date | str) -> str:
@@ -186,9 +169,9 @@ CASES = [
     ),
     Case("boolean", st.booleans(), expected=lambda v: str(v).lower()),
     Case("text", TEXT, expected=hexed, read_back="hex({})", examples=NASTY),
-    Case("character varying(20)", st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20),
+    Case("character varying(20)", st.text(CHARACTERS, max_size=20),
          expected=hexed, read_back="hex({})", examples=NASTY),
-    Case("character(20)", st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20),
+    Case("character(20)", st.text(CHARACTERS, max_size=20),
          expected=lambda v: hexed(v.ljust(20)), read_back="hex({})", examples=NASTY),
     Case("bytea", st.binary(), lambda v: "\\x" + v.hex(), lambda v: v.hex().upper(), "hex({})",
          wires=("arrow",), examples=(b"", b"\0", b"\xff\xfe", b"\\x00")),

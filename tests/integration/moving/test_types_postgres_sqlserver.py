@@ -23,35 +23,19 @@ from tests.integration.support.typed_servers import (
     PostgresEnd,
     SqlServerEnd,
     check_all,
-    float_bits,
-    ints,
+    end,
 )
+from tests.integration.support.typed_values import CHARACTERS, NASTY, decimals, float_bits, ints
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def source(stack):
-    end = PostgresEnd(stack.postgres_url)
-    yield end
-    end.close()
-
-
-@pytest.fixture(scope="module")
-def target(stack):
-    end = SqlServerEnd(stack.sqlserver_url)
-    yield end
-    end.close()
+source = end(PostgresEnd, "pg_url")
+target = end(SqlServerEnd, "mssql_url")
 
 
 def same(value):
     return value
-
-
-def decimals(precision, scale):
-    limit = 10**precision - 1
-    digits = lambda n: tuple(int(digit) for digit in str(abs(n)))  # noqa: E731
-    return st.integers(-limit, limit).map(lambda n: Decimal((n < 0, digits(n), -scale)))
 
 
 def finite(format_):
@@ -67,11 +51,6 @@ def moment(value):
     return REFUSED if isinstance(value, str) else value
 
 
-TEXT = st.characters(codec="utf-8", exclude_characters="\0")
-NASTY = (
-    "", " ", "\t", "\r", "\n", "\r\n", "\\", "\\N", "NULL", "'", '"', "\x01\x7f\x1f\b\f\v",
-    "\U0001f600", "e\u0301", "\ufeff", "\ufffd", "\u2028", "trailing ", "\U0010ffff",
-)  # fmt: skip
 BETWEEN_DOUBLES = dt.time(2, 43, 43, 1781)
 """A time of which doubles make 9823001780.999998 microseconds."""
 MOMENTS = (
@@ -111,9 +90,9 @@ CASES = [
     Case("boolean", st.booleans(), expected=same, read_back="{}", wires=ONE),
     Case("text", st.text(NO_MARK), expected=same, read_back="{}", wires=ONE,
          examples=(*(text for text in NASTY if text != "\ufeff"), LONG)),
-    Case("character varying(20)", st.text(TEXT, max_size=20), expected=fits(20), read_back="{}", wires=ONE,
+    Case("character varying(20)", st.text(CHARACTERS, max_size=20), expected=fits(20), read_back="{}", wires=ONE,
          examples=(*NASTY, "\U0001f600" * 10, "\U0001f600" * 11)),
-    Case("character(20)", st.text(TEXT, max_size=20), expected=lambda v: fits(20)(v.ljust(20)),
+    Case("character(20)", st.text(CHARACTERS, max_size=20), expected=lambda v: fits(20)(v.ljust(20)),
          read_back="{}", wires=ONE, examples=("", "ä  ")),
     Case("bytea", st.binary(), lambda v: "\\x" + v.hex(), same, "{}", bytes, ONE, examples=(b"", b"\0", b"\xff\xfe", b"x" * 9000)),
     Case("date", st.dates(), expected=moment, read_back="{}", wires=ONE, examples=DATES),
@@ -126,7 +105,7 @@ CASES = [
          read_back="{}", wires=ONE, examples=MOMENTS),
     Case("uuid", st.uuids(), expected=same, read_back="{}", normal=lambda v: uuid.UUID(str(v)), wires=ONE,
          examples=(uuid.UUID(int=0), uuid.UUID("00112233-4455-6677-8899-aabbccddeeff"))),
-    Case("json", st.text(TEXT).map(lambda v: json.dumps({"k": v}, ensure_ascii=False)), expected=same, read_back="{}", wires=ONE),
+    Case("json", st.text(CHARACTERS).map(lambda v: json.dumps({"k": v}, ensure_ascii=False)), expected=same, read_back="{}", wires=ONE),
     Case("interval", st.sampled_from(["1 year 2 mons", "-3 days", "00:00:00.000001"]), expected=same, read_back="{}", wires=ONE),
     Case("timetz", st.sampled_from(["12:00:00.123456+02:30", "24:00:00-15:59"]), expected=same, read_back="{}", wires=ONE),
     Case("inet", st.sampled_from(["1.2.3.4", "1.2.3.4/8", "::ffff:1.2.3.4/96"]), expected=same, read_back="{}", wires=ONE),

@@ -21,56 +21,27 @@ from tests.integration.support.typed_servers import (
     ClickHouseEnd,
     SqlServerEnd,
     check_all,
+    end,
+)
+from tests.integration.support.typed_values import (
+    EDGES,
+    NASTY,
+    decimals,
+    exactly,
     float_bits,
     hexed,
     ints,
+    plain,
+    quoted,
+    ticks,
+    unicode_literal,
 )
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def source(stack):
-    end = SqlServerEnd(stack.sqlserver_url)
-    yield end
-    end.close()
-
-
-@pytest.fixture(scope="module")
-def target(stack):
-    end = ClickHouseEnd(stack.clickhouse_url)
-    yield end
-    end.close()
-
-
-def decimals(precision, scale):
-    limit = 10**precision - 1
-    digits = lambda n: tuple(int(digit) for digit in str(abs(n)))  # noqa: E731
-    return st.integers(-limit, limit).map(lambda n: Decimal((n < 0, digits(n), -scale)))
-
-
-def plain(value):
-    return f"{value:f}"
-
-
-def quoted(value):
-    return f"'{value}'"
-
-
-def unicode_literal(text):
-    """A literal that needs no character of its own outside of ASCII, with its line ends as they are."""
-    return "N'" + text.replace("'", "''") + "'"
-
-
-def ticks(low, high):
-    """Timestamps of 100 ns between two years, as ISO text."""
-    start = dt.datetime(low, 1, 1)
-    seconds = int((dt.datetime(high, 12, 31, 23, 59, 59) - start).total_seconds())
-    return st.builds(
-        lambda second, tick: f"{start + dt.timedelta(seconds=second)}.{tick:07d}",
-        st.integers(0, seconds),
-        st.integers(0, 9_999_999),
-    )
+source = end(SqlServerEnd, "mssql_url")
+target = end(ClickHouseEnd, "ch_url")
 
 
 def held(value):
@@ -78,22 +49,8 @@ def held(value):
     return value if "1900" <= value[:4] <= "2299" else REFUSED
 
 
-def exactly(digits):
-    """ISO timestamps with so many decimals."""
-    return lambda value: value[: 19 + (digits + 1 if digits else 0)]
-
-
 TEXT = st.characters(codec="utf-8", exclude_characters="\0\ufffd")
-NASTY = (
-    "", " ", "\t", "\r", "\n", "\r\n", "\\", "\\N", "NULL", "'", '"', "\x01\x7f\x1f", "\U0001f600",
-    "e\u0301", "\ufeff", "\u2028", "trailing ", "\U0010ffff",
-)  # fmt: skip
 ONE = ("arrow",)
-EDGES = (
-    "1900-01-01 00:00:00.0000000", "2299-12-31 23:59:59.9999999", "1899-12-31 23:59:59.9999999",
-    "2300-01-01 00:00:00.0000000", "0001-01-01 00:00:00.0000000", "9999-12-31 23:59:59.9999999",
-    "1969-12-31 23:59:59.9999999",
-)  # fmt: skip
 
 
 def with_text(value):
@@ -118,7 +75,7 @@ CASES = [
          normal=float_bits("d"), wires=ONE, examples=(-0.0, 0.1, 1.7976931348623157e308, 2.2250738585072014e-308, 5e-324, 9007199254740993.0)),
     Case("real", st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False), "{:.17e}".format, float_bits("f"),
          normal=float_bits("f"), wires=ONE, examples=(3.4028234663852886e38, 1.1754943508222875e-38, 0.10000000149011612)),
-    Case("nvarchar(50)", st.text(TEXT, max_size=25), unicode_literal, with_text, "hex({})", wires=ONE, examples=(*NASTY, "\ufffd")),
+    Case("nvarchar(50)", st.text(TEXT, max_size=25), unicode_literal, with_text, "hex({})", wires=ONE, examples=NASTY),
     Case("nvarchar(max)", st.text(TEXT), unicode_literal, with_text, "hex({})", wires=ONE, examples=(*NASTY, "x" * 9000)),
     Case("nchar(20)", st.text(TEXT, max_size=10).filter(lambda v: max(v, default="") <= "\uffff"), unicode_literal,
          lambda v: hexed(v.ljust(20)), "hex({})", wires=ONE, examples=("", "ä")),

@@ -204,7 +204,12 @@ def test_without_a_key_counts_and_sums_are_compared(tables: Tables, copy: str) -
 
 def test_tolerances_are_applied_by_both_servers_and_shown(tables: Tables, copy: str) -> None:
     first, second = f"postgres://public.{copy}", f"clickhouse://warehouse.{copy}"
-    among = ["--key", "id", "--where-a", "id BETWEEN 11 AND 32 AND id <> ALL (ARRAY[21,24,25,26,31])"]
+    among = [
+        "--key",
+        "id",
+        "--where-a",
+        "id BETWEEN 11 AND 32 AND id <> ALL (ARRAY[21,24,25,26,31])",
+    ]
     among += ["--where-b", "id BETWEEN 11 AND 32 AND NOT has([21, 24, 25, 26, 31], id)"]
     assert not tables.compare(first, second, *among)["ok"]
     rules = ["price:round=2", "note:trim=true,case=ignore", "at:truncate=seconds"]

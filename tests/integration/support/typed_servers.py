@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import re
-import struct
 import urllib.error
 import urllib.parse
 import urllib.request
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -295,6 +293,23 @@ Source = PostgresEnd | SqlServerEnd | ClickHouseEnd
 Target = SqlServerEnd | ClickHouseEnd | PostgresEnd
 
 
+def end(kind: type[Source], url: str) -> Callable[..., Any]:
+    """Make the fixture of a module's source or target.
+
+    Args:
+        kind: the end's class.
+        url: the fixture of its server's URL.
+    """
+
+    @pytest.fixture(scope="module")
+    def made(request: pytest.FixtureRequest) -> Iterator[Source]:
+        made = kind(request.getfixturevalue(url))
+        yield made
+        made.close()
+
+    return made
+
+
 def move(source: Source, target: Target, case: Case, wire: str) -> list[Any]:
     """Plan, export, convert and load; what the target shows then."""
     table = target.into(wire)
@@ -382,23 +397,3 @@ def check_all(source: Source, target: Target, case: Case, max_examples: int = 6)
         check(source, target, case, values)
 
     generated()
-
-
-def float_bits(format_: str) -> Callable[[object], object]:
-    """A float's bits out of its shortest text or itself; NaN is NaN."""
-
-    def read(value: object) -> object:
-        number = float(value)  # type: ignore[arg-type]
-        return "nan" if math.isnan(number) else struct.pack(format_, number)
-
-    return read
-
-
-def hexed(text: str) -> str:
-    """The text's UTF-8 bytes, as ClickHouse's hex() shows them."""
-    return text.encode().hex().upper()
-
-
-def ints(bits: int) -> st.SearchStrategy[int]:
-    """All integers of a width."""
-    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
