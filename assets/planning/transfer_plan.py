@@ -22,7 +22,9 @@ from tableferry.assets.planning.ranges.cutting import (
     top_bound,
 )
 from tableferry.assets.planning.ranges.shared_cuts import in_use, relative_to, require_agreement
+from tableferry.assets.planning.ranges.statistics import KeyStatistics, key_statistics
 from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
+from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.markers import Published, require_written_as
@@ -30,8 +32,6 @@ from tableferry.resources.contract.source import source_of
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.errors import InputError, TableMissing, concerning
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.key_kind import key_kind
-from tableferry.resources.ranges.statistics import KeyStatistics, key_statistics
 
 if TYPE_CHECKING:
     import dagster as dg

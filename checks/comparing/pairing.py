@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.source import source_of
@@ -15,7 +16,6 @@ from tableferry.resources.digest.comparable import NotComparableError, comparabl
 from tableferry.resources.digest.tolerance import Tolerance
 from tableferry.resources.errors import ColumnsRefused, InputError
 from tableferry.resources.keys.range import ROW, KeyKind
-from tableferry.resources.ranges.key_kind import key_kind
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 

@@ -21,6 +21,7 @@ from tableferry.checks.drilldown import Comparison
 from tableferry.checks.recheck import Looks, Recheck
 from tableferry.checks.reconcile import reconcile_all
 from tableferry.checks.verdict import CHECK_NAMES, Difference, Differences, Level, Verdict
+from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Side
@@ -29,7 +30,6 @@ from tableferry.resources.digest.fields import fields
 from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.keys.bounds import from_number, largest_number, to_bound, to_number
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.ranges.key_kind import key_kind
 from tableferry.resources.ranges.sql import ENUMERATED, MOST_RANGES
 
 RANGES = 32

@@ -9,6 +9,7 @@ from typing import Any
 from tableferry.assets.planning.columns.hop_columns import as_source
 from tableferry.pipelines.onboarding.catalogs import Catalogs
 from tableferry.resources.columns.advice import choices
+from tableferry.resources.columns.key_kind import is_text_key, key_kind
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.columns.scan import ArraysHeld, Fitting, arrays_held, decimal_types
 from tableferry.resources.contract.catalog import Described, TableSize
@@ -17,7 +18,6 @@ from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.errors import ColumnsRefused, InputError, NamesClash
-from tableferry.resources.ranges.key_kind import is_text_key, key_kind
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Array, Decimal

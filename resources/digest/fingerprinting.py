@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from tableferry.resources.aliases import alias_prefix
+from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fingerprint import (
@@ -29,7 +30,6 @@ from tableferry.resources.digest.segments import put_together
 from tableferry.resources.errors import InputError, StatementFailed, concerning
 from tableferry.resources.keys.bounds import to_bound
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.ranges.key_kind import key_kind
 from tableferry.resources.ranges.sql import range_number, within
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column

@@ -10,10 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote
 
+from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.key_kind import key_kind
 from tableferry.resources.tables import TableRef
 
 STAGING = ".ferry"

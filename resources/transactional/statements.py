@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, Protocol
 
 from tableferry.resources import registry
 from tableferry.resources.aliases import alias_prefix
+from tableferry.resources.columns.key_kind import is_text_key
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import TargetOptions, appends, row_identity
 from tableferry.resources.errors import StatementFailed, TableferryError
-from tableferry.resources.ranges.key_kind import is_text_key
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 

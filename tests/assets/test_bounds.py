@@ -18,9 +18,9 @@ from tableferry.assets.planning.ranges.cutting import (
     like_range,
     plan_ranges,
 )
+from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.ranges.statistics import KeyStatistics
 
 KINDS: tuple[KeyKind, ...] = ("integer", "date", "timestamp", "uuid", "text")
 ODD = (

@@ -22,12 +22,12 @@ from tableferry.assets.planning.ranges.cutting import (
     plan_ranges,
     top_bound,
 )
+from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.resources import registry
+from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.catalog import BUCKETS
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import Bound, KeyKind, KeyRange
-from tableferry.resources.ranges.key_kind import key_kind
-from tableferry.resources.ranges.statistics import KeyStatistics
 from tableferry.resources.types.column import Column
 
 KEYS: dict[KeyKind, st.SearchStrategy[Any]] = {

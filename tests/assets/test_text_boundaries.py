@@ -16,9 +16,9 @@ from tableferry.assets.planning.ranges.cutting import (
     plan_ranges,
     top_bound,
 )
+from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.statistics import KeyStatistics
 from tests.assets.test_ranges import statistics_of
 from tests.resources.test_text_keys import BOUNDS, KEYS
 

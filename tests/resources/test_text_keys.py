@@ -13,11 +13,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tableferry.resources import registry
+from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.bounds import to_bound
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.text import MOST_CHARACTERS, problem, separator
-from tableferry.resources.ranges.key_kind import key_kind
 from tableferry.resources.types.column import Column
 
 NAMED = st.characters(min_codepoint=0x20, max_codepoint=0xD7FF)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.columns.planner import ColumnOverride
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
@@ -14,7 +15,6 @@ from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import InputError, TableMissing
-from tableferry.resources.ranges.key_kind import key_kind
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Refusal

@@ -14,11 +14,11 @@ from itertools import count, pairwise
 from typing import Any, Self
 
 from tableferry.assets.declaring.bounds import MAX_RANGES
+from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.bounds import from_number, largest_number, to_bound, to_number
 from tableferry.resources.keys.range import Bound, KeyKind
 from tableferry.resources.keys.text import problem, separator
-from tableferry.resources.ranges.statistics import KeyStatistics
 
 FEW_ROWS = 100
 """Fewer rows than this above the known ranges do not show how dense future keys will be."""

@@ -17,10 +17,10 @@ from tableferry.assets.planning.ranges.boundaries import (
     limit,
     text_cuts,
 )
+from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.bounds import from_number, to_bound, to_number
 from tableferry.resources.keys.range import NULL_NAME, Bound, KeyKind, KeyRange
-from tableferry.resources.ranges.statistics import KeyStatistics
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.ranges.cutting import extend_ranges
+from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.assets.planning.resolve import Servers
+from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.table_sql import filtered, predicate, qualified
@@ -14,8 +16,6 @@ from tableferry.resources.contract.together import ask_together
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
 from tableferry.resources.keys.bounds import to_number
 from tableferry.resources.keys.range import NULL_NAME, KeyRange
-from tableferry.resources.ranges.key_kind import key_kind
-from tableferry.resources.ranges.statistics import KeyStatistics
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 

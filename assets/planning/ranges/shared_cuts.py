@@ -8,11 +8,11 @@ from dataclasses import replace
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.ranges.cutting import RangeGrowth
 from tableferry.assets.planning.resolve import Hop
+from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.markers import Marker, Published, cover_all, parse_range
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.key_kind import key_kind
 
 
 def in_use(

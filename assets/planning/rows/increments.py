@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.records import Proven, RangeRecord, Reason
 from tableferry.assets.planning.columns.hop_columns import watermark_column
+from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import filtered, predicate
 from tableferry.resources.keys.bounds import to_bound
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.key_kind import key_kind
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,10 @@ from tableferry.pipelines.command.one.running import blocking_runs, plan_notes, 
 from tableferry.pipelines.command.one.status import status
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.views import CheckView, PlannedRange, PlanView
+from tableferry.resources.columns.key_kind import is_text_key
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import TableferryError
-from tableferry.resources.ranges.key_kind import is_text_key
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 

@@ -19,6 +19,7 @@ from tableferry.assets.running.adopting import unfit
 from tableferry.checks.expectations import validate_suite
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.onboarding.refresh import new_and_gone, refresh
+from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.columns.scan import decimal_types
 from tableferry.resources.contract.markers import require_written_as
 from tableferry.resources.errors import (
@@ -28,7 +29,6 @@ from tableferry.resources.errors import (
     TableferryError,
     TypeRefused,
 )
-from tableferry.resources.ranges.key_kind import key_kind
 
 Problems = Iterator[tuple[Location, str]]
 """Messages, each with the place in the transfer's file that it is about."""

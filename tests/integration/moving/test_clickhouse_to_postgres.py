@@ -13,9 +13,9 @@ import duckdb
 import pytest
 from hypothesis import strategies as st
 
+from tableferry.assets.planning.ranges.statistics import key_statistics
 from tableferry.pipelines.command.one import runner
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.ranges.statistics import key_statistics
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef

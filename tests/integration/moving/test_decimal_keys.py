@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from click.testing import CliRunner
 
+from tableferry.assets.planning.ranges.statistics import key_statistics
 from tableferry.pipelines.cli import main
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.statistics import key_statistics
 from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry
 

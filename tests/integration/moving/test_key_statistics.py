@@ -9,12 +9,12 @@ import psycopg
 import pytest
 
 from tableferry.assets.planning.ranges.cutting import extend_ranges, plan_ranges, top_bound
+from tableferry.assets.planning.ranges.statistics import KeyStatistics, key_statistics
+from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.table_sql import predicate
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres import source as postgres_statistics
 from tableferry.resources.postgres.resource import PostgresResource
-from tableferry.resources.ranges.key_kind import key_kind
-from tableferry.resources.ranges.statistics import KeyStatistics, key_statistics
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column

@@ -12,16 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tableferry.assets.planning.ranges.cutting import plan_ranges
+from tableferry.assets.planning.ranges.statistics import KeyStatistics, key_statistics
 from tableferry.resources import registry
 from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.digest.fingerprinting import METHODS, fingerprints
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
-from tableferry.resources.ranges.key_kind import key_kind
-from tableferry.resources.ranges.statistics import KeyStatistics, key_statistics
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
 from tests.integration.support import looking

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from tableferry.assets.planning.ranges.cutting import plan_ranges
+from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.statistics import KeyStatistics
 from tableferry.resources.tables import TableRef
 from tests.integration.support.planning import plan_of
 from tests.servers import own

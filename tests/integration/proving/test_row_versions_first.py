@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from tableferry.assets.planning.ranges.cutting import plan_ranges
+from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.one.validation import validate
 from tableferry.resources.contract.fingerprint import SourceFingerprint
@@ -22,7 +23,6 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.places import blocks
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.server import PostgresServer
-from tableferry.resources.ranges.statistics import KeyStatistics
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry, by_range

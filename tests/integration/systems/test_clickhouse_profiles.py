@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
+from tableferry.assets.planning.ranges.statistics import key_statistics
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.planner import plan_copy
@@ -20,7 +21,6 @@ from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.errors import InputError, RowsHidden, StatementFailed
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.statistics import key_statistics
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tableferry.assets.planning.ranges.statistics import key_statistics
 from tableferry.checks.drilldown import drill_down
 from tableferry.checks.verdict import Level
 from tableferry.checks.whole_table import repeated_keys
@@ -20,7 +21,6 @@ from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.statistics import key_statistics
 from tableferry.resources.registry import system
 from tests.integration.support import looking
 from tests.integration.support.pairs import Hop, graph

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tableferry.assets.planning.ranges.cutting import plan_ranges
+from tableferry.assets.planning.ranges.statistics import key_statistics
+from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.table_sql import predicate
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.key_kind import key_kind
-from tableferry.resources.ranges.statistics import key_statistics
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.connection import SqlServerConnection, close_pooled_connections
 from tableferry.resources.sqlserver.resource import SqlServerResource

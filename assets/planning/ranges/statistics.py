@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.table_sql import filtered, predicate
 from tableferry.resources.keys.bounds import to_bound, to_number
 from tableferry.resources.keys.range import Bound, KeyRange
-from tableferry.resources.ranges.key_kind import key_kind
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
