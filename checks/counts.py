@@ -10,9 +10,9 @@ from tableferry.checks.verdict import CHECK_NAMES, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Side
+from tableferry.resources.contract.table_sql import MOST_RANGES
 from tableferry.resources.digest.measure import ROWS, Grouped, measure
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.sql import MOST_RANGES
 
 
 def count_by_range(

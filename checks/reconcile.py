@@ -15,10 +15,10 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.fingerprint import Figures, KnownFigures
+from tableferry.resources.contract.table_sql import MOST_RANGES
 from tableferry.resources.digest.fields import fields, observed
 from tableferry.resources.digest.measure import CHANGED, DIGEST, ROWS, Grouped, empty, measure
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.sql import MOST_RANGES
 
 DIGESTED = ("in_flight", "checksum")
 """The levels that compare sums of digests."""

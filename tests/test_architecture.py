@@ -231,7 +231,7 @@ ORDER = {
     "assets/planning": ["rows", "changes", "ranges", "columns"],
     "resources": [
         *("postgres", "sqlserver", "clickhouse", "files", "transactional", "digest", "wires"),
-        *("columns", "ranges", "connecting", "contract", "keys", "types"),
+        *("columns", "connecting", "contract", "keys", "types"),
     ],
 }
 """The folders of a room, or of a folder of it; each imports only those after it."""

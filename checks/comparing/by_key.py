@@ -27,10 +27,9 @@ from tableferry.checks.verdict import Differences, Sink
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.table_sql import filtered
+from tableferry.resources.contract.table_sql import ENUMERATED, filtered, range_number, within
 from tableferry.resources.digest.expressions import sorts_like_number
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.sql import ENUMERATED, range_number, within
 
 SIDES: tuple[Side, Side] = ("source", "target")
 

@@ -25,12 +25,17 @@ from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Side
-from tableferry.resources.contract.table_sql import filtered, predicate, read_from
+from tableferry.resources.contract.table_sql import (
+    ENUMERATED,
+    MOST_RANGES,
+    filtered,
+    predicate,
+    read_from,
+)
 from tableferry.resources.digest.fields import fields
 from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.keys.bounds import from_number, largest_number, to_bound, to_number
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.ranges.sql import ENUMERATED, MOST_RANGES
 
 RANGES = 32
 """So many ranges are summed up apart, so that only those that differ are read again; `MOST_RANGES`

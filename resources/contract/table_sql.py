@@ -1,12 +1,16 @@
-"""Names of tables and conditions on key ranges, in their systems' SQL."""
+"""Names of tables and conditions on key ranges, one or many, in the SQL of their systems."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Sequence
+
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.system import System
-from tableferry.resources.keys.range import ROW, KeyRange
+from tableferry.resources.keys.range import ROW, Bound, KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
+from tableferry.resources.types.kinds import Integer
 
 
 def qualified(table: TableRef, name: str | None = None) -> str:
@@ -60,3 +64,118 @@ def predicate(column: Column, key_range: KeyRange, system: System) -> str:
     if key_range.upper is not None:
         conditions.append(dialect.below(name, column, key_range.kind, key_range.upper))
     return " AND ".join(conditions) or f"{name} IS NOT NULL"
+
+
+MOST_RANGES = 500
+"""The maximum ranges of a query: SQL Server nests CASE ten deep, and a balanced tree needs nine.
+https://learn.microsoft.com/sql/t-sql/language-elements/case-transact-sql"""
+
+LONGEST_DIFFERENCE = 2**62 - 1
+"""Differences of two numbers up to this one, and down to its negative, have 64 bits."""
+
+ENUMERATED = 16
+"""Up to this many ranges get a condition each, so that rows between them are not read."""
+
+
+def range_number(
+    ranges: Sequence[KeyRange],
+    column: Column,
+    system: System,
+    number_of: Callable[[int], str] = str,
+) -> str:
+    """Write the position in `ranges` of the range that a row belongs to; -1 if to none.
+
+    Many ranges of integers, of one width, cost a division per row, all others a few comparisons: a
+    balanced tree of CASE. With `number_of`, what that writes for the position instead.
+
+    Raises:
+        ValueError: two of the ranges overlap.
+    """
+    if ranges and ranges[0].kind == "file":
+        cases = " ".join(
+            f"WHEN {predicate(column, key_range, system)} THEN {number_of(number)}"
+            for number, key_range in enumerate(ranges)
+        )
+        return f"CASE {cases} ELSE -1 END"
+    bounded = sorted(
+        ((r, i) for i, r in enumerate(ranges) if not r.null),
+        key=lambda item: _sort_key(item[0].lower),
+    )
+    cuts: list[Bound] = []
+    labels: list[int] = [-1]
+    for key_range, number in bounded:
+        if key_range.lower is None:
+            if len(labels) > 1 or labels[0] != -1:
+                raise ValueError("two ranges overlap")
+            labels[0] = number
+        elif cuts and cuts[-1] == key_range.lower and labels[-1] == -1:
+            labels[-1] = number
+        elif labels[-1] != -1 or (cuts and key_range.lower < cuts[-1]):  # type: ignore[operator]
+            raise ValueError("two ranges overlap")
+        else:
+            cuts.append(key_range.lower)
+            labels.append(number)
+        if key_range.upper is not None:
+            cuts.append(key_range.upper)
+            labels.append(-1)
+    kind = ranges[0].kind
+
+    def tree(low: int, high: int) -> str:
+        if low == high:
+            return "-1" if labels[low] == -1 else number_of(labels[low])
+        middle = (low + high) // 2
+        below = predicate(column, KeyRange(kind, upper=cuts[middle]), system)
+        return f"CASE WHEN {below} THEN {tree(low, middle)} ELSE {tree(middle + 1, high)} END"
+
+    divided = _by_division(cuts, labels, column, system) if number_of is str else None
+    sql = divided or tree(0, len(cuts))
+    null = next((i for i, r in enumerate(ranges) if r.null), None)
+    if null is not None:
+        sql = f"CASE WHEN {system.quote(column.name)} IS NULL THEN {number_of(null)} ELSE {sql} END"
+    return sql
+
+
+def _by_division(
+    cuts: Sequence[Bound], labels: Sequence[int], column: Column, system: System
+) -> str | None:
+    """Write the number of a range by a division; None if their widths or places do not allow it."""
+    type_ = system.types.read(column.type).kind
+    if (
+        len(labels) <= ENUMERATED
+        or not isinstance(type_, Integer)
+        or [*labels] != [*range(len(labels))]
+    ):
+        return None
+    numbers = [cut for cut in cuts if isinstance(cut, int)]
+    widths = {upper - lower for lower, upper in itertools.pairwise(numbers)}
+    first, last = numbers[0], numbers[-1]
+    if (
+        len(numbers) < len(cuts)
+        or len(widths) > 1
+        or first < -LONGEST_DIFFERENCE
+        or last > LONGEST_DIFFERENCE
+    ):
+        return None
+    name, width = system.quote(column.name), widths.pop()
+    below = predicate(column, KeyRange("integer", upper=first), system)
+    above = predicate(column, KeyRange("integer", lower=last), system)
+    steps = system.dialect.whole_steps(name, first, width)
+    return f"CASE WHEN {below} THEN 0 WHEN {above} THEN {len(numbers)} ELSE {steps} + 1 END"
+
+
+def within(ranges: Sequence[KeyRange], column: Column, system: System) -> str:
+    """Write a condition that is true for all rows of the ranges, and cheap to evaluate."""
+    if len(ranges) <= ENUMERATED or ranges[0].kind == "file":
+        return " OR ".join(f"({predicate(column, r, system)})" for r in ranges)
+    bounded = [r for r in ranges if not r.null]
+    lowers, uppers = [r.lower for r in bounded], [r.upper for r in bounded]
+    lower = None if None in lowers else min(lowers, key=_sort_key)
+    upper = None if None in uppers else max(uppers, key=_sort_key)
+    hull = predicate(column, KeyRange(bounded[0].kind, lower, upper), system)
+    if len(bounded) < len(ranges):
+        hull = f"({hull}) OR {system.quote(column.name)} IS NULL"
+    return hull
+
+
+def _sort_key(bound: Bound | None) -> tuple[bool, object]:
+    return (bound is not None, bound if bound is not None else 0)

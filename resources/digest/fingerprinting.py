@@ -20,7 +20,7 @@ from tableferry.resources.contract.fingerprint import (
 )
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
-from tableferry.resources.contract.table_sql import filtered, qualified
+from tableferry.resources.contract.table_sql import filtered, qualified, range_number, within
 from tableferry.resources.digest.definition import definition
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import all_fields, fields, own_field
@@ -30,7 +30,6 @@ from tableferry.resources.digest.segments import put_together
 from tableferry.resources.errors import InputError, StatementFailed, concerning
 from tableferry.resources.keys.bounds import to_bound
 from tableferry.resources.keys.range import KeyKind, KeyRange
-from tableferry.resources.ranges.sql import range_number, within
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 

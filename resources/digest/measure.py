@@ -11,14 +11,13 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.fingerprint import Figures
 from tableferry.resources.contract.system import System
-from tableferry.resources.contract.table_sql import filtered, read_from
+from tableferry.resources.contract.table_sql import filtered, range_number, read_from, within
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.placement import client_computes
 from tableferry.resources.digest.segments import COUNT, segment_width
 from tableferry.resources.digest.values import shown
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.sql import range_number, within
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 

@@ -6,9 +6,9 @@ import datetime as dt
 import re
 
 from tableferry.resources.contract.dialect import Dialect
+from tableferry.resources.contract.table_sql import MOST_RANGES
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import Bound, KeyKind
-from tableferry.resources.ranges.sql import MOST_RANGES
 from tableferry.resources.sqlserver.types import MAX_UNITS, read
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Text

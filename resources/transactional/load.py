@@ -12,7 +12,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Look, having, with_remedies
 from tableferry.resources.contract.markers import Publication, parse_range
-from tableferry.resources.contract.table_sql import drop_table
+from tableferry.resources.contract.table_sql import MOST_RANGES, drop_table, range_number
 from tableferry.resources.contract.target import (
     TargetMoved,
     TargetOptions,
@@ -33,7 +33,6 @@ from tableferry.resources.errors import (
     TableferryError,
 )
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.sql import MOST_RANGES, range_number
 from tableferry.resources.tables import TableRef, staging_prefix
 from tableferry.resources.transactional.delta import write_delta
 from tableferry.resources.transactional.markers import MarkerTable

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableferry.resources.contract.table_sql import predicate
+from tableferry.resources.contract.table_sql import predicate, range_number
 from tableferry.resources.files.source import row_group_ranges
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.sql import range_number
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column

@@ -14,11 +14,10 @@ from tableferry.assets.planning.ranges.statistics import key_statistics
 from tableferry.resources import registry
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.table_sql import predicate, qualified
+from tableferry.resources.contract.table_sql import predicate, qualified, range_number, within
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.keys.text import problem
 from tableferry.resources.postgres.resource import PostgresResource
-from tableferry.resources.ranges.sql import range_number, within
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column

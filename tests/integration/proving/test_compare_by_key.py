@@ -12,9 +12,8 @@ import pytest
 from tableferry.checks.comparing import by_key, tables
 from tableferry.checks.comparing.pairing import Choice, Pairing, pair
 from tableferry.checks.comparing.tables import Outcome, compare_tables
-from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.table_sql import qualified, range_number, within
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.ranges.sql import range_number, within
 from tableferry.resources.types.column import Column
 from tests.chance import chance
 from tests.integration.conftest import table_name
