@@ -28,7 +28,7 @@ from tableferry.assets.running.execute import check_tables, execute
 from tableferry.assets.running.launches import backfill_policy
 from tableferry.assets.running.processes import PROCESS
 from tableferry.assets.running.source_slots import sharing
-from tableferry.assets.running.work import Outcome
+from tableferry.assets.running.work import RangeOutcome
 from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.assets.verifying.on_demand import (
     Checked,
@@ -245,7 +245,7 @@ def move_ranges(
     Raises:
         Failure: a range or a check failed, or the run could not begin.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[RangeOutcome] = []
     try:
         if context.run.tags.get(RECREATE) == "true":
             transfer = transfer.recreated()
@@ -348,7 +348,7 @@ def _adopt(
 def _explain(
     context: dg.AssetExecutionContext,
     transfer: Transfer,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[RangeOutcome],
     problem: str,
 ) -> None:
     """Tell the pages of the run's checks what became of them; see `explain_unproven`."""

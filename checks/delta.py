@@ -17,7 +17,7 @@ from tableferry.checks.rowhash import (
     DIGEST,
     IDENTITY,
     Chunk,
-    Layout,
+    RowLayout,
     summed,
     unequal_chunks,
 )
@@ -82,7 +82,7 @@ def delta_of(comparison: Comparison, *, rows: int, most: int, keeps: bool) -> De
     buckets = {side: f"abs({identity} % {number})" for side, identity in digests.identity.items()}
     groups = {side: Grouped(bucket, where[side]) for side, bucket in buckets.items()}
     figures = both_sides(plan, source, target, groups, digests=digests, snapshot=snapshot)
-    found = _Found(plan, most, max(_total(side, ROWS) for side in figures))
+    found = _DifferingRows(plan, most, max(_total(side, ROWS) for side in figures))
     unequal = _unequal(*figures)
     if unequal:
         # those of rows that stay may all be unequal
@@ -120,7 +120,7 @@ def delta_in(
     digests = Digests.of(plan, comparison.source, comparison.target)
     if known.digest != digests.row["source"].id:
         return None
-    found = _Found(plan, most, int(known.figures[ROWS]))
+    found = _DifferingRows(plan, most, int(known.figures[ROWS]))
     _read(comparison, digests, _rows_of(plan, parts), found)
     return _delta(comparison, digests, found, known, keeps=False)
 
@@ -134,7 +134,12 @@ def _rows_of(plan: CopyPlan, ranges: Sequence[KeyRange]) -> dict[Side, str]:
 
 
 def _delta(
-    comparison: Comparison, digests: Digests, found: _Found, known: KnownFigures, *, keeps: bool
+    comparison: Comparison,
+    digests: Digests,
+    found: _DifferingRows,
+    known: KnownFigures,
+    *,
+    keeps: bool,
 ) -> Delta:
     """Put together the rows that were found, and how to select them.
 
@@ -248,11 +253,11 @@ def least_differing(unequal: int, buckets: int, rows: int) -> int:
 
 
 def _read(
-    comparison: Comparison, digests: Digests, where: Mapping[Side, str], found: _Found
+    comparison: Comparison, digests: Digests, where: Mapping[Side, str], found: _DifferingRows
 ) -> None:
     """Read identities, digests and keys of both sides, and gather what differs."""
     plan, key = comparison.plan, key_field(comparison.plan)
-    layout = Layout.of(replace(plan, primary_key=()), (key,))
+    layout = RowLayout.of(replace(plan, primary_key=()), (key,))
     at = [field.name for field in fields(plan)].index(key.name)
     only_key = replace(digests, shown={side: (sql[at],) for side, sql in digests.shown.items()})
     queries: dict[Side, str] = {
@@ -268,7 +273,7 @@ def _read(
             found.add(chunk)
 
 
-class _Found:
+class _DifferingRows:
     """The rows that differ, chunk by chunk."""
 
     def __init__(self, plan: CopyPlan, most: int, rows: int) -> None:

@@ -67,7 +67,7 @@ def compare_rows(
     Without `values` there are counts, but no columns nor examples. The other options are those of
     `drill_down`.
     """
-    layout = Layout.of(plan, fields(plan) if values else ())
+    layout = RowLayout.of(plan, fields(plan) if values else ())
     source_sql = layout.query(plan, digests, "source", where["source"])
     target_sql = layout.query(plan, digests, "target", where["target"])
     with (
@@ -78,14 +78,14 @@ def compare_rows(
 
 
 def merge_rows(
-    layout: Layout,
+    layout: RowLayout,
     source_rows: pa.RecordBatchReader,
     target_rows: pa.RecordBatchReader,
     *,
     limit: int = 20,
     sink: Sink | None = None,
 ) -> Compared:
-    """Compare two streams of rows, both read by `Layout.query`, in one pass."""
+    """Compare two streams of rows, both read by `RowLayout.query`, in one pass."""
     tally = _Tally(layout, limit, sink)
     source, target = _Stream(source_rows, layout), _Stream(target_rows, layout)
     for chunk in _unequal_chunks(layout, source, target):
@@ -117,27 +117,27 @@ class Chunk:
 
 
 def unequal_chunks(
-    layout: Layout, source_rows: pa.RecordBatchReader, target_rows: pa.RecordBatchReader
+    layout: RowLayout, source_rows: pa.RecordBatchReader, target_rows: pa.RecordBatchReader
 ) -> Iterator[Chunk]:
     """Compare two streams of rows like `merge_rows`; yield what differs, chunk by chunk."""
     yield from _unequal_chunks(layout, _Stream(source_rows, layout), _Stream(target_rows, layout))
 
 
-def _unequal_chunks(layout: Layout, source: _Stream, target: _Stream) -> Iterator[Chunk]:
+def _unequal_chunks(layout: RowLayout, source: _Stream, target: _Stream) -> Iterator[Chunk]:
     for rows in _chunks(source, target):
         if (chunk := _unequal(list(layout.order), *rows)) is not None:
             yield chunk
 
 
 def of_the_same_keys(
-    layout: Layout, source_rows: pa.RecordBatchReader, target_rows: pa.RecordBatchReader
+    layout: RowLayout, source_rows: pa.RecordBatchReader, target_rows: pa.RecordBatchReader
 ) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:
     """Yield the rows of two streams like `merge_rows`', those of some keys at a time, in order."""
     yield from _chunks(_Stream(source_rows, layout), _Stream(target_rows, layout))
 
 
 @dataclass(frozen=True)
-class Layout:
+class RowLayout:
     """The columns of the frames that both sides are read into, and how both are ordered."""
 
     fields: tuple[Field, ...]
@@ -157,7 +157,7 @@ class Layout:
         return (*self.primary_key, *key)
 
     @classmethod
-    def of(cls, plan: CopyPlan, columns: Sequence[Field]) -> Layout:
+    def of(cls, plan: CopyPlan, columns: Sequence[Field]) -> RowLayout:
         """Lay out a hop's rows."""
         numbered = all(key_number(plan, side) for side in ("source", "target"))
         names = [field.name for field in columns]
@@ -223,7 +223,7 @@ def letters(difference: Difference) -> int:
 class _Stream:
     """The frames of one side, read ahead as far as the comparison needs."""
 
-    def __init__(self, reader: pa.RecordBatchReader, layout: Layout) -> None:
+    def __init__(self, reader: pa.RecordBatchReader, layout: RowLayout) -> None:
         self._reader, self._layout = reader, layout
         self._frames: list[pa.RecordBatch] = []
         self.ended = False
@@ -240,7 +240,7 @@ class _Stream:
         self.ended = True
 
     def last(self) -> tuple[int, ...] | None:
-        """The numbers of `Layout.order` of the last row in the buffer."""
+        """The numbers of `RowLayout.order` of the last row in the buffer."""
         if not self._frames:
             return None
         return tuple(self._frames[-1].column(name)[-1].as_py() for name in self._layout.order)
@@ -287,7 +287,7 @@ def _chunks(source: _Stream, target: _Stream) -> Iterator[tuple[pa.Table | None,
 class _Tally:
     """Counts differences, and keeps the first ones as examples."""
 
-    def __init__(self, layout: Layout, limit: int, sink: Sink | None) -> None:
+    def __init__(self, layout: RowLayout, limit: int, sink: Sink | None) -> None:
         self._layout, self._limit, self._sink = layout, limit, sink
         self._missing = self._extra = self._different = 0
         self._by_column: dict[str, int] = {}

@@ -16,7 +16,7 @@ from tableferry.assets.running.source_slots import sharing
 from tableferry.checks.whole_table import TOTAL_ROWS
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.words import counted
-from tableferry.sensors.rounds import Budget, in_turn
+from tableferry.sensors.rounds import TickBudget, in_turn
 
 
 def first_ranges_sensor(
@@ -52,7 +52,7 @@ def first_ranges_sensor(
             for name, transfer in transfers.items()
             if transfer.partitions_name not in cut_already
         ]
-        last, budget = context.cursor or "", Budget(cpu=inf)
+        last, budget = context.cursor or "", TickBudget(cpu=inf)
         cut: dict[str, int] = {}
         failed: dict[str, str] = {}
         unproven: list[dg.AssetCheckEvaluation] = []

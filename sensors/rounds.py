@@ -44,7 +44,7 @@ def in_turn(names: Iterable[str], last: str) -> list[str]:
 
 
 @dataclass
-class Budget:
+class TickBudget:
     """What is left of a tick."""
 
     seconds: float = field(default_factory=lambda: monotonic() + TICK_SECONDS)
@@ -80,7 +80,7 @@ def look_round(
     tries = {name: stored for name, stored in kept.items() if name in transfers}
     requests: list[dg.RunRequest] = []
     reasons: list[str] = []
-    budget = Budget()
+    budget = TickBudget()
     for name, settled in _in_batches(context, transfers, in_turn(transfers, last), survey, budget):
         last = name
         try:
@@ -114,7 +114,7 @@ def _in_batches(
     transfers: Mapping[str, Transfer],
     names: Sequence[str],
     survey: Survey,
-    budget: Budget,
+    budget: TickBudget,
 ) -> Iterator[tuple[str, Look | TableferryError | None]]:
     """Yield names with what the survey of their batch has settled, until the budget is spent."""
     for start in range(0, len(names), BATCH):

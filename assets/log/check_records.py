@@ -35,7 +35,7 @@ SHOWN_ELSEWHERE = (
 )
 """Metadata of a check that a report shows elsewhere than among the details."""
 
-Outcome = Literal["passed", "warning", "failed"]
+CheckOutcome = Literal["passed", "warning", "failed"]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class CheckRecord:
         return SOURCE_NEWER in self.details
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> CheckOutcome:
         if self.passed:
             return "passed"
         return "warning" if self.warning else "failed"

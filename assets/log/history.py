@@ -36,7 +36,7 @@ LAUNCHERS = {
 }
 """Dagster's run tags, and who launched a run with the tag."""
 
-Outcome = Literal["succeeded", "failed", "canceled", "unfinished"]
+RunEnd = Literal["succeeded", "failed", "canceled", "unfinished"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class PastRun:
 
     run_id: str
     kind: Literal["move", "check"]
-    outcome: Outcome
+    outcome: RunEnd
     launched_by: str
     ranges: str
     """The partition key, or the first and the last one; empty for all ranges."""
@@ -208,7 +208,7 @@ def _past_run(
     )
 
 
-def _outcome(status: dg.DagsterRunStatus) -> Outcome:
+def _outcome(status: dg.DagsterRunStatus) -> RunEnd:
     if status is dg.DagsterRunStatus.SUCCESS:
         return "succeeded"
     if status is dg.DagsterRunStatus.FAILURE:

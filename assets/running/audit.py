@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tableferry.assets.log.records import RangeRecord, Reason, State
 from tableferry.assets.running.range_attempt import RangeAttempt
-from tableferry.assets.running.work import Outcome, Work
+from tableferry.assets.running.work import RangeOutcome, Work
 from tableferry.assets.verifying.as_committed import (
     changed_since,
     source_digest_of,
@@ -96,7 +96,7 @@ def audit(attempt: RangeAttempt, load: RangeLoad) -> tuple[Verdict, ...]:
     return verdicts
 
 
-def audit_in_place(attempt: RangeAttempt, record: RangeRecord, reason: Reason) -> Outcome:
+def audit_in_place(attempt: RangeAttempt, record: RangeRecord, reason: Reason) -> RangeOutcome:
     """Check a range that is in the target already, and record it as committed if it passes.
 
     Raises:
@@ -116,7 +116,7 @@ def settle(
     record: RangeRecord,
     reason: Reason,
     verdicts: tuple[Verdict, ...],
-) -> Outcome:
+) -> RangeOutcome:
     """Record a range whose rows passed: committed, or gathered in a shadow table."""
     hop, writer = attempt.hop, attempt.writer
     record = attempt.with_unfilled(record)
@@ -128,13 +128,13 @@ def settle(
         writer.progress(record)
         reached("after_shadowed")
         attempt.tell("shadowed")
-        return Outcome(hop, record, reason, verdicts)
+        return RangeOutcome(hop, record, reason, verdicts)
     record = replace(record, state=State.COMMITTED)
     writer.record_commit(record, reversed(verdicts))
     attempt.work.showed_columns.add(hop.number)
     reached("after_event")
     attempt.tell("committed")
-    return Outcome(hop, record, reason, verdicts)
+    return RangeOutcome(hop, record, reason, verdicts)
 
 
 def require_green(

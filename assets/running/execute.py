@@ -40,7 +40,7 @@ from tableferry.assets.running.processes import (
     run_process,
 )
 from tableferry.assets.running.swap import promote
-from tableferry.assets.running.work import Earlier, Outcome, Work
+from tableferry.assets.running.work import Earlier, RangeOutcome, Work
 from tableferry.assets.running.workers import run_ranges
 from tableferry.assets.verifying.whole_tables import check_whole_tables
 from tableferry.resources.contract.target import Target
@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 def execute(
     context: dg.AssetExecutionContext, transfer: Transfer, servers: Servers, caller: Caller
-) -> list[Outcome]:
+) -> list[RangeOutcome]:
     """Take the ranges of a run through its selected hops.
 
     Raises:
@@ -277,9 +277,9 @@ def check_tables(
             context.log.error(f"{checked.hop.plan.target}: {checked.verdict.summary()}")
 
 
-def _swap(work: Work, hops: Sequence[Hop], all_names: Sequence[str]) -> list[Outcome]:
+def _swap(work: Work, hops: Sequence[Hop], all_names: Sequence[str]) -> list[RangeOutcome]:
     """Swap hop by hop: a later hop reads the table that the previous one has put in place."""
-    done: list[Outcome] = []
+    done: list[RangeOutcome] = []
     for hop in hops:
         for reading in range(MOST_READINGS):
             outcomes = run_ranges(work, (hop,))

@@ -23,7 +23,7 @@ from tableferry.assets.running.delta import with_proven_range, with_rows_gone
 from tableferry.assets.running.increment import proven_whole, with_whole_range
 from tableferry.assets.running.prefetch import Prefetch
 from tableferry.assets.running.range_attempt import RangeAttempt, stream_digest_of
-from tableferry.assets.running.work import Outcome
+from tableferry.assets.running.work import RangeOutcome
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.limits import with_rejected
 from tableferry.checks.rejected import rejected_in
@@ -58,7 +58,7 @@ class Unproven(TableferryError):
     """Unstaged rows did not pass the target's transaction, which was rolled back."""
 
 
-def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
+def move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     """Load the range, audit it, publish it and record it.
 
     Where the target can, the rows go into its table by the transaction that publishes them. If that
@@ -78,7 +78,7 @@ def move(attempt: RangeAttempt, reason: Reason) -> Outcome:
     return _move(replace(attempt, hop=replace(attempt.hop, options=staged)), reason)
 
 
-def _move(attempt: RangeAttempt, reason: Reason) -> Outcome:
+def _move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     work, hop = attempt.work, attempt.hop
     counts: dict[str, int] = {}
     artifacts: list[Artifact] = []

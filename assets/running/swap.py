@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tableferry.assets.log.records import State
 from tableferry.assets.planning.resolve import Hop
-from tableferry.assets.running.work import Outcome, Work
+from tableferry.assets.running.work import RangeOutcome, Work
 from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.target import TargetMoved
 from tableferry.resources.crash_points import reached
@@ -19,8 +19,8 @@ class SwapIncomplete(TableferryError):
 
 
 def promote(
-    work: Work, hop: Hop, all_names: Sequence[str], outcomes: Sequence[Outcome]
-) -> list[Outcome]:
+    work: Work, hop: Hop, all_names: Sequence[str], outcomes: Sequence[RangeOutcome]
+) -> list[RangeOutcome]:
     """Put the shadow in the target's place, and record all ranges of the transfer as committed.
 
     Raises:
@@ -48,7 +48,7 @@ def promote(
     return done
 
 
-def _put_in_place(work: Work, hop: Hop, gathered: Sequence[Outcome]) -> None:
+def _put_in_place(work: Work, hop: Hop, gathered: Sequence[RangeOutcome]) -> None:
     """Promote the shadow, and verify that the target is now this run's shadow."""
     target, versions = work.loaders[hop.number], {}
     for outcome in gathered:

@@ -30,7 +30,7 @@ from tableferry.resources.tables import TableRef
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RangeOutcome:
     """The outcome of one range in one hop."""
 
     hop: Hop

@@ -26,7 +26,7 @@ from tableferry.assets.running.delta import rows_gone, rows_that_differ
 from tableferry.assets.running.increment import RangeDiffers, newer_rows, proven_whole
 from tableferry.assets.running.moving import move
 from tableferry.assets.running.range_attempt import RangeAttempt
-from tableferry.assets.running.work import Outcome, Work
+from tableferry.assets.running.work import RangeOutcome, Work
 from tableferry.assets.verifying.as_committed import proven_figures, target_digest_of
 from tableferry.checks.delta import TooManyDiffer
 from tableferry.checks.expectations import ALL_CHECKS
@@ -44,7 +44,7 @@ M_ARENA_MAX, ARENAS = -8, 2
 """Arguments of glibc's mallopt(3)."""
 
 
-def run_ranges(work: Work, hops: tuple[Hop, ...]) -> list[Outcome]:
+def run_ranges(work: Work, hops: tuple[Hop, ...]) -> list[RangeOutcome]:
     """Take every range of the plan through the hops, in parallel, and return all outcomes.
 
     A range that fails in a hop goes no further; the others continue.
@@ -53,8 +53,8 @@ def run_ranges(work: Work, hops: tuple[Hop, ...]) -> list[Outcome]:
     _share_arenas()
     outages.forget()
 
-    def outcomes_of(name: str) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    def outcomes_of(name: str) -> list[RangeOutcome]:
+        outcomes: list[RangeOutcome] = []
         for hop in hops:
             if work.stop.is_set():
                 break
@@ -83,7 +83,7 @@ def _share_arenas() -> None:
         mallopt(M_ARENA_MAX, ARENAS)
 
 
-def _through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
+def _through(work: Work, hop: Hop, name: str, reason: Reason) -> RangeOutcome:
     """Take one range through one hop, and retry after transient errors."""
     attempts = 0
     tables = (hop.plan.source, hop.plan.target)
@@ -118,10 +118,10 @@ def _through(work: Work, hop: Hop, name: str, reason: Reason) -> Outcome:
         )
         work.writers[hop.number].progress(failed)
         work.tell(hop, name, "failed")
-        return Outcome(hop, failed, reason)
+        return RangeOutcome(hop, failed, reason)
 
 
-def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Outcome:
+def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> RangeOutcome:
     """Do what was decided about a range, as long as its source is as planned."""
     if refused := work.refused.get((hop.number, name)):
         raise InputError(refused)
@@ -145,7 +145,7 @@ def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Ou
         raise
 
 
-def _as_decided(attempt: RangeAttempt, reason: Reason) -> Outcome:
+def _as_decided(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     work, hop, reading = attempt.work, attempt.hop, attempt.reading
     decided = work.decided[hop.number][attempt.name]
     in_place = replace(attempt, hop=hop.in_place)
@@ -191,7 +191,7 @@ def _as_decided(attempt: RangeAttempt, reason: Reason) -> Outcome:
     return _move_changed(replace(attempt, whole_because=why), reason)
 
 
-def _move_changed(attempt: RangeAttempt, reason: Reason) -> Outcome:
+def _move_changed(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     """Move the rows of a range that differ, if that can be done; otherwise the whole range.
 
     A range without rows on either side is only recorded.
@@ -219,7 +219,7 @@ def _move_changed(attempt: RangeAttempt, reason: Reason) -> Outcome:
     return move(replace(attempt, whole_because="; ".join(filter(None, why))), reason)
 
 
-def _repair(attempt: RangeAttempt, reason: Reason) -> Outcome:
+def _repair(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     """Put right the rows that differ; the range is never moved as a whole.
 
     Raises:
@@ -240,7 +240,7 @@ def _repair(attempt: RangeAttempt, reason: Reason) -> Outcome:
     return move(replace(restricted, repaired=found), reason)
 
 
-def _commit_empty(attempt: RangeAttempt, reason: Reason) -> Outcome | None:
+def _commit_empty(attempt: RangeAttempt, reason: Reason) -> RangeOutcome | None:
     """Record a range as committed, if neither side has rows of it; return None if one has.
 
     Of small tables, these are the open ranges at both ends: to stage nothing takes as many
@@ -264,7 +264,7 @@ def _commit_empty(attempt: RangeAttempt, reason: Reason) -> Outcome | None:
         return settle(attempt, record, reason, verdicts)
 
 
-def _skip_if_equal(attempt: RangeAttempt, reason: Reason) -> Outcome | None:
+def _skip_if_equal(attempt: RangeAttempt, reason: Reason) -> RangeOutcome | None:
     """Record a range anew if both sides agree; return None if they do not.
 
     Its data version does not suffice: the digest's definition has changed, a full check is due, or
@@ -289,7 +289,7 @@ def _skip_if_equal(attempt: RangeAttempt, reason: Reason) -> Outcome | None:
         return _skipped(attempt, reason, verdicts[:declared], digest)
 
 
-def _skip(attempt: RangeAttempt, reason: Reason) -> Outcome | None:
+def _skip(attempt: RangeAttempt, reason: Reason) -> RangeOutcome | None:
     """Record an unchanged range again, after comparing its row count, or all that is declared.
 
     Without a materialization, Dagster would show a backfill with skipped ranges as failed.
@@ -317,7 +317,7 @@ def _skipped(
     reason: Reason,
     verdicts: tuple[Verdict, ...],
     digest: str | None = None,
-) -> Outcome:
+) -> RangeOutcome:
     """Record a range that was not moved, with the verdicts of its checks, and the target's digest
     if they have none."""
     attempt.require_standing()
@@ -337,16 +337,16 @@ def _skipped(
         problem = "; ".join(problems)
         error = attempt.message(problem)
         record = replace(record, state=State.FAILED, error=error, why=problem)
-    return Outcome(attempt.hop, record, reason, verdicts)
+    return RangeOutcome(attempt.hop, record, reason, verdicts)
 
 
-def _record_promoted(attempt: RangeAttempt) -> Outcome:
+def _record_promoted(attempt: RangeAttempt) -> RangeOutcome:
     """Check and record a range that a swap has put in place without recording it."""
     record = attempt.record_of_move(State.FINALISED, rows=attempt.reading.fingerprint.rows)
     return audit_in_place(attempt, record, Reason.PROMOTED)
 
 
-def _check_gathered(attempt: RangeAttempt) -> Outcome:
+def _check_gathered(attempt: RangeAttempt) -> RangeOutcome:
     """Check a range that an earlier run has gathered in the shadow table.
 
     The verdicts of that run are lost: they are recorded only with the commit.
@@ -363,4 +363,4 @@ def _check_gathered(attempt: RangeAttempt) -> Outcome:
         target_digest=target_digest_of(attempt.hop, verdicts),
         error="; ".join(verdict.summary() for verdict in failed) or None,
     )
-    return Outcome(attempt.hop, record, Reason.SHADOWED, verdicts)
+    return RangeOutcome(attempt.hop, record, Reason.SHADOWED, verdicts)

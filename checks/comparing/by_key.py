@@ -18,7 +18,7 @@ from tableferry.checks.rowhash import (
     DIGEST,
     EXAMPLE_LETTERS,
     KEY,
-    Layout,
+    RowLayout,
     compare_rows,
     letters,
     of_the_same_keys,
@@ -113,7 +113,7 @@ class ComparisonByKey(Comparison):
         No more than some ranges are read at once, so that their keys are few, and to the end, so
         that values are read when no connection is in use.
         """
-        layout = replace(Layout.of(self.plan, ()), order=(KEY,))
+        layout = replace(RowLayout.of(self.plan, ()), order=(KEY,))
         for at in range(0, len(self.ranges), ENUMERATED):
             together = joined(self.ranges[at : at + ENUMERATED])
             source_sql, target_sql = (

@@ -21,7 +21,7 @@ from tableferry.resources.types.column import Column
 
 
 @dataclass(frozen=True)
-class Choice:
+class ComparisonScope:
     """What of two tables a user wants compared. Names are the first table's, unless said."""
 
     mapped: Mapping[str, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ def pair(
     first_columns: Sequence[Column],
     second: TableRef,
     second_columns: Sequence[Column],
-    choice: Choice,
+    choice: ComparisonScope,
 ) -> Pairing:
     """Pair columns by name, and decide how each pair is compared.
 
@@ -151,7 +151,7 @@ def matched(
     mine: Collection[str],
     second: TableRef,
     theirs: Collection[str],
-    choice: Choice,
+    choice: ComparisonScope,
 ) -> dict[str, str]:
     """Return the second table's columns by those of the first, in the first's order.
 
@@ -196,7 +196,7 @@ def _key(
     second: TableRef,
     theirs: Mapping[str, Column],
     plans: Mapping[str, ColumnPlan],
-    choice: Choice,
+    choice: ComparisonScope,
 ) -> tuple[list[str], int | None]:
     """The columns that identify a row, by the first table's names, and who declares them."""
     if choice.key:

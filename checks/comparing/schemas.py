@@ -23,7 +23,7 @@ ONLY = "only"
 
 
 @dataclass(frozen=True)
-class Declared:
+class TableSchema:
     """What a catalog declares of a table."""
 
     table: TableRef
@@ -63,7 +63,7 @@ class SchemaPair:
 
 
 def compare_schemas(
-    first: Declared, second: Declared, names: Mapping[str, str]
+    first: TableSchema, second: TableSchema, names: Mapping[str, str]
 ) -> tuple[SchemaDifference, ...]:
     """Compare what is declared of two tables.
 
@@ -202,12 +202,12 @@ def _plain(default: str) -> str:
     return {"true": "1", "false": "0", "null": ""}.get(text.casefold(), text)
 
 
-def declared_of(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, Declared]:
+def declared_of(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, TableSchema]:
     """Read what a server's catalog declares of tables, by a constant number of queries per schema.
 
     Tables that do not exist are missing.
     """
-    found: dict[TableRef, Declared] = {}
+    found: dict[TableRef, TableSchema] = {}
     for here in by_schema(tables):
         source = source_of(here[0].system)
         columns = source.columns_of(endpoint, here)
@@ -216,5 +216,5 @@ def declared_of(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef
         for table in known:
             added = {source.own_key, ROW} if source.own_key else set()
             own = [column for column in columns[table] if column.name not in added]
-            found[table] = Declared(table, own, structures.get(table) if structures else None)
+            found[table] = TableSchema(table, own, structures.get(table) if structures else None)
     return found

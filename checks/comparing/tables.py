@@ -65,7 +65,7 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TableComparison:
     """The outcome of a comparison of two tables."""
 
     pairing: Pairing
@@ -94,7 +94,7 @@ def compare_tables(
     *,
     ranges: int | None = None,
     recheck: Recheck | None = None,
-) -> Outcome:
+) -> TableComparison:
     """Compare two tables, in one scan of each at `count` and `checksum`.
 
     Where ranges differ, their rows are looked for, and no others are read again.
@@ -135,7 +135,7 @@ def compare_tables(
     sent = (differences.rows_compared, differences.target_rows_compared) if differences else (0, 0)
     hashed = sum(v.source.get("hashed", 0) for v in verdicts.values())
     hashed_target = sum(v.target.get("hashed", 0) for v in verdicts.values())
-    outcome = Outcome(
+    outcome = TableComparison(
         pairing,
         verdict,
         len(cut),

@@ -133,7 +133,7 @@ def compare(
         if query := next((each for each in (first, second) if _QUERY.fullmatch(each.strip())), ""):
             raise InputError(f"--schema compares tables; {query!r} is a query")
         _compare_schemas(first, second, mapped, columns, exclude, html, as_json=as_json)
-    from tableferry.checks.comparing.pairing import Choice, pair
+    from tableferry.checks.comparing.pairing import ComparisonScope, pair
     from tableferry.checks.comparing.tables import compare_tables
     from tableferry.checks.recheck import Recheck
     from tableferry.pipelines.command.session import configured_servers
@@ -143,7 +143,7 @@ def compare(
 
     tables = compared_table(first), compared_table(second)
     looks = Recheck.parse(recheck) if recheck else None
-    choice = Choice(
+    choice = ComparisonScope(
         mapped=_mapped(mapped),
         columns=_listed(columns),
         exclude=_listed(exclude),
@@ -197,12 +197,12 @@ def _compare_schemas(
     *,
     as_json: bool,
 ) -> NoReturn:
-    from tableferry.checks.comparing.pairing import Choice
+    from tableferry.checks.comparing.pairing import ComparisonScope
     from tableferry.pipelines.command.session import configured_servers
     from tableferry.pipelines.command.show import schema_views
     from tableferry.pipelines.command.show.render import console
 
-    choice = Choice(
+    choice = ComparisonScope(
         mapped=_mapped(mapped),
         columns=_listed(columns),
         exclude=_listed(exclude),

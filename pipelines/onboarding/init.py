@@ -24,7 +24,7 @@ from tableferry.assets.declaring.transfer_files import (
 from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
 from tableferry.assets.planning.resolve import Servers
 from tableferry.pipelines.onboarding.catalogs import Catalogs
-from tableferry.pipelines.onboarding.proposal import Decision, Proposal, propose
+from tableferry.pipelines.onboarding.proposal import ColumnDecision, Proposal, propose
 from tableferry.pipelines.onboarding.text import (
     DEFAULTS_TEXT,
     SCHEMA_FILE,
@@ -47,7 +47,7 @@ OURS = "__ferry_"
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredTable:
     """The outcome for one selected table."""
 
     transfer: str
@@ -60,7 +60,7 @@ class Declared:
     """What was written."""
 
     @property
-    def decisions(self) -> tuple[Decision, ...]:
+    def decisions(self) -> tuple[ColumnDecision, ...]:
         """The columns that needed a decision."""
         return self.proposal.decisions if self.proposal else ()
 
@@ -92,10 +92,10 @@ class Declared:
 
 
 @dataclass
-class Result:
+class InitResult:
     """The outcome of `ferry init`."""
 
-    declared: list[Declared] = field(default_factory=list)
+    declared: list[DeclaredTable] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
     """Matching tables that are not moved, each with the reason."""
 
@@ -174,7 +174,7 @@ def init(
     *,
     arrangement: Arrangement | None = None,
     views: bool = False,
-) -> Result:
+) -> InitResult:
     """Write a transfer file for each selected table that has none, or for each of its targets.
 
     Args:
@@ -211,7 +211,7 @@ def init(
     for name, option in needed.items():
         if name not in servers.endpoints or not servers.endpoints[name].has_address:
             raise InputError(f"{url_variable(name)} is not set; {option} needs it")
-    result = Result()
+    result = InitResult()
     selected: list[TableRef] = []
     unreadable: dict[TableRef, tuple[str, ...]] = {}
     for listed in _matching(source.tables(servers.endpoints[connection], connection), tables):
@@ -301,22 +301,22 @@ def _kept(
     known: TransferFolder,
     moved: Mapping[TableRef, str],
     suffix: str,
-) -> Declared | None:
+) -> DeclaredTable | None:
     """Find the file that moves a table, or seems to, already."""
     for target in targets:
         if name := moved.get(target):
             path = known.files[name].path
             kept = f"it moves {known.transfers[name].source} to {target} already"
-            return Declared(name, str(table), path, written=False, kept=kept)
+            return DeclaredTable(name, str(table), path, written=False, kept=kept)
     # a file with the table's name counts as this table's, even if it is invalid
     plain = identifier(table.name + suffix)
     path = output / f"{plain}.yaml"
     if path.exists() and _mentions(path, table):
-        return Declared(plain, str(table), path, written=False, kept="it exists already")
+        return DeclaredTable(plain, str(table), path, written=False, kept="it exists already")
     return None
 
 
-def _declare(proposal: Proposal, output: Path, taken: set[str], suffix: str) -> Declared:
+def _declare(proposal: Proposal, output: Path, taken: set[str], suffix: str) -> DeclaredTable:
     """Write the file of a proposal.
 
     Raises:
@@ -336,7 +336,7 @@ def _declare(proposal: Proposal, output: Path, taken: set[str], suffix: str) -> 
     finally:
         draft.unlink()
     taken.add(name.casefold())
-    return Declared(name, str(table), path, written=True, proposal=proposal)
+    return DeclaredTable(name, str(table), path, written=True, proposal=proposal)
 
 
 def arrangements(connection: str, to: Sequence[str]) -> str:

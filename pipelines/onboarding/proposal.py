@@ -35,7 +35,7 @@ CHANGED = ("updated_at", "modified_at", "changed_at", "last_modified", "last_upd
 
 
 @dataclass(frozen=True)
-class Choice:
+class Option:
     """One option of a decision: a key column, or what `columns:` says about a column."""
 
     value: Any
@@ -43,13 +43,13 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Decision:
+class ColumnDecision:
     """A column that needed a decision; the proposal takes the first choice."""
 
     column: str
     why: str
     """The same for columns alike, so that a summary can group them."""
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[Option, ...] = ()
     """Without any, the column is left out."""
 
     @property
@@ -72,14 +72,14 @@ class Proposal:
     key: str | None
     """None: the table has no suitable key, and is cut by its storage blocks instead."""
     why_key: str
-    keys: tuple[Choice, ...]
+    keys: tuple[Option, ...]
     """Other columns that could be the key."""
     range_rows: int
     types: Mapping[str, tuple[str, ...]]
     """The types of each column in the source and in the targets that it reaches."""
     watermark: str | None = None
     """A column that seems to hold the time of a row's last change."""
-    decisions: tuple[Decision, ...] = field(default=())
+    decisions: tuple[ColumnDecision, ...] = field(default=())
     shortened: Mapping[TableRef, str] = field(default_factory=dict)
     """Why targets do not have the names that they would have, by target."""
 
@@ -138,7 +138,7 @@ def propose(
         if key not in {column.name for column in columns}:
             raise InputError(f"there is no column {key!r} to be the key")
     others = tuple(
-        Choice(column.name, _description(column, leading))
+        Option(column.name, _description(column, leading))
         for column in keys
         if column.name != key
         # NULLs are a range of their own
@@ -168,7 +168,10 @@ def propose(
         next(iter(watermarks), None),
         tuple(
             decision
-            for decision in (*decisions, *(Decision(name, _NO_SELECT) for name in unreadable or ()))
+            for decision in (
+                *decisions,
+                *(ColumnDecision(name, _NO_SELECT) for name in unreadable or ()),
+            )
             if decision.column != place
         ),
     )
@@ -186,7 +189,7 @@ def _readable(described: Described, unreadable: Collection[str]) -> Described:
     return replace(described, columns=readable, blocks=None, no_blocks=no_blocks)
 
 
-def _require_blocks(described: Described, why: str, others: Sequence[Choice]) -> None:
+def _require_blocks(described: Described, why: str, others: Sequence[Option]) -> None:
     """Refuse a table that has neither a key nor blocks."""
     if described.blocks is not None:
         return
@@ -272,7 +275,7 @@ class _Planning:
         self._renames: dict[str, str] = {}
         self._misnamed: dict[str, str] = {}
         """The reason of each column that is renamed."""
-        self._options: dict[tuple[str, str], list[Choice]] = {}
+        self._options: dict[tuple[str, str], list[Option]] = {}
         """By column and target system: the type that is planned with, and those left to try."""
         self._excluded: dict[str, str] = {}
         """The reason of each column that is left out."""
@@ -311,32 +314,32 @@ class _Planning:
                 if not self._decide_arrays(plans):
                     return plans
 
-    def decisions(self) -> list[Decision]:
+    def decisions(self) -> list[ColumnDecision]:
         """Return the decisions in the order of the columns."""
         return [
             decision for column in self._columns if (decision := self._decision(column)) is not None
         ]
 
-    def _decision(self, column: Column) -> Decision | None:
+    def _decision(self, column: Column) -> ColumnDecision | None:
         name = column.name
         if name in self._excluded:
-            return Decision(name, self._excluded[name])
+            return ColumnDecision(name, self._excluded[name])
         rename = {"rename": self._renames[name]} if name in self._renames else {}
         systems = [system for of, system in self._options if of == name]
         if not systems:
             meaning = f"renamed to {rename.get('rename')} in all targets"
             why = self._misnamed.get(name, "")
-            return Decision(name, why, (Choice(rename, meaning),)) if rename else None
+            return ColumnDecision(name, why, (Option(rename, meaning),)) if rename else None
         *before, last = systems
         types = {system: self._options[name, system][0].value for system in before}
         options = tuple(
-            Choice({**rename, "type": {**types, last: choice.value}}, choice.meaning)
+            Option({**rename, "type": {**types, last: choice.value}}, choice.meaning)
             for choice in self._options[name, last]
         )
         reasons = [self._reasons[name, system] for system in systems]
         if name in self._misnamed:
             reasons.insert(0, self._misnamed[name])
-        return Decision(name, "; ".join(reasons), options)
+        return ColumnDecision(name, "; ".join(reasons), options)
 
     def _plan(
         self, number: int, source: TableRef, columns: Sequence[Column], target: TableRef
@@ -416,8 +419,8 @@ class _Planning:
                 unfit = held is not None and (held.unlike or (held.null and never_null))
                 if not unfit and not never_null:
                     continue
-                array = Choice(type_, "a value that cannot be one is refused by name")
-                text = Choice(target.types.text, "JSON of the items")
+                array = Option(type_, "a value that cannot be one is refused by name")
+                text = Option(target.types.text, "JSON of the items")
                 fits = held is not None and not unfit
                 self._options[name, target.name] = [array, text] if fits else [text, array]
                 self._reasons[name, target.name] = (
@@ -460,9 +463,9 @@ class _Planning:
 
 def _types(
     source: System, column: Column, target: System, fitting: Fitting | None
-) -> Iterator[Choice]:
+) -> Iterator[Option]:
     """The types that a column without a default could have, the most faithful first."""
-    options = [Choice(*choice) for choice in choices(source, column, target)]
+    options = [Option(*choice) for choice in choices(source, column, target)]
     if fitting is None:
         yield from options
         return
@@ -470,7 +473,7 @@ def _types(
         options.sort(key=lambda option: option.value != target.types.text)
         yield from options
         return
-    fits = Choice(fitting.type, fitting.held)
+    fits = Option(fitting.type, fitting.held)
     others = [option for option in options if option.value != fitting.type]
     if fitting.not_numbers:
         others.sort(key=lambda option: option.value != target.types.text)

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from tableferry.assets.declaring.variables import escaped
-from tableferry.pipelines.onboarding.proposal import Decision, Proposal
+from tableferry.pipelines.onboarding.proposal import ColumnDecision, Proposal
 from tableferry.resources.words import one_line
 
 SCHEMA_FILE = "transfer.schema.json"
@@ -125,7 +125,7 @@ def _ranges(proposal: Proposal) -> Iterator[str]:
         yield f"ranges: {{rows: {rows}}}"
 
 
-def _decisions(decisions: Sequence[Decision]) -> Iterator[str]:
+def _decisions(decisions: Sequence[ColumnDecision]) -> Iterator[str]:
     typed = [decision for decision in decisions if decision.choices]
     excluded = [decision for decision in decisions if not decision.choices]
     if excluded:

@@ -32,7 +32,7 @@ MOST_RANGE_PROBLEMS = 3
 """Maximum ranges of a table whose problems are listed; the others are counted."""
 
 
-class Outcome(StrEnum):
+class TransferState(StrEnum):
     """What is known of a transfer or a table, the worst first."""
 
     FAILED = "failed"
@@ -44,7 +44,7 @@ class Outcome(StrEnum):
     """Every range is committed, and every declared check holds for its rows as they are."""
 
 
-_ORDER = {outcome: place for place, outcome in enumerate(Outcome)}
+_ORDER = {outcome: place for place, outcome in enumerate(TransferState)}
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class TableEntry:
     target: str
     asset: str
     """The target's asset key, its parts joined by slashes."""
-    outcome: Outcome
+    outcome: TransferState
     ranges: int = 0
     committed: int = 0
     rows: int = 0
@@ -86,7 +86,7 @@ class TransferEntry:
 
     transfer: str
     source: str
-    outcome: Outcome
+    outcome: TransferState
     tables: tuple[TableEntry, ...]
     description: str = ""
     problems: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ class TransferEntry:
     def snapshot(self) -> str | None:
         """The state of the source as of which all of its tables are; None if they are not."""
         snapshots = {table.snapshot for table in self.tables}
-        failed = self.outcome is Outcome.FAILED
+        failed = self.outcome is TransferState.FAILED
         return snapshots.pop() if len(snapshots) == 1 and not failed else None
 
     @property
@@ -151,7 +151,7 @@ class Fleet:
 
     @property
     def unproven(self) -> list[TransferEntry]:
-        return [entry for entry in self.transfers if entry.outcome is not Outcome.PROVEN]
+        return [entry for entry in self.transfers if entry.outcome is not TransferState.PROVEN]
 
     @property
     def totals(self) -> dict[str, int]:
@@ -159,7 +159,7 @@ class Fleet:
         outcomes = Counter(entry.outcome for entry in self.transfers)
         return {
             "transfers": len(self.transfers),
-            **{outcome.replace(" ", "_"): outcomes[outcome] for outcome in Outcome},
+            **{outcome.replace(" ", "_"): outcomes[outcome] for outcome in TransferState},
             "invalid_files": len(self.invalid),
             "tables": sum(len(entry.tables) for entry in self.transfers),
             "ranges": sum(entry.ranges for entry in self.transfers),
@@ -184,7 +184,9 @@ class Fleet:
     def summary(self) -> str:
         """The totals in one line."""
         outcomes = Counter(entry.outcome for entry in self.transfers)
-        parts = [f"{outcomes[outcome]:,} {outcome}" for outcome in Outcome if outcomes[outcome]]
+        parts = [
+            f"{outcomes[outcome]:,} {outcome}" for outcome in TransferState if outcomes[outcome]
+        ]
         if self.invalid:
             parts.append(counted(len(self.invalid), "invalid file"))
         totals = self.totals
@@ -225,10 +227,10 @@ def judge(transfer: Transfer, history: FleetHistory) -> TransferEntry:
     if name in history.failed:
         problem = f"its last run failed or was refused; ferry report {name} says why"
         # what failed in the tables says more
-        problems.insert(len(problems) if outcome is Outcome.FAILED else 0, problem)
-        outcome = Outcome.FAILED
-    elif outcome is Outcome.NOT_MOVED and any(table.committed for table in tables):
-        outcome = Outcome.NOT_PROVEN
+        problems.insert(len(problems) if outcome is TransferState.FAILED else 0, problem)
+        outcome = TransferState.FAILED
+    elif outcome is TransferState.NOT_MOVED and any(table.committed for table in tables):
+        outcome = TransferState.NOT_PROVEN
     return TransferEntry(
         name, str(transfer.source), outcome, tables, transfer.description or "", tuple(problems)
     )
@@ -241,7 +243,7 @@ def _table(
     if not any(name in history.records for name in ranges):
         problem = f"{target}: no run has moved it yet"
         return TableEntry(
-            source, target, asset, Outcome.NOT_MOVED, len(ranges), problems=(problem,)
+            source, target, asset, TransferState.NOT_MOVED, len(ranges), problems=(problem,)
         )
     records = [history.records.get(name) or RangeRecord(name, State.MISSING) for name in ranges]
     committed = [record for record in records if record.state.in_target]
@@ -262,12 +264,12 @@ def _table(
         *_range_problems(transfer, target, records, history),
         *_table_problems(target, of_table, all_committed=all_committed),
     )
-    outcome = Outcome.NOT_PROVEN if problems else Outcome.PROVEN
+    outcome = TransferState.NOT_PROVEN if problems else TransferState.PROVEN
     return TableEntry(
         source=source,
         target=target,
         asset=asset,
-        outcome=Outcome.FAILED if failed else outcome,
+        outcome=TransferState.FAILED if failed else outcome,
         ranges=len(records),
         committed=len(committed),
         rows=sum(record.rows or 0 for record in committed),

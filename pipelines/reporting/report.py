@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tableferry.assets.log.check_records import CheckRecord, ExpectationRecord, Outcome
+from tableferry.assets.log.check_records import CheckOutcome, CheckRecord, ExpectationRecord
 
 COMMITTED = ("committed", "adopted", "skipped_unchanged")
 """The states of ranges whose rows are in the target."""
@@ -90,7 +90,7 @@ class RangeEntry:
         return (*remarks, *not_compared)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> CheckOutcome:
         """`passed` if the range is committed and every declared check has passed."""
         outcomes = {check.outcome for check in self.checks}
         if not self.committed or self.unchecked or "failed" in outcomes:
@@ -151,7 +151,7 @@ class HopEntry:
             role: [text for text in texts if text] for role, texts in by_role.items() if any(texts)
         }
 
-    def count(self, outcome: Outcome) -> int:
+    def count(self, outcome: CheckOutcome) -> int:
         """Count the checks with an outcome."""
         return sum(check.outcome == outcome for check in self.all_checks())
 
@@ -196,7 +196,7 @@ class RunEntry:
 
 
 @dataclass(frozen=True)
-class Problem:
+class ReportProblem:
     """One reason why the report is not a pass."""
 
     text: str
@@ -235,7 +235,7 @@ class Report:
         return not self.problems
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
+    def problems(self) -> tuple[ReportProblem, ...]:
         """The reasons why the report is not a pass, those of the whole transfer first."""
         return tuple(_problems(self))
 
@@ -301,39 +301,39 @@ def _suites(hop: HopEntry) -> list[Suite]:
     return suites
 
 
-def _problems(report: Report) -> Iterator[Problem]:
+def _problems(report: Report) -> Iterator[ReportProblem]:
     if not any(hop.ranges for hop in report.hops):
-        yield Problem("No key range is known: nothing was moved yet.")
+        yield ReportProblem("No key range is known: nothing was moved yet.")
     if report.refused:
         refused = report.refused.removesuffix(".")
-        yield Problem(f"The transfer cannot run as its tables are now: {refused}.")
+        yield ReportProblem(f"The transfer cannot run as its tables are now: {refused}.")
     for run in report.runs:
         if run.unanswered:
             reason = f": {run.error.splitlines()[0].removesuffix('.')}" if run.error else ""
-            yield Problem(
+            yield ReportProblem(
                 f"Run {run.run_id[:8]} of {moment(run.started_at)} {run.outcome}{reason}. None has "
                 "succeeded since.",
                 "runs",
             )
     for number, hop in enumerate(report.hops, start=1):
         if hop.drift:
-            yield Problem(
+            yield ReportProblem(
                 f"{hop.target}: {hop.drift} since its rows were committed.", anchor(number)
             )
         for check in hop.checks:
             if check.outcome == "failed":
-                yield Problem(
+                yield ReportProblem(
                     f"{hop.target} as a whole: {check.summary.removesuffix('.')}.", anchor(number)
                 )
         if hop.unchecked and all(entry.committed for entry in hop.ranges) and hop.ranges:
-            yield Problem(
+            yield ReportProblem(
                 f"{hop.target} as a whole: no verdict of {', '.join(hop.unchecked)} about the "
                 "table as it is now.",
                 anchor(number),
             )
         for position, entry in enumerate(hop.ranges, start=1):
             for text in _range_problems(entry):
-                yield Problem(f"{hop.target} {entry.name}: {text}", anchor(number, position))
+                yield ReportProblem(f"{hop.target} {entry.name}: {text}", anchor(number, position))
 
 
 def _range_problems(entry: RangeEntry) -> Iterator[str]:

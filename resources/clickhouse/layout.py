@@ -21,7 +21,7 @@ from tableferry.resources.tables import TableRef
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """Properties of a table from `system.tables`."""
 
     engine: str
@@ -30,12 +30,14 @@ class Layout:
     """Whether it has one partition per key range, like the tables that we create."""
 
 
-def layout_of(resource: ClickHouseServer, table: TableRef) -> Layout | None:
+def layout_of(resource: ClickHouseServer, table: TableRef) -> TableLayout | None:
     """The layout of a table; None if it does not exist."""
     return layouts_of(resource, [table]).get(table)
 
 
-def layouts_of(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[TableRef, Layout]:
+def layouts_of(
+    resource: ClickHouseServer, tables: Sequence[TableRef]
+) -> dict[TableRef, TableLayout]:
     """Return the layouts of tables of one database, without tables that do not exist."""
     rows = resource.query(
         "SELECT name, engine, toString(uuid), partition_key, "
@@ -43,13 +45,13 @@ def layouts_of(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[T
         f"FROM system.tables WHERE {among(tables)}"
     )
     layouts = {
-        name: Layout(engine, identity, bool(hidden) and partition_key == RANGE_COLUMN)
+        name: TableLayout(engine, identity, bool(hidden) and partition_key == RANGE_COLUMN)
         for name, engine, identity, partition_key, hidden in rows
     }
     return {table: layouts[table.name] for table in tables if table.name in layouts}
 
 
-def ensure_shadow(resource: ClickHouseServer, plan: CopyPlan, layout: Layout) -> None:
+def ensure_shadow(resource: ClickHouseServer, plan: CopyPlan, layout: TableLayout) -> None:
     """Create a shadow with all rows of the target, so that it also has the ranges that are skipped.
 
     It is filled under another name, so that a shadow of the right name is always complete.
@@ -78,7 +80,7 @@ def ensure_shadow(resource: ClickHouseServer, plan: CopyPlan, layout: Layout) ->
 
 
 def ensure_new_shadow(
-    resource: ClickHouseServer, plan: CopyPlan, options: TargetOptions, layout: Layout
+    resource: ClickHouseServer, plan: CopyPlan, options: TargetOptions, layout: TableLayout
 ) -> None:
     """Create an empty shadow of the shape that is declared; one that a dead run has begun is kept
     if it has that shape."""
@@ -123,7 +125,7 @@ def _plain(sql: str) -> str:
     return text[1:-1] if text.startswith("(") and text.endswith(")") else text
 
 
-def is_current(resource: ClickHouseServer, shadow: TableRef, target: Layout) -> bool:
+def is_current(resource: ClickHouseServer, shadow: TableRef, target: TableLayout) -> bool:
     """Whether a shadow was made to replace the present target."""
     owner = read_owner(resource, shadow, shadow.name)
     return owner is not None and owner.replaces == target.uuid

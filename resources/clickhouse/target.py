@@ -14,7 +14,7 @@ from tableferry.resources.clickhouse.ddl import create_table, move_rows, partiti
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import EXISTS
 from tableferry.resources.clickhouse.layout import (
-    Layout,
+    TableLayout,
     ensure_new_shadow,
     ensure_shadow,
     is_current,
@@ -96,7 +96,7 @@ class ClickHouseTarget(Target):
 
     def __init__(self, resource: ClickHouseServer) -> None:
         self.resource = resource
-        self._layouts: dict[TableRef, Layout] = {}
+        self._layouts: dict[TableRef, TableLayout] = {}
         self._images: dict[TableRef, Image] = {}
 
     def __repr__(self) -> str:
@@ -106,7 +106,7 @@ class ClickHouseTarget(Target):
         """Refuse a missing database, and SQL that cannot be parsed. See `Target.require`."""
         self._required(plan, options)
 
-    def _required(self, plan: CopyPlan, options: TargetOptions) -> Layout | None:
+    def _required(self, plan: CopyPlan, options: TargetOptions) -> TableLayout | None:
         layout = answer(self.resource, layouts_of, plan.target)
         kept = layout if not options.recreate else None
         _check_mode(plan, options, kept.atomic if kept else options.partition_by is None)
@@ -343,7 +343,7 @@ class ClickHouseTarget(Target):
                 release_lock(self.resource, table, lock, owner)
 
     def _marker(
-        self, table: TableRef, layout: Layout, owner: Owner, publication: Publication
+        self, table: TableRef, layout: TableLayout, owner: Owner, publication: Publication
     ) -> RangeMarker:
         where = table_identity(table, layout.uuid)
         return RangeMarker(self.resource, table, where, publication, owner.token, layout.atomic)
@@ -511,7 +511,7 @@ class ClickHouseTarget(Target):
             image = self._images[table] = defined_image(self.resource.definition(table))
         return image
 
-    def _require(self, table: TableRef) -> Layout:
+    def _require(self, table: TableRef) -> TableLayout:
         layout = layout_of(self.resource, table)
         if layout is None:
             raise TableMissing(f"{table} does not exist")

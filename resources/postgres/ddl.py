@@ -15,7 +15,7 @@ from tableferry.resources.postgres.dialect import has_own_order
 from tableferry.resources.postgres.errors import broke
 from tableferry.resources.postgres.types import read
 from tableferry.resources.tables import TableRef
-from tableferry.resources.transactional.statements import Session, Statements, aliases
+from tableferry.resources.transactional.statements import Statements, TargetSession, aliases
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Text
 
@@ -163,7 +163,7 @@ class PostgresStatements(Statements):
         """ALTER TABLE ... RENAME."""
         return f"ALTER TABLE {qualified(table)} RENAME TO {self.names([name])}"
 
-    def take_lock(self, session: Session, lock: str, seconds: float) -> bool:
+    def take_lock(self, session: TargetSession, lock: str, seconds: float) -> bool:
         """See `Statements.take_lock`. It is an advisory lock."""
         until = time.monotonic() + seconds
         while not session.query(f"SELECT pg_catalog.pg_try_advisory_lock({_number(lock)})")[0][0]:
@@ -176,11 +176,11 @@ class PostgresStatements(Statements):
         """See `take_lock`."""
         return f"SELECT pg_catalog.pg_advisory_unlock({_number(lock)})"
 
-    def mark(self, session: Session, staging: TableRef) -> str:
+    def mark(self, session: TargetSession, staging: TableRef) -> str:
         """Return the transaction's id, whose outcome the server keeps."""
         return str(session.query("SELECT pg_catalog.pg_current_xact_id()::text")[0][0])
 
-    def committed(self, session: Session, staging: TableRef, mark: str, rows: int) -> bool:
+    def committed(self, session: TargetSession, staging: TableRef, mark: str, rows: int) -> bool:
         """See `Statements.committed`. The status survives a server crash."""
         status = f"SELECT pg_catalog.pg_xact_status({self.text(mark)}::xid8)"
         return bool(session.query(status)[0][0] == "committed")

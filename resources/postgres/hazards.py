@@ -96,7 +96,7 @@ KEEP = "Declare deletes: keep"
 APART = "or load into a table of its own"
 
 
-class Row(NamedTuple):
+class HazardRow(NamedTuple):
     """A row of the query."""
 
     kind: str
@@ -137,14 +137,14 @@ def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[
     return hazards
 
 
-def _features(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, list[Row]]:
-    rows: dict[str, list[Row]] = {}
+def _features(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, list[HazardRow]]:
+    rows: dict[str, list[HazardRow]] = {}
     for root, *row in endpoint.query(about_all(HAZARDS_SQL, tables)):
-        rows.setdefault(root, []).append(Row(*row))
+        rows.setdefault(root, []).append(HazardRow(*row))
     return {table: rows[table.name] for table in tables if table.name in rows}
 
 
-def _of_swap(row: Row) -> Hazard | None:
+def _of_swap(row: HazardRow) -> Hazard | None:
     """What the table has that another one cannot take over."""
     refers = row.kind == "foreign key" and row.certain and row.events == DELETE
     if refers or row.kind == "reading view":
@@ -157,7 +157,7 @@ def _of_swap(row: Row) -> Hazard | None:
     return None
 
 
-def _hazard(row: Row, plan: CopyPlan, events: int, without: str) -> Hazard | None:
+def _hazard(row: HazardRow, plan: CopyPlan, events: int, without: str) -> Hazard | None:
     """Describe a row of the query; `without` says how nothing would be deleted."""
     match row.kind:
         case "reading view":
@@ -189,7 +189,7 @@ def _hazard(row: Row, plan: CopyPlan, events: int, without: str) -> Hazard | Non
     return Hazard(row.kind, row.where, "changes", says, remedy)
 
 
-def _foreign_key(row: Row, plan: CopyPlan, without: str) -> Hazard | None:
+def _foreign_key(row: HazardRow, plan: CopyPlan, without: str) -> Hazard | None:
     remedy = f"{without}, or drop the constraint"
     effect: Effect = "destroys" if row.how in DESTROYING else "noted"
     if row.events == UPDATE:

@@ -11,7 +11,7 @@ from tableferry.resources.digest.same_rows import Ask
 from tableferry.resources.errors import SourceMoved
 from tableferry.resources.postgres.errors import snapshot_lost
 from tableferry.resources.postgres.position import Position, position
-from tableferry.resources.postgres.storage import Storage, moved, storage
+from tableferry.resources.postgres.storage import StoredRelations, moved, storage
 from tableferry.resources.tables import TableRef
 
 
@@ -22,7 +22,7 @@ class ExportedSnapshot(Snapshot):
     _connection: psycopg.Connection[Any]
     _table: TableRef | None
     _ask: Ask
-    _then: Storage
+    _then: StoredRelations
     _position: Position | None
 
     @classmethod
@@ -41,7 +41,7 @@ class ExportedSnapshot(Snapshot):
             ask: runs a query outside of the snapshot.
             at: its position, if that is known already.
         """
-        then: Storage = {}
+        then: StoredRelations = {}
         if table is not None:
             # the connection sees the catalog as of the snapshot
             then = storage(lambda sql: connection.execute(sql.encode()).fetchall(), table)

@@ -37,7 +37,7 @@ class StoredRelation:
         )
 
 
-Storage = Mapping[str, StoredRelation]
+StoredRelations = Mapping[str, StoredRelation]
 """Stored relations by name."""
 
 BELOW = """
@@ -117,7 +117,7 @@ def foreign_tables(ask: Ask, tables: Sequence[TableRef]) -> dict[TableRef, list[
     return {table: names for table, names in found.items() if names}
 
 
-def storage(ask: Ask, table: TableRef) -> Storage:
+def storage(ask: Ask, table: TableRef) -> StoredRelations:
     """The storage of a table and what it consists of; empty if it does not exist.
 
     Args:
@@ -127,7 +127,7 @@ def storage(ask: Ask, table: TableRef) -> Storage:
     return {name: StoredRelation(*entries) for name, *entries in ask(about(STORAGE_SQL, table))}
 
 
-def moved(then: Storage, now: Storage) -> str:
+def moved(then: StoredRelations, now: StoredRelations) -> str:
     """The first relations that differ, for a message; empty if none do."""
     names = [
         name

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tableferry.resources.postgres.places import CTID, NUMBER
 from tableferry.resources.types import declared as reader
-from tableferry.resources.types.declared import Declared
+from tableferry.resources.types.declared import TypeText
 from tableferry.resources.types.export import Export, Refusal
 from tableferry.resources.types.kinds import (
     MICROSECONDS_PER_DAY,
@@ -122,7 +122,7 @@ def read(declared: str) -> ColumnType:
     return ColumnType(declared, Array(kind or Text()), declared.rpartition("[")[0])
 
 
-def _kind(name: str, type_: Declared) -> Kind | None:
+def _kind(name: str, type_: TypeText) -> Kind | None:
     if name in INTEGERS:
         return INTEGERS[name]
     length = type_.numbers[0] if type_.numbers else None
@@ -158,7 +158,7 @@ def _kind(name: str, type_: Declared) -> Kind | None:
     return None
 
 
-def _numeric(type_: Declared) -> Decimal:
+def _numeric(type_: TypeText) -> Decimal:
     if not type_.numbers:
         return Decimal(None, None, nan=True)
     precision, scale = type_.numbers[0], type_.number(1, 0)
@@ -208,7 +208,7 @@ def _scalar(declared: str) -> Export | Refusal:
     return Refusal(why, "{}::text", "what psql prints")
 
 
-def _text(name: str, type_: Declared) -> Export:
+def _text(name: str, type_: TypeText) -> Export:
     if name in ("bit", "bit varying"):
         length = type_.numbers[0] if type_.numbers else (1 if name == "bit" else None)
         return Export(Text(length), "{}::text", "{}::text", "{}::text")

@@ -89,7 +89,7 @@ class Encryption:
 
 
 @dataclass(frozen=True)
-class Result:
+class ToolResult:
     """The exit code and the output of a finished tool."""
 
     exit_code: int
@@ -208,7 +208,7 @@ def find_tool(given: str | None = None) -> BcpTool:
     )
 
 
-def require_rows(tool: BcpTool, result: Result, rows: int, task: str) -> None:
+def require_rows(tool: BcpTool, result: ToolResult, rows: int, task: str) -> None:
     """Require that the tool copied this number of rows and complained of nothing.
 
     Raises:
@@ -269,12 +269,12 @@ class BcpProcess:
                 transient=True,
             )
 
-    def wait(self) -> Result:
+    def wait(self) -> ToolResult:
         """Wait for the end while the tool is active; return its output without the password."""
         while self.is_running():
             self.require_active()
         output, errors = self._decoded(self.output), self._decoded(self.errors)
-        return Result(self.process.returncode, output, errors)
+        return ToolResult(self.process.returncode, output, errors)
 
     def is_running(self) -> bool:
         """Whether the tool, or a process that it started, still runs; waits for a moment."""

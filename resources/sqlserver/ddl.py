@@ -25,7 +25,7 @@ from tableferry.resources.sqlserver.dialect import (
 from tableferry.resources.sqlserver.errors import broke
 from tableferry.resources.sqlserver.types import MONEY, MOST_DIGITS, index_bytes, read
 from tableferry.resources.tables import TableRef
-from tableferry.resources.transactional.statements import Session, Statements, aliases
+from tableferry.resources.transactional.statements import Statements, TargetSession, aliases
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Decimal, Text
 
@@ -159,7 +159,7 @@ class SqlServerStatements(Statements):
         create = f"CREATE TABLE {qualified(kept)} ({lines})"
         return [*self.begin, create, self.insert_all(plan, kept, staging), self.commit]
 
-    def take_lock(self, session: Session, lock: str, seconds: float) -> bool:
+    def take_lock(self, session: TargetSession, lock: str, seconds: float) -> bool:
         """See `Statements.take_lock`. It is an application lock."""
         return int(session.query(get_lock(lock, round(seconds * 1000)))[0][0]) >= 0
 
@@ -198,12 +198,12 @@ class SqlServerStatements(Statements):
         """IDENTITY_INSERT."""
         return f"SET IDENTITY_INSERT {qualified(table)} {'ON' if allowed else 'OFF'}"
 
-    def mark(self, session: Session, staging: TableRef) -> str:
+    def mark(self, session: TargetSession, staging: TableRef) -> str:
         """Empty the staging table: an existing empty one shows that the transaction committed."""
         session.execute(f"TRUNCATE TABLE {qualified(rows_of(staging))}")
         return "emptied"
 
-    def committed(self, session: Session, staging: TableRef, mark: str, rows: int) -> bool:
+    def committed(self, session: TargetSession, staging: TableRef, mark: str, rows: int) -> bool:
         """Without rows nothing shows it, and nothing is lost by publishing again."""
         return rows > 0 and int(session.query(self.count(staging))[0][0]) == 0
 
@@ -307,7 +307,7 @@ def shown(plan: CopyPlan, rows: Iterable[Column]) -> list[Column]:
     return columns
 
 
-def staging_schema(session: Session, table: TableRef) -> str:
+def staging_schema(session: TargetSession, table: TableRef) -> str:
     """The schema for a table's staging tables: its own, or the user's where tools would misread it.
 
     The driver puts names into brackets, in which Babelfish reads no escapes.

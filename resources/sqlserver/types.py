@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tableferry.resources.types import declared as reader
-from tableferry.resources.types.declared import Declared
+from tableferry.resources.types.declared import TypeText
 from tableferry.resources.types.export import Export, Refusal
 from tableferry.resources.types.kinds import (
     Array,
@@ -75,7 +75,7 @@ def read(declared: str) -> ColumnType:
     return ColumnType(name, _kind(name, type_))
 
 
-def _kind(name: str, type_: Declared) -> Kind | None:
+def _kind(name: str, type_: TypeText) -> Kind | None:
     if name in INTEGERS:
         return INTEGERS[name]
     if name in MONEY:
@@ -121,7 +121,7 @@ def _kind(name: str, type_: Declared) -> Kind | None:
     return None
 
 
-def _length(type_: Declared) -> int | None:
+def _length(type_: TypeText) -> int | None:
     length = type_.number(0, 1)
     return None if length == -1 else length
 

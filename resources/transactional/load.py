@@ -40,13 +40,13 @@ from tableferry.resources.transactional.other_ranges import Changes
 from tableferry.resources.transactional.publish_audit import PublishAudit, require_deletable
 from tableferry.resources.transactional.quarantine import replace_quarantine
 from tableferry.resources.transactional.reader import SessionReader
-from tableferry.resources.transactional.statements import Session, Statements
+from tableferry.resources.transactional.statements import Statements, TargetSession
 from tableferry.resources.types.column import Column
 
 RESOLVE_SECONDS = 30
 """How long a lost session may take to end before the outcome of its commit stays unknown."""
 
-AnySession = TypeVar("AnySession", bound=Session)
+AnySession = TypeVar("AnySession", bound=TargetSession)
 
 
 class StagingLost(TableferryError):

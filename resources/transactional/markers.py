@@ -23,7 +23,7 @@ from tableferry.resources.contract.target import TargetMoved, shadow_of
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.transactional.statements import Session, Statements
+from tableferry.resources.transactional.statements import Statements, TargetSession
 
 HEAD = "head"
 """Replaces a range's key in the row that counts a table's publications. Each publication updates
@@ -61,7 +61,7 @@ class MarkerTable:
         ]
         return f"CREATE TABLE {self._name} ({', '.join(columns)})"
 
-    def create(self, session: Session) -> None:
+    def create(self, session: TargetSession) -> None:
         """Create the table unless it exists; another run may be faster."""
         exists = self._sql.table_exists(self._table)
         if session.query(exists):
@@ -72,7 +72,7 @@ class MarkerTable:
             if not session.query(exists):
                 raise
 
-    def begin(self, session: Session) -> str:
+    def begin(self, session: TargetSession) -> str:
         """Insert the row that counts publications before several runs need it at once, and claim
         the table for the target's name.
 
@@ -98,11 +98,11 @@ class MarkerTable:
         require_written_as(self._target, written_as or "")
         return identity
 
-    def identity(self, session: Session) -> str:
+    def identity(self, session: TargetSession) -> str:
         """The identity of the table that is written to."""
         return next(self._identities(session), None) or _of_view(self._written)
 
-    def require_unmoved(self, session: Session, identity: str, known: Published) -> None:
+    def require_unmoved(self, session: TargetSession, identity: str, known: Published) -> None:
         """Require that nothing has been published in a table since its markers were read.
 
         Raises:
@@ -113,14 +113,14 @@ class MarkerTable:
         for *_, marker in map(_row, rows):
             raise TargetMoved(replaced_newer(self._target, marker))
 
-    def _written_as(self, session: Session, identity: str) -> str | None:
+    def _written_as(self, session: TargetSession, identity: str) -> str | None:
         """The name by which runs write to the table; None without the row that counts."""
         rows = session.query(self._select(self._is_head(identity)))
         return next((marker.range for *_, marker in map(_row, rows)), None)
 
     def put(
         self,
-        session: Session,
+        session: TargetSession,
         identity: str,
         publication: Publication,
         displaced: Collection[str] = (),
@@ -142,7 +142,7 @@ class MarkerTable:
         session.execute(self._delete(identity, names))
         session.execute(self._insert(identity, str(number), publication))
 
-    def remove(self, session: Session, ranges: Sequence[str] | None = None) -> None:
+    def remove(self, session: TargetSession, ranges: Sequence[str] | None = None) -> None:
         """Remove the markers of some ranges; or of all, and the claim to the table."""
         if not session.query(self._sql.table_exists(self._table)):
             return
@@ -155,7 +155,7 @@ class MarkerTable:
             nobody = self._sql.text("")
             session.execute(f"UPDATE {self._name} SET range_name = {nobody} WHERE {head}")
 
-    def remove_others(self, session: Session, names: Sequence[str]) -> None:
+    def remove_others(self, session: TargetSession, names: Sequence[str]) -> None:
         """Remove the markers of former tables of the target's name.
 
         Args:
@@ -169,7 +169,7 @@ class MarkerTable:
             + (f" AND target_id NOT IN ({kept})" if kept else "")
         )
 
-    def require(self, session: Session, gathered: Mapping[str, str]) -> None:
+    def require(self, session: TargetSession, gathered: Mapping[str, str]) -> None:
         """Require these data versions of the ranges, and let no other run publish one before the
         transaction ends.
 
@@ -196,14 +196,14 @@ class MarkerTable:
         yield self._delete(identity, [publication.key_range.name])
         yield self._insert(identity, "<number>", publication)
 
-    def _identities(self, session: Session) -> Iterator[str]:
+    def _identities(self, session: TargetSession) -> Iterator[str]:
         """The identity of the table that is written to, if there is one."""
         rows = session.query(self._sql.object_ids(self._written.schema, [self._written.name]))
         return (str(number) for _, number in rows)
 
     def _next_number(
         self,
-        session: Session,
+        session: TargetSession,
         identity: str,
         publication: Publication,
         displaced: Collection[str],
@@ -227,7 +227,7 @@ class MarkerTable:
             raise self._moved(key_range, "into a new table")
         return number
 
-    def _take_turn(self, session: Session, identity: str) -> None:
+    def _take_turn(self, session: TargetSession, identity: str) -> None:
         """Wait for another publication's end, but not for a process that was stopped."""
         limit, lift = self._sql.limit_waiting(TURN_SECONDS)
         for statement in (limit, self._step(identity), lift):

@@ -9,11 +9,11 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.contract.target_columns import unfilled, verify_columns
 from tableferry.resources.errors import InputError, SchemaDrift, StatementFailed
-from tableferry.resources.transactional.statements import Session, Statements
+from tableferry.resources.transactional.statements import Statements, TargetSession
 from tableferry.resources.types.column import Column
 
 
-def create_table(sql: Statements, session: Session, plan: CopyPlan) -> bool:
+def create_table(sql: Statements, session: TargetSession, plan: CopyPlan) -> bool:
     """Create the target table and its schema; return whether this session has created the table.
 
     Another run may be faster with the schema, and then with the table: its are as good.
@@ -35,7 +35,7 @@ def create_table(sql: Statements, session: Session, plan: CopyPlan) -> bool:
 
 def verify_table(
     sql: Statements,
-    session: Session,
+    session: TargetSession,
     plan: CopyPlan,
     options: TargetOptions,
     columns: Sequence[Column],

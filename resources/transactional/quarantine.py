@@ -9,14 +9,14 @@ from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import of_ranges, quarantine_of
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.tables import TableRef
-from tableferry.resources.transactional.statements import Session, Statements
+from tableferry.resources.transactional.statements import Statements, TargetSession
 from tableferry.resources.types.column import Column
 
 ROWS_AT_ONCE = 200
 """Maximum rows of one INSERT."""
 
 
-def create_quarantine(sql: Statements, session: Session, target: TableRef) -> None:
+def create_quarantine(sql: Statements, session: TargetSession, target: TableRef) -> None:
     """Create the table beside a target, if it is missing, or give it the columns that it lacks."""
     table, system = quarantine_of(target), target.system
     columns = [f"{system.quote(name)} {system.types.text} NULL" for name in (RANGE, *COLUMNS)]
@@ -34,7 +34,7 @@ def create_quarantine(sql: Statements, session: Session, target: TableRef) -> No
 
 
 def replace_quarantine(
-    session: Session, target: TableRef, range_name: str, quarantine: Quarantine
+    session: TargetSession, target: TableRef, range_name: str, quarantine: Quarantine
 ) -> None:
     """Replace what is kept of a range."""
     system, table = target.system, qualified(quarantine_of(target))
@@ -52,7 +52,7 @@ def replace_quarantine(
 
 
 def keep_quarantined(
-    sql: Statements, session: Session, target: TableRef, ranges: Collection[str]
+    sql: Statements, session: TargetSession, target: TableRef, ranges: Collection[str]
 ) -> None:
     """Remove what is kept of other ranges than these."""
     if session.query(sql.table_exists(quarantine_of(target))):
@@ -61,7 +61,7 @@ def keep_quarantined(
 
 
 def forget_quarantine(
-    sql: Statements, session: Session, target: TableRef, ranges: Collection[str]
+    sql: Statements, session: TargetSession, target: TableRef, ranges: Collection[str]
 ) -> None:
     """Remove what is kept of ranges that there are no longer."""
     if ranges and session.query(sql.table_exists(quarantine_of(target))):

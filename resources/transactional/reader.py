@@ -12,7 +12,7 @@ from tableferry.resources.connecting.address import Server
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
 from tableferry.resources.errors import InputError
-from tableferry.resources.transactional.statements import Session
+from tableferry.resources.transactional.statements import TargetSession
 
 
 class SessionReader:
@@ -23,7 +23,7 @@ class SessionReader:
         session: in its transaction; nothing else may be running on it.
     """
 
-    def __init__(self, resource: Server, session: Session) -> None:
+    def __init__(self, resource: Server, session: TargetSession) -> None:
         self.system, self._resource, self._session = resource.system, resource, session
 
     def settings(self) -> ConnectionSettings:

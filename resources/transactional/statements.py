@@ -20,7 +20,7 @@ from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
 
-class Session(Protocol):
+class TargetSession(Protocol):
     """A connection in autocommit mode: transactions are opened and ended in SQL."""
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
@@ -166,7 +166,7 @@ class Statements:
     # the range
 
     @contextmanager
-    def transaction(self, session: Session) -> Iterator[None]:
+    def transaction(self, session: TargetSession) -> Iterator[None]:
         """Commit what is executed inside, or roll it back on any error."""
         for statement in self.begin:
             session.execute(statement)
@@ -178,7 +178,7 @@ class Statements:
                 session.execute(self.rollback)
             raise
 
-    def take_lock(self, session: Session, lock: str, seconds: float) -> bool:
+    def take_lock(self, session: TargetSession, lock: str, seconds: float) -> bool:
         """Take a lock of the session; return False if another session holds it for that long."""
         raise NotImplementedError
 
@@ -190,11 +190,11 @@ class Statements:
         """Allow or forbid writing the identity column in this session; None if always allowed."""
         return None
 
-    def mark(self, session: Session, staging: TableRef) -> str:
+    def mark(self, session: TargetSession, staging: TableRef) -> str:
         """Leave, as the last step of a transaction, what `committed` looks for."""
         raise NotImplementedError
 
-    def committed(self, session: Session, staging: TableRef, mark: str, rows: int) -> bool:
+    def committed(self, session: TargetSession, staging: TableRef, mark: str, rows: int) -> bool:
         """Whether the transaction of a lost session has committed.
 
         Args:

@@ -15,7 +15,7 @@ _SQL = re.compile(
 
 
 @dataclass(frozen=True)
-class Declared:
+class TypeText:
     """A type's name without its arguments, and the arguments.
 
     `array` is true for PostgreSQL's `type[]`; `numbers` holds the arguments that are integers
@@ -32,7 +32,7 @@ class Declared:
 
 
 @lru_cache(4096)
-def read(text: str) -> Declared:
+def read(text: str) -> TypeText:
     """Read a PostgreSQL or SQL Server type; text of another form is the name as a whole.
 
     Args:
@@ -40,7 +40,7 @@ def read(text: str) -> Declared:
     """
     match = _SQL.match(text)
     if not match:
-        return Declared(text.strip())
+        return TypeText(text.strip())
     name, suffix = match["name"], match["suffix"]
     if not name.startswith('"'):
         name = " ".join(f"{name} {suffix or ''}".lower().split())
@@ -50,7 +50,7 @@ def read(text: str) -> Declared:
             numbers.append(-1)
         elif re.fullmatch(r"\s*-?\d+\s*", argument):
             numbers.append(int(argument))
-    return Declared(name, tuple(numbers), bool(match["dims"]))
+    return TypeText(name, tuple(numbers), bool(match["dims"]))
 
 
 def clickhouse(text: str) -> tuple[str, list[str]]:

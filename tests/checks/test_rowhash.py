@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tableferry.checks import rowhash
 from tableferry.checks.checksum import Digests
-from tableferry.checks.rowhash import Compared, Layout, merge_rows
+from tableferry.checks.rowhash import Compared, RowLayout, merge_rows
 from tableferry.checks.verdict import Difference
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.fields import Side
@@ -49,7 +49,7 @@ def number_of(*values: object) -> int:
 def reader(
     rows: Sequence[Row], batch_rows: int, identity: Sequence[int] = (0,)
 ) -> pa.RecordBatchReader:
-    """Rows as `Layout.query` reads them: order numbers, digest, then all columns."""
+    """Rows as `RowLayout.query` reads them: order numbers, digest, then all columns."""
     framed = [
         (row[0], number_of(*(row[i] for i in identity)), number_of(*row), str(row[0]), *row[1:])
         for row in rows
@@ -79,7 +79,7 @@ def compare(
     plan = plan_of(primary_key)
     identity = [("id", "note", "raw").index(name) for name in primary_key or ("id",)]
     own_rows, other_rows = reader(own, batch, identity), reader(other, batch + 1, identity)
-    return merge_rows(Layout.of(plan, fields(plan)), own_rows, other_rows, limit=limit)
+    return merge_rows(RowLayout.of(plan, fields(plan)), own_rows, other_rows, limit=limit)
 
 
 ROWS = st.lists(
@@ -145,7 +145,7 @@ def test_a_long_value_is_shown_where_it_differs() -> None:
 
 
 def test_a_sink_gets_every_difference() -> None:
-    layout, all_of_them = Layout.of(plan_of(), fields(plan_of())), list[Difference]()
+    layout, all_of_them = RowLayout.of(plan_of(), fields(plan_of())), list[Difference]()
     own = [(key, "x", None) for key in range(1000)]
     other = [(key, "y", None) for key in range(1000)]
     compared = merge_rows(
@@ -188,14 +188,14 @@ def test_rows_are_read_in_the_order_of_the_key(side: Side) -> None:
     plan = plan_of(("id", "note"))
     sqls: dict[Side, str] = {"source": "digest", "target": "digest"}
     digests = Digests(sqls, sqls, {"source": ("a", "b", "c"), "target": ("a", "b", "c")})
-    sql = Layout.of(plan, fields(plan)).query(plan, digests, side, "1 = 1")
+    sql = RowLayout.of(plan, fields(plan)).query(plan, digests, side, "1 = 1")
     quoted = '"id"' if side == "source" else "`id`"
     assert sql.endswith(f"ORDER BY {quoted}, 2")
 
 
 def test_without_values_rows_are_counted() -> None:
     own, other = (reader(rows, 3).read_all().select([0, 1, 2]) for rows in (OWN, OTHER))
-    layout = Layout.of(plan_of(), ())
+    layout = RowLayout.of(plan_of(), ())
     found = merge_rows(layout, own.to_reader(), other.to_reader()).differences
     assert (found.missing_in_target, found.extra_in_target, found.different) == (1, 1, 1)
     assert found.examples == ()

@@ -16,7 +16,7 @@ from tableferry.assets.log.fleet import FleetHistory, FleetVerdict, TargetHistor
 from tableferry.assets.log.records import RangeRecord, State
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.pipelines.command.show.fleet_views import fleet_document, fleet_errors, show_fleet
-from tableferry.pipelines.reporting.fleet import Fleet, Outcome, TransferEntry, judge
+from tableferry.pipelines.reporting.fleet import Fleet, TransferEntry, TransferState, judge
 from tableferry.pipelines.reporting.fleet_pages import render_fleet
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "fleet.schema.json"
@@ -156,7 +156,7 @@ def test_tables_are_as_of_a_snapshot_only_if_all_from_their_connection_are() -> 
     assert Fleet(DAY, (both, both, none)).as_of == []
     assert Fleet(DAY, (both, entry("s1", "s2"))).as_of == []
     assert Fleet(DAY, (both, entry("s2", "s2"))).as_of == []
-    assert Fleet(DAY, (both, replace(both, outcome=Outcome.FAILED))).as_of == []
+    assert Fleet(DAY, (both, replace(both, outcome=TransferState.FAILED))).as_of == []
     assert Fleet(DAY, (both, both, entry(None, None, name="other"))).as_of == [
         "all 4 tables from postgres as of snapshot s1"
     ]

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from tableferry.resources.types.declared import Declared, clickhouse, read, unwrap
+from tableferry.resources.types.declared import TypeText, clickhouse, read, unwrap
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("numeric(38, 10)", Declared("numeric", (38, 10))),
-        ("NVARCHAR(MAX)", Declared("nvarchar", (-1,))),
-        ("time(3)  without time zone", Declared("time without time zone", (3,))),
-        ("character varying(20)[]", Declared("character varying", (20,), True)),
-        ("integer[3][]", Declared("integer", (), True)),
-        ('"Odd (type)"', Declared('"Odd (type)"')),
-        (" enum('a' ", Declared("enum('a'")),
+        ("numeric(38, 10)", TypeText("numeric", (38, 10))),
+        ("NVARCHAR(MAX)", TypeText("nvarchar", (-1,))),
+        ("time(3)  without time zone", TypeText("time without time zone", (3,))),
+        ("character varying(20)[]", TypeText("character varying", (20,), True)),
+        ("integer[3][]", TypeText("integer", (), True)),
+        ('"Odd (type)"', TypeText('"Odd (type)"')),
+        (" enum('a' ", TypeText("enum('a'")),
     ],
 )
-def test_sql_types(text: str, expected: Declared) -> None:
+def test_sql_types(text: str, expected: TypeText) -> None:
     assert read(text) == expected
 
 

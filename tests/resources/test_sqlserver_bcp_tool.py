@@ -24,7 +24,7 @@ from tableferry.resources.sqlserver.bcp_tool import (
     TIMEOUT,
     BcpTool,
     Encryption,
-    Result,
+    ToolResult,
     find_tool,
     require_rows,
     running,
@@ -49,20 +49,22 @@ GOOD = "\nStarting copy...\n12 rows copied.\n"
     ],
 )
 def test_the_tools_own_count(output: str, rows: int | None) -> None:
-    assert Result(0, output, "").rows == rows
+    assert ToolResult(0, output, "").rows == rows
 
 
 @pytest.mark.parametrize(
     "result",
     [
-        Result(0, GOOD, "Msg 20018, Level 16\nGeneral SQL Server error\n"),
-        Result(1, GOOD, ""),
-        Result(-9, GOOD, ""),
-        Result(0, "SQLState = 22001, NativeError = 0\n" + GOOD, ""),
-        Result(0, "Error = [Microsoft][ODBC Driver 18] String data, right truncation\n" + GOOD, ""),
+        ToolResult(0, GOOD, "Msg 20018, Level 16\nGeneral SQL Server error\n"),
+        ToolResult(1, GOOD, ""),
+        ToolResult(-9, GOOD, ""),
+        ToolResult(0, "SQLState = 22001, NativeError = 0\n" + GOOD, ""),
+        ToolResult(
+            0, "Error = [Microsoft][ODBC Driver 18] String data, right truncation\n" + GOOD, ""
+        ),
     ],
 )
-def test_any_complaint_is_a_failure_whatever_the_exit_code(result: Result) -> None:
+def test_any_complaint_is_a_failure_whatever_the_exit_code(result: ToolResult) -> None:
     with pytest.raises(StatementFailed, match="freebcp: t: "):
         require_rows(FREEBCP, result, 12, "t")
 
@@ -87,7 +89,7 @@ ERRORS = {
 
 @pytest.mark.parametrize("text", INFORMATION.values(), ids=INFORMATION)
 def test_a_message_of_level_10_or_less_is_no_complaint(text: str) -> None:
-    for result in (Result(0, GOOD, text), Result(0, GOOD, text + "\n" + text)):
+    for result in (ToolResult(0, GOOD, text), ToolResult(0, GOOD, text + "\n" + text)):
         assert not result.complaint()
         require_rows(FREEBCP, result, 12, "t")
 
@@ -96,7 +98,7 @@ def test_a_message_of_level_10_or_less_is_no_complaint(text: str) -> None:
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
 def test_an_error_beside_information_is_a_complaint(information: str, error: str) -> None:
     for text in (f"{information}\n{error}", error + information):
-        found = Result(0, GOOD, text).complaint()
+        found = ToolResult(0, GOOD, text).complaint()
         assert found == " ".join(error.split())
 
 
@@ -106,27 +108,27 @@ def test_odbcs_information_is_no_complaint() -> None:
         "Warning = [Microsoft][ODBC Driver 18 for SQL Server][SQL Server]Changed database context "
         "to 'shop'.\n"
     )
-    require_rows(BCP, Result(0, said + GOOD, ""), 12, "t")
+    require_rows(BCP, ToolResult(0, said + GOOD, ""), 12, "t")
     cut = said.replace("01000", "01004").replace("5701", "0")
-    assert Result(0, cut + GOOD, "").complaint() == "SQLState = 01004, NativeError = 0"
+    assert ToolResult(0, cut + GOOD, "").complaint() == "SQLState = 01004, NativeError = 0"
 
 
 @pytest.mark.parametrize("output", [GOOD.replace("12", "11"), ""])
 def test_another_count_is_a_mismatch(output: str) -> None:
     with pytest.raises(ReceiptMismatch, match="t: 12 rows, but freebcp says"):
-        require_rows(FREEBCP, Result(0, output, ""), 12, "t")
+        require_rows(FREEBCP, ToolResult(0, output, ""), 12, "t")
 
 
 @pytest.mark.parametrize("errors", ["", "Password: \n", "Password: \n\n", "\n"])
 def test_the_password_prompt_is_no_complaint(errors: str) -> None:
-    result = Result(0, GOOD, errors)
+    result = ToolResult(0, GOOD, errors)
     assert result.complaint() is None
     assert result.rows == 12
     require_rows(BCP, result, 12, "t")
 
 
 def test_what_follows_the_password_prompt_is_a_complaint() -> None:
-    assert Result(0, GOOD, "Password: Login failed.\n").complaint() == "Password: Login failed."
+    assert ToolResult(0, GOOD, "Password: Login failed.\n").complaint() == "Password: Login failed."
 
 
 def test_a_guard_of_the_query_names_its_value() -> None:
@@ -136,7 +138,7 @@ def test_a_guard_of_the_query_names_its_value() -> None:
         "data type int.\n"
     )
     with pytest.raises(ValueRefused, match=r"s.t: column 'c', key '7': value 'a\"b' is bad"):
-        require_rows(FREEBCP, Result(1, "", text), 1, "t")
+        require_rows(FREEBCP, ToolResult(1, "", text), 1, "t")
 
 
 @pytest.mark.parametrize("tool", [FREEBCP, BCP])

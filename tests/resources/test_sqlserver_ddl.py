@@ -12,7 +12,7 @@ from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.target import shadow_of
 from tableferry.resources.sqlserver.ddl import STATEMENTS, get_lock, shown, staging_schema
 from tableferry.resources.tables import TableRef
-from tableferry.resources.transactional.statements import Session
+from tableferry.resources.transactional.statements import TargetSession
 from tableferry.resources.types.column import Column
 
 SOURCE = TableRef("postgres", "public", "orders")
@@ -122,7 +122,7 @@ def test_staging_is_beside_the_table_unless_tools_would_misread_its_schema(schem
             return [("own",)]
 
     misread = schema in ("it's", 'a"b', "a]b", "😀")
-    found = staging_schema(cast(Session, Asked()), replace(TARGET, schema=schema))
+    found = staging_schema(cast(TargetSession, Asked()), replace(TARGET, schema=schema))
     assert found == ("own" if misread else schema)
 
 

@@ -34,21 +34,21 @@ TABLES_PER_PROCESS = 4
 SECONDS_WORTH_A_PROCESS = 2 * SECONDS_TO_START
 """How many waiting tables, or expected seconds of work, are worth another process at once."""
 
-Outcome = TypeVar("Outcome")
-Outcome_co = TypeVar("Outcome_co", covariant=True)
+Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
 
 
-class Work(Protocol[Outcome_co]):
+class Job(Protocol[Result_co]):
     """The work for a transfer, which is sent to the processes; its outcome comes back."""
 
     @property
     def log_level(self) -> str | None:
         """See `shell.verbosity`."""
 
-    def __call__(self, session: Session, name: str, on_progress: OnProgress) -> Outcome_co:
+    def __call__(self, session: Session, name: str, on_progress: OnProgress) -> Result_co:
         """Do it. An error that concerns this transfer alone is part of the outcome."""
 
-    def died(self, name: str, reason: str, seconds: float) -> Outcome_co:
+    def died(self, name: str, reason: str, seconds: float) -> Result_co:
         """Return the outcome of a transfer whose process has died."""
 
 
@@ -108,15 +108,15 @@ def error_lines(error: Exception) -> list[str]:
 
 def in_processes(
     session: Session,
-    work: Work[Outcome],
+    work: Job[Result],
     queue: Queue,
     jobs: int,
     *,
-    settled: Iterable[tuple[Outcome | None, str]] = (),
+    settled: Iterable[tuple[Result | None, str]] = (),
     on_start: Callable[[str], None] = lambda name: None,
     on_progress: OnProgress = unwatched,
     may_start: Callable[[], bool] = lambda: True,
-) -> Iterator[Outcome]:
+) -> Iterator[Result]:
     """Work on the transfers of a queue, in processes that are started as they are worth it.
 
     Args:
@@ -205,7 +205,7 @@ def _report(settled: Iterable[tuple[Any, str]], reports: Connection) -> None:
         reports.send(None)
 
 
-def _start(context: SpawnContext, work: Work[Any]) -> tuple[Connection, _Worker]:
+def _start(context: SpawnContext, work: Job[Any]) -> tuple[Connection, _Worker]:
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs, work))
     process.start()
@@ -221,12 +221,12 @@ def _alone(declared: TransferFolder, name: str) -> TransferFolder:
 
 
 def _receive(
-    pipe: Connection, workers: dict[Connection, _Worker], work: Work[Outcome]
-) -> Progress | Outcome | None:
+    pipe: Connection, workers: dict[Connection, _Worker], work: Job[Result]
+) -> Progress | Result | None:
     """Receive what a process says; one that died has failed the transfer that it had."""
     worker = workers[pipe]
     try:
-        message = cast("Progress | Outcome", pipe.recv())
+        message = cast("Progress | Result", pipe.recv())
     except (EOFError, OSError):
         del workers[pipe]
         pipe.close()
@@ -240,7 +240,7 @@ def _receive(
     return message
 
 
-def _work(pipe: Connection, work: Work[Any]) -> None:
+def _work(pipe: Connection, work: Job[Any]) -> None:
     """Work on the transfers that the parent names, in turn, until it closes the pipe."""
     become_child()
     if work.log_level:

@@ -33,7 +33,7 @@ from tableferry.resources.keys.range import KeyRange
 
 
 @dataclass(frozen=True)
-class Work:
+class FoundWork:
     """The work that a command has found."""
 
     prepared: Prepared
@@ -63,11 +63,11 @@ def read_work(
     ranges: Sequence[str],
     failed: bool,
     force: bool,
-) -> Work:
+) -> FoundWork:
     """Find the work of a run under a snapshot that stands; nothing is changed."""
     servers = session.servers_of(transfer)
 
-    def find(log: Log) -> Work:
+    def find(log: Log) -> FoundWork:
         find_under = partial(
             find_work, log, transfer, servers, shared, hop=hop, ranges=ranges, failed=failed
         )
@@ -87,7 +87,7 @@ def find_work(
     ranges: Sequence[str],
     failed: bool,
     force: bool,
-) -> Work:
+) -> FoundWork:
     """Find the work of a run; nothing is changed."""
     name = transfer.transfer
     plan = plan_transfer(transfer, servers, log)
@@ -113,7 +113,7 @@ def find_work(
     gone = {range_.name for range_ in (*growth.retire, *growth.remove)}
     order = [key for key in partitions(log, transfer.partitions_name) if key not in gone]
     order += [range_.name for range_ in growth.add if range_.name not in order]
-    return Work(prepared, hops, requested, todo, stale, order)
+    return FoundWork(prepared, hops, requested, todo, stale, order)
 
 
 def _prepare(

@@ -46,7 +46,7 @@ class Share:
 
 
 @dataclass
-class Outcome:
+class RunOutcome:
     """The outcome of one or more runs."""
 
     run_ids: list[str] = field(default_factory=list)
@@ -70,9 +70,9 @@ def logging_config(level: str | None) -> dict[str, Any]:
     return {"loggers": {"console": {"config": {"log_level": level or "CRITICAL"}}}}
 
 
-def execute(session: Session, share: Share, caller: Caller) -> Outcome:
+def execute(session: Session, share: Share, caller: Caller) -> RunOutcome:
     """Execute the runs of a share in this process, one after the other."""
-    outcome = Outcome()
+    outcome = RunOutcome()
     name = share.transfer
     repairs = REPAIR in share.tags
     job = selected(built(session, name, caller, repairs=repairs), share.hops)
@@ -98,12 +98,14 @@ def execute(session: Session, share: Share, caller: Caller) -> Outcome:
     return outcome
 
 
-def execute_parallel(session: Session, shares: Sequence[Share], on_progress: OnProgress) -> Outcome:
+def execute_parallel(
+    session: Session, shares: Sequence[Share], on_progress: OnProgress
+) -> RunOutcome:
     """Execute each share in a process of its own; if one dies, the others go on."""
     context = multiprocessing.get_context("spawn")
     launch = f"{len(shares)}:{uuid4()}"
     started: dict[Connection, tuple[SpawnProcess, Share]] = {}
-    outcome = Outcome()
+    outcome = RunOutcome()
     try:
         for share in shares:
             receiver, sender = context.Pipe(duplex=False)
@@ -154,7 +156,7 @@ def _work(share: Share, connection: Connection) -> None:
     become_child()
     sending = threading.Lock()
 
-    def send(message: Progress | Outcome) -> None:
+    def send(message: Progress | RunOutcome) -> None:
         with sending, suppress(BrokenPipeError):
             connection.send(message)
 
@@ -165,7 +167,7 @@ def _work(share: Share, connection: Connection) -> None:
     except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
         sys.exit(1)
     except TableferryError as error:
-        send(Outcome(errors=str(error).splitlines()))
+        send(RunOutcome(errors=str(error).splitlines()))
 
 
 def failures(result: dg.ExecuteInProcessResult | dg.JobExecutionResult) -> list[str]:

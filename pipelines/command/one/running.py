@@ -27,7 +27,7 @@ from tableferry.assets.planning.transfer_plan import (
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.progress import OnProgress, Progress, unwatched
 from tableferry.checks.whole_table import row_count
-from tableferry.pipelines.command.one.finding import Work, read_work
+from tableferry.pipelines.command.one.finding import FoundWork, read_work
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.range_views import (
     RangeView,
@@ -39,7 +39,7 @@ from tableferry.resources.contract.snapshots import HeldSnapshot
 from tableferry.resources.words import counted
 
 if TYPE_CHECKING:
-    from tableferry.pipelines.command.one.launching import Outcome
+    from tableferry.pipelines.command.one.launching import RunOutcome
 
 
 def unheard(note: str) -> None:
@@ -164,8 +164,8 @@ def view_if_unchanged(
 def _view(
     session: Session,
     transfer: Transfer,
-    work: Work,
-    outcome: Outcome | None = None,
+    work: FoundWork,
+    outcome: RunOutcome | None = None,
     before: Sequence[str] = (),
 ) -> TransferView:
     """Return the state of the requested ranges after a run, and what went wrong."""
@@ -209,14 +209,14 @@ def _take_turns(session: Session, transfer: Transfer) -> str | None:
 
 def _move(
     session: Session,
-    work: Work,
+    work: FoundWork,
     caller: Caller,
     snapshot: HeldSnapshot | None,
     *,
     force: bool,
     profile: str | None,
     log_level: str | None,
-) -> Outcome:
+) -> RunOutcome:
     """Bring the list of ranges up to date, and move the ranges by Dagster runs."""
     plan, order = work.prepared.plan, work.order
     transfer = plan.transfer
@@ -235,7 +235,12 @@ def _move(
         # ranges of physical places have to be read under the snapshot of one run
         most_runs = 1
     from tableferry.assets.log.run_tags import FORCE, PROFILE, RECREATE, REPAIR
-    from tableferry.pipelines.command.one.launching import Outcome, Share, execute, execute_parallel
+    from tableferry.pipelines.command.one.launching import (
+        RunOutcome,
+        Share,
+        execute,
+        execute_parallel,
+    )
 
     apply_growth(plan, servers, session.instance)
     tags = {FORCE: "true"} if force else {}
@@ -251,10 +256,10 @@ def _move(
     ]
     if len(shares) > 1:
         return execute_parallel(session, shares, caller.on_progress)
-    return execute(session, shares[0], caller) if shares else Outcome()
+    return execute(session, shares[0], caller) if shares else RunOutcome()
 
 
-def _adoptable(work: Work, servers: Servers, log: Log) -> str | None:
+def _adoptable(work: FoundWork, servers: Servers, log: Log) -> str | None:
     """Return a note if a target has rows, and the event log nothing about it."""
     plan = work.prepared.plan
     if plan.transfer.placed:
@@ -305,13 +310,13 @@ def blocking_runs(session: Session, name: str, *, moves: bool = False) -> list[s
     return sorted(info.active_run_ids) if full or shares_table else []
 
 
-def _found_by(work: Work, hop: Hop, name: str) -> str | None:
+def _found_by(work: FoundWork, hop: Hop, name: str) -> str | None:
     """Return what the first hop's range was found unchanged by; None of a later hop."""
     fingerprint = work.prepared.plan.fingerprints.get(name) if hop.first else None
     return fingerprint.found_by if fingerprint else None
 
 
-def _results(log: Log, transfer: Transfer, work: Work) -> list[RangeView]:
+def _results(log: Log, transfer: Transfer, work: FoundWork) -> list[RangeView]:
     names = [name for name in work.prepared.plan.ranges if name in work.requested]
     return [
         replace(

@@ -11,7 +11,7 @@ from tableferry.pipelines.command.show.range_views import (
     range_notes,
     range_views,
 )
-from tableferry.pipelines.reporting.fleet import Outcome, fleet
+from tableferry.pipelines.reporting.fleet import TransferState, fleet
 
 
 def status(session: Session, name: str) -> TransferView:
@@ -32,7 +32,7 @@ def status(session: Session, name: str) -> TransferView:
     (judged,) = session.read(
         lambda log: fleet(log, session.declared, [name], whole=False)
     ).transfers
-    failed = judged.outcome is Outcome.FAILED
+    failed = judged.outcome is TransferState.FAILED
     return TransferView(
         name,
         views,

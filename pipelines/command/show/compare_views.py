@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from tableferry.checks.verdict import Difference, shown_value
-from tableferry.pipelines.command.show.listing import Column, Listing, Row
+from tableferry.pipelines.command.show.listing import ListColumn, Listing, ListRow
 from tableferry.pipelines.command.show.render import number, shown
 from tableferry.pipelines.reporting.report import moment
 from tableferry.resources.words import counted, iso_time
 
 if TYPE_CHECKING:
-    from tableferry.checks.comparing.tables import Outcome, Read
+    from tableferry.checks.comparing.tables import Read, TableComparison
     from tableferry.resources.contract.endpoint import Endpoint
 
 A, B = "A", "B"
@@ -34,7 +34,7 @@ _WITHOUT_KEY = {
 """What is compared of tables without a key, by check."""
 
 
-def headline(outcome: Outcome) -> str:
+def headline(outcome: TableComparison) -> str:
     """Say in one line whether the tables are equal, by what, and what was tolerated."""
     verdict, rows = (
         outcome.verdict,
@@ -52,13 +52,13 @@ def headline(outcome: Outcome) -> str:
     )
 
 
-def _within(outcome: Outcome) -> Iterator[str]:
+def _within(outcome: TableComparison) -> Iterator[str]:
     if tolerated := outcome.pairing.tolerances:
         listed = ", ".join(f"{name} ({tolerance})" for name, tolerance in tolerated.items())
         yield f"within tolerances: {listed}"
 
 
-def _counts(outcome: Outcome, rows: tuple[int, int]) -> str:
+def _counts(outcome: TableComparison, rows: tuple[int, int]) -> str:
     differences = outcome.differences
     if differences is None:
         if rows[0] == rows[1]:
@@ -74,7 +74,7 @@ def _counts(outcome: Outcome, rows: tuple[int, int]) -> str:
     return ", ".join(f"{counted(count, 'row')} {what}" for count, what in parts if count)
 
 
-def notes(outcome: Outcome) -> Iterator[str]:
+def notes(outcome: TableComparison) -> Iterator[str]:
     """Say what was compared by a rule, what was not compared, and how much was read."""
     pairing = outcome.pairing
     for name, rule in pairing.rules.items():
@@ -103,7 +103,7 @@ def _read(read: Read) -> str:
     return ", ".join(parts)
 
 
-def show(out: Console, outcome: Outcome, limit: int) -> None:
+def show(out: Console, outcome: TableComparison, limit: int) -> None:
     """Print the outcome: a headline, causes by column, the first rows that differ, and notes."""
     plan = outcome.pairing.plan
     out.print(Text.assemble((f"{A}  ", "bold"), shown(str(plan.source))))
@@ -111,32 +111,33 @@ def show(out: Console, outcome: Outcome, limit: int) -> None:
     out.print(Text(headline(outcome), style="green" if outcome.equal else "red"))
     if outcome.causes:
         columns = [
-            Column("column"),
-            Column("rows", right=True),
-            Column("likely cause"),
-            Column("values", right=True),
-            Column("e.g.", sentence=True),
+            ListColumn("column"),
+            ListColumn("rows", right=True),
+            ListColumn("likely cause"),
+            ListColumn("values", right=True),
+            ListColumn("e.g.", sentence=True),
         ]
         rows = [
-            Row([shown(name), number(count), shown(says), number(values), shown(example)])
+            ListRow([shown(name), number(count), shown(says), number(values), shown(example)])
             for name, count, says, values, example in _causes(outcome)
         ]
         out.print()
         out.print(Listing(columns, rows), soft_wrap=True)
     if listed := _rows(outcome, limit):
         names = outcome.differences.named_by if outcome.differences else ()
-        columns = [*(Column(outcome.pairing.names[name]) for name in names)]
-        columns += [Column(name) for name in ("what", "column", A, B)]
+        columns = [*(ListColumn(outcome.pairing.names[name]) for name in names)]
+        columns += [ListColumn(name) for name in ("what", "column", A, B)]
         out.print()
         out.print(
-            Listing(columns, [Row([shown(cell) for cell in row]) for row in listed]), soft_wrap=True
+            Listing(columns, [ListRow([shown(cell) for cell in row]) for row in listed]),
+            soft_wrap=True,
         )
     out.print()
     for note in notes(outcome):
         out.print(Text.assemble(("note: ", "yellow"), shown(note)), soft_wrap=True)
 
 
-def _causes(outcome: Outcome) -> list[tuple[str, int, str, int, str]]:
+def _causes(outcome: TableComparison) -> list[tuple[str, int, str, int, str]]:
     """Rows of: column, its rows that differ, cause, values that show it, and examples."""
     assert outcome.differences is not None
     by_column = {
@@ -155,7 +156,7 @@ def _example(difference: Difference) -> str:
     return f"{key}: {' -> '.join(difference.shown())}"
 
 
-def _rows(outcome: Outcome, limit: int) -> list[tuple[str, ...]]:
+def _rows(outcome: TableComparison, limit: int) -> list[tuple[str, ...]]:
     """Rows of: the key's values, what differs, the column, and both values."""
     if outcome.differences is None:
         return []
@@ -170,7 +171,7 @@ def _rows(outcome: Outcome, limit: int) -> list[tuple[str, ...]]:
     ]
 
 
-def document(outcome: Outcome, limit: int) -> dict[str, Any]:
+def document(outcome: TableComparison, limit: int) -> dict[str, Any]:
     """The outcome as JSON."""
     pairing, differences = outcome.pairing, outcome.differences
     found = None
@@ -233,7 +234,7 @@ def document(outcome: Outcome, limit: int) -> dict[str, Any]:
     }
 
 
-def _facts(outcome: Outcome, servers: Sequence[Endpoint]) -> list[tuple[str, str]]:
+def _facts(outcome: TableComparison, servers: Sequence[Endpoint]) -> list[tuple[str, str]]:
     """When, where, how strictly and by which columns the tables were compared."""
     verdict, columns = outcome.verdict, [*outcome.pairing.names.values()]
     sides = [
@@ -251,12 +252,12 @@ def _facts(outcome: Outcome, servers: Sequence[Endpoint]) -> list[tuple[str, str
     ]
 
 
-def _row(outcome: Outcome, difference: Difference) -> dict[str, str | None]:
+def _row(outcome: TableComparison, difference: Difference) -> dict[str, str | None]:
     """What names a row, by the first table's columns."""
     return {outcome.pairing.names[name]: text for name, text in difference.row.items()}
 
 
-def page(outcome: Outcome, limit: int, servers: Sequence[Endpoint]) -> str:
+def page(outcome: TableComparison, limit: int, servers: Sequence[Endpoint]) -> str:
     """The outcome as one page, with what a reviewer needs to know it by."""
     from tableferry.pipelines.reporting.html import page as template
 

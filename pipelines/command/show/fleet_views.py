@@ -12,17 +12,17 @@ from rich.text import Text
 from tableferry.assets.declaring.names import about
 from tableferry.assets.log.records import State
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.command.show.listing import Column, Listing, Row
+from tableferry.pipelines.command.show.listing import ListColumn, Listing, ListRow
 from tableferry.pipelines.command.show.range_views import TransferOutcome
 from tableferry.pipelines.command.show.render import number, shown
 from tableferry.pipelines.command.show.views import Attempt
-from tableferry.pipelines.reporting.fleet import Fleet, Outcome, fleet
+from tableferry.pipelines.reporting.fleet import Fleet, TransferState, fleet
 from tableferry.resources.words import counted, iso_time
 
 if TYPE_CHECKING:
     from tableferry.pipelines.command.show.views import CheckView, PlanView
 
-STYLES = {Outcome.FAILED: "red", Outcome.PROVEN: "green"}
+STYLES = {TransferState.FAILED: "red", TransferState.PROVEN: "green"}
 MOST_REASONS = 10
 """Maximum transfers of which standard error says why they are not proven."""
 
@@ -41,9 +41,9 @@ def read_fleet(session: Session, names: Sequence[str], *, whole: bool) -> Fleet:
 def show_fleet(out: Console, view: Fleet) -> None:
     """Print a line per transfer, failures first, and the totals."""
     plain = not out.is_terminal
-    columns = [Column("transfer"), Column("state"), Column("ranges", right=True)]
-    columns += [Column("rows", right=True), Column("proof"), Column("proven at (UTC)")]
-    columns += [Column("behind")] + [Column("problem")] * plain
+    columns = [ListColumn("transfer"), ListColumn("state"), ListColumn("ranges", right=True)]
+    columns += [ListColumn("rows", right=True), ListColumn("proof"), ListColumn("proven at (UTC)")]
+    columns += [ListColumn("behind")] + [ListColumn("problem")] * plain
     rows = []
     for entry in view.transfers:
         moment = (iso_time(entry.proven_from) or "")[: 19 if plain else 16]
@@ -59,7 +59,7 @@ def show_fleet(out: Console, view: Fleet) -> None:
         problem = [shown(entry.problems[0])] if entry.problems else []
         if plain:
             cells = [cell if cell.plain else Text("-") for cell in [*cells, *(problem or [Text()])]]
-        rows.append(Row(cells, [] if plain else problem))
+        rows.append(ListRow(cells, [] if plain else problem))
     out.print(Listing(columns, rows), soft_wrap=plain)
     out.print(Text(view.summary, style="bold"), soft_wrap=plain)
     for sentence in view.as_of:
@@ -117,9 +117,9 @@ def attempts_document(attempts: Sequence[Attempt[Any]], errors: Sequence[str]) -
 
 def show_plans(out: Console, attempts: Sequence[Attempt[PlanView]]) -> None:
     """Print what a run of each transfer would move, and why."""
-    columns = [Column("transfer"), Column("result"), Column("run", right=True)]
-    columns += [Column(name, right=True) for name in ("refused", "skip", "rows", "notes")]
-    columns += [Column("reasons")]
+    columns = [ListColumn("transfer"), ListColumn("result"), ListColumn("run", right=True)]
+    columns += [ListColumn(name, right=True) for name in ("refused", "skip", "rows", "notes")]
+    columns += [ListColumn("reasons")]
     rows = []
     runs = 0
     for item in attempts:
@@ -134,15 +134,16 @@ def show_plans(out: Console, attempts: Sequence[Attempt[PlanView]]) -> None:
         counts += [len(item.view.notes) if item.view else 0]
         text = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
         cells = [shown(item.transfer), _result(item), *map(number, counts), Text(text or "-")]
-        rows.append(Row(cells))
+        rows.append(ListRow(cells))
     _show(out, columns, rows, f"{runs:,} of {counted(len(attempts), 'transfer')} would move rows")
 
 
 def show_check_views(out: Console, attempts: Sequence[Attempt[CheckView]]) -> None:
     """Print how many verdicts each transfer got, and how many of them failed."""
-    columns = [Column("transfer"), Column("result")]
+    columns = [ListColumn("transfer"), ListColumn("result")]
     columns += [
-        Column(name, right=True) for name in ("checks", "failed", "warnings", "behind", "seconds")
+        ListColumn(name, right=True)
+        for name in ("checks", "failed", "warnings", "behind", "seconds")
     ]
     rows = []
     for item in attempts:
@@ -152,7 +153,7 @@ def show_check_views(out: Console, attempts: Sequence[Attempt[CheckView]]) -> No
         warnings = sum(not check.verdict.passed and check.warning for check in checks) - behind
         counts = map(number, (len(checks), failed, warnings, behind))
         rows.append(
-            Row([shown(item.transfer), _result(item), *counts, Text(f"{item.seconds:.1f}")])
+            ListRow([shown(item.transfer), _result(item), *counts, Text(f"{item.seconds:.1f}")])
         )
     good = sum(not item.errors for item in attempts)
     _show(out, columns, rows, f"{good:,} of {counted(len(attempts), 'transfer')} passed")
@@ -162,7 +163,7 @@ def _result(item: Attempt[Any]) -> Text:
     return Text("FAILED", style="red") if item.errors else Text("ok", style="green")
 
 
-def _show(out: Console, columns: Sequence[Column], rows: Sequence[Row], total: str) -> None:
+def _show(out: Console, columns: Sequence[ListColumn], rows: Sequence[ListRow], total: str) -> None:
     plain = not out.is_terminal
     out.print(Listing(columns, rows), soft_wrap=plain)
     out.print(Text(total, style="bold"), soft_wrap=plain)
@@ -170,9 +171,9 @@ def _show(out: Console, columns: Sequence[Column], rows: Sequence[Row], total: s
 
 def show_summary(out: Console, outcomes: Sequence[TransferOutcome]) -> None:
     """Print a line per transfer, and a total."""
-    columns = [Column("transfer"), Column("result")]
-    columns += [Column(name, right=True) for name in ("moved", "skipped", "failed")]
-    columns += [Column("rows", right=True), Column("seconds", right=True)]
+    columns = [ListColumn("transfer"), ListColumn("result")]
+    columns += [ListColumn(name, right=True) for name in ("moved", "skipped", "failed")]
+    columns += [ListColumn("rows", right=True), ListColumn("seconds", right=True)]
     rows = []
     for outcome in outcomes:
         ranges = outcome.view.ranges
@@ -181,7 +182,7 @@ def show_summary(out: Console, outcomes: Sequence[TransferOutcome]) -> None:
         result = Text("ok", style="green") if outcome.view.good else Text("FAILED", style="red")
         cells = [shown(outcome.view.transfer), result]
         cells += [number(count) for count in counts]
-        rows.append(Row([*cells, number(outcome.rows), Text(f"{outcome.seconds:.1f}")]))
+        rows.append(ListRow([*cells, number(outcome.rows), Text(f"{outcome.seconds:.1f}")]))
     plain = not out.is_terminal
     out.print(Listing(columns, rows), soft_wrap=plain)
     good = sum(outcome.view.good for outcome in outcomes)

@@ -17,7 +17,7 @@ SHORTEST_SENTENCE = 30
 
 
 @dataclass(frozen=True)
-class Column:
+class ListColumn:
     """A column's name, and the layout of its cells."""
 
     name: str
@@ -28,7 +28,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Row:
+class ListRow:
     """A cell per column, and notes on the lines below them."""
 
     cells: Sequence[Text]
@@ -44,12 +44,12 @@ class Listing:
     Without a terminal every row is one line.
     """
 
-    columns: Sequence[Column]
-    rows: Sequence[Row]
+    columns: Sequence[ListColumn]
+    rows: Sequence[ListRow]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width if console.is_terminal else None
-        heads = Row([Text(column.name, style="bold") for column in self.columns])
+        heads = ListRow([Text(column.name, style="bold") for column in self.columns])
         widths = [
             max(cell_len(row.cells[i].plain) for row in (heads, *self.rows))
             for i in range(len(self.columns))
@@ -65,7 +65,7 @@ class Listing:
                 yield from self._stacked(console, row, width)
 
     def _aligned(
-        self, console: Console, row: Row, widths: Sequence[int], width: int | None
+        self, console: Console, row: ListRow, widths: Sequence[int], width: int | None
     ) -> Iterator[Text]:
         line = Text()
         *first, last = zip(self.columns, row.cells, widths, strict=True)
@@ -80,7 +80,7 @@ class Listing:
         for note in row.notes:
             yield from hanging(console, Text(" " * INDENT), note, INDENT, width)
 
-    def _stacked(self, console: Console, row: Row, width: int) -> Iterator[Text]:
+    def _stacked(self, console: Console, row: ListRow, width: int) -> Iterator[Text]:
         yield from hanging(console, Text(), row.cells[0], INDENT, width)
         line = Text()
         for column, cell in zip(self.columns[1:], row.cells[1:], strict=True):

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tableferry.assets.log.records import State
 from tableferry.checks.verdict import Differences, shown_value
-from tableferry.pipelines.command.show.listing import Column, Listing, Row, hanging
+from tableferry.pipelines.command.show.listing import ListColumn, Listing, ListRow, hanging
 from tableferry.resources.words import counted, one_line
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ STYLES = {
 NO_WRAP_WIDTH = 1_000_000
 """Width at which no line is wrapped."""
 
-RANGE, ROWS = Column("range"), Column("rows", right=True)
+RANGE, ROWS = ListColumn("range"), ListColumn("rows", right=True)
 
 Item = TypeVar("Item")
 
@@ -50,11 +50,11 @@ def console() -> Console:
 def show_plan(out: Console, view: PlanView) -> None:
     """Print every range of every hop: its rows, the planned action and its reason."""
 
-    def row(range_: PlannedRange) -> Row:
+    def row(range_: PlannedRange) -> ListRow:
         cells = [shown(range_.range), number(range_.rows)]
-        return Row([*cells, _styled(range_.state), shown(range_.why)])
+        return ListRow([*cells, _styled(range_.state), shown(range_.why)])
 
-    columns = [RANGE, ROWS, Column("action"), Column("reason")]
+    columns = [RANGE, ROWS, ListColumn("action"), ListColumn("reason")]
     _show(out, f"plan of {view.transfer}", columns, view.ranges, lambda range_: range_.target, row)
     _show_notes(out, view.notes)
 
@@ -65,14 +65,14 @@ def show_ranges(out: Console, title: str, view: TransferView, *, wide: bool = Fa
     With `wide`, also the seconds of each phase, and the rate.
     """
     plain = not out.is_terminal
-    columns = [RANGE, ROWS, Column("state"), Column("last run"), Column("at (UTC)")]
-    columns += [Column("checks")]
+    columns = [RANGE, ROWS, ListColumn("state"), ListColumn("last run"), ListColumn("at (UTC)")]
+    columns += [ListColumn("checks")]
     if wide:
-        columns += [Column(name, right=True) for name in (*PHASES, "rows/s")]
+        columns += [ListColumn(name, right=True) for name in (*PHASES, "rows/s")]
     if plain:
-        columns += [Column("error")]
+        columns += [ListColumn("error")]
 
-    def row(range_: RangeView) -> Row:
+    def row(range_: RangeView) -> ListRow:
         at = dt.datetime.fromtimestamp(range_.timestamp, dt.UTC) if range_.timestamp else None
         moment = at.strftime("%Y-%m-%dT%H:%M:%SZ" if plain else "%Y-%m-%d %H:%M") if at else ""
         error = shown(range_.error or "")
@@ -85,9 +85,9 @@ def show_ranges(out: Console, title: str, view: TransferView, *, wide: bool = Fa
             cells += [_seconds(range_.seconds.get(phase)) for phase in PHASES]
             cells += [number(round(rate) if rate else None)]
         if plain:
-            return Row([*cells, error])
+            return ListRow([*cells, error])
         notes = [Text(f"FAILED: {', '.join(failed)}", style="red")] if failed else []
-        return Row(cells, [*notes, *([error] if error.plain else [])])
+        return ListRow(cells, [*notes, *([error] if error.plain else [])])
 
     def total(ranges: Sequence[RangeView]) -> str:
         states = Counter(range_.state for range_ in ranges)
@@ -126,13 +126,13 @@ def show_checks(out: Console, transfer: str, checks: Sequence[Checked]) -> None:
         shown_queries.add(query)
         return Text(text)
 
-    def row(check: Checked) -> Row:
+    def row(check: Checked) -> ListRow:
         verdict = shown(check.outcome)
         verdict.stylize("green" if check.verdict.passed else "yellow" if check.warning else "red")
         name = shown(check.range) if check.range else Text("(whole table)")
-        return Row([name, seconds(check), verdict])
+        return ListRow([name, seconds(check), verdict])
 
-    columns = [RANGE, Column("seconds", right=True), Column("verdict", sentence=True)]
+    columns = [RANGE, ListColumn("seconds", right=True), ListColumn("verdict", sentence=True)]
     title = f"checks of {transfer}"
     _show(out, title, columns, checks, lambda check: str(check.hop.plan.target), row)
 
@@ -140,12 +140,12 @@ def show_checks(out: Console, transfer: str, checks: Sequence[Checked]) -> None:
 def show_candidates(out: Console, view: AdoptionView) -> None:
     """Print the ranges that were compared to be adopted: rows, state, and why not."""
 
-    def row(candidate: Candidate) -> Row:
+    def row(candidate: Candidate) -> ListRow:
         state = Text(view.state(candidate), style="yellow" if candidate.why_not else "green")
         cells = [shown(candidate.range), number(candidate.rows), state]
-        return Row([*cells, shown(candidate.why_not)])
+        return ListRow([*cells, shown(candidate.why_not)])
 
-    columns = [RANGE, ROWS, Column("state"), Column("why", sentence=True)]
+    columns = [RANGE, ROWS, ListColumn("state"), ListColumn("why", sentence=True)]
     title = f"adoption of {view.transfer}"
     _show(out, title, columns, view.candidates, lambda item: str(item.hop.plan.target), row)
     _show_notes(out, view.notes)
@@ -154,10 +154,10 @@ def show_candidates(out: Console, view: AdoptionView) -> None:
 def _show(
     out: Console,
     title: str,
-    columns: Sequence[Column],
+    columns: Sequence[ListColumn],
     items: Iterable[Item],
     target: Callable[[Item], str],
-    row: Callable[[Item], Row],
+    row: Callable[[Item], ListRow],
     total: Callable[[Sequence[Item]], str] | None = None,
 ) -> None:
     """Print a list per target; without a terminal, one list with a column for the target."""
@@ -166,11 +166,11 @@ def _show(
         by_target.setdefault(target(item), []).append(item)
     if not out.is_terminal:
         rows = [
-            Row([shown(name), *(cell if cell.plain else Text("-") for cell in row(item).cells)])
+            ListRow([shown(name), *(cell if cell.plain else Text("-") for cell in row(item).cells)])
             for name, group in by_target.items()
             for item in group
         ]
-        out.print(Listing([Column("target"), *columns], rows), soft_wrap=True)
+        out.print(Listing([ListColumn("target"), *columns], rows), soft_wrap=True)
         return
     out.print(Text(title, style="italic"))
     for name, group in by_target.items():

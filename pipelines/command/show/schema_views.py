@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from tableferry.assets.declaring.many_tables import filled, fits
-from tableferry.checks.comparing.pairing import Choice, matched
+from tableferry.checks.comparing.pairing import ComparisonScope, matched
 from tableferry.checks.comparing.schemas import (
     ONLY,
-    Declared,
     SchemaDifference,
     SchemaPair,
+    TableSchema,
     compare_schemas,
     declared_of,
 )
-from tableferry.pipelines.command.show.listing import Column, Listing, Row
+from tableferry.pipelines.command.show.listing import ListColumn, Listing, ListRow
 from tableferry.pipelines.command.show.render import shown
 from tableferry.resources.connecting.names import table_of
 from tableferry.resources.contract.markers import MARKERS
@@ -35,7 +35,9 @@ _WILDCARD = re.compile(r"[*?\[]")
 _FILLED = re.compile(r"\{(schema|table)\}")
 
 
-def compared(servers: Servers, first: str, second: str, choice: Choice) -> list[SchemaPair]:
+def compared(
+    servers: Servers, first: str, second: str, choice: ComparisonScope
+) -> list[SchemaPair]:
     """Compare tables by what their catalogs declare, those that differ first.
 
     Args:
@@ -69,7 +71,7 @@ def compared(servers: Servers, first: str, second: str, choice: Choice) -> list[
         raise InputError(f"{first} fits no table")
     pairs = {table: table_of(filled(second, table)) for table in tables}
     found = _declared(servers, [*pairs, *pairs.values()])
-    compared = [_pair(one, other, found, Choice()) for one, other in pairs.items()]
+    compared = [_pair(one, other, found, ComparisonScope()) for one, other in pairs.items()]
     compared += [
         SchemaPair(None, table)
         for table in _listed(servers, table_of(second))
@@ -100,18 +102,18 @@ def _listed(servers: Servers, table: TableRef) -> list[TableRef]:
     return [each.table for each in listed if not each.view and each.table.name != MARKERS]
 
 
-def _declared(servers: Servers, tables: Sequence[TableRef]) -> dict[TableRef, Declared]:
+def _declared(servers: Servers, tables: Sequence[TableRef]) -> dict[TableRef, TableSchema]:
     by_connection: dict[str, list[TableRef]] = {}
     for table in dict.fromkeys(tables):
         by_connection.setdefault(table.connection, []).append(table)
-    found: dict[TableRef, Declared] = {}
+    found: dict[TableRef, TableSchema] = {}
     for each in by_connection.values():
         found |= declared_of(servers.endpoint(each[0]), each)
     return found
 
 
 def _pair(
-    first: TableRef, second: TableRef, found: dict[TableRef, Declared], choice: Choice
+    first: TableRef, second: TableRef, found: dict[TableRef, TableSchema], choice: ComparisonScope
 ) -> SchemaPair:
     if first not in found or second not in found:
         return SchemaPair(first if first in found else None, second if second in found else None)
@@ -156,10 +158,12 @@ def show(out: Console, pairs: Sequence[SchemaPair]) -> None:
             out.print("same")
         return
     rows = [
-        Row([shown(str(pair.first or "-")), shown(str(pair.second or "-")), shown(outcome(pair))])
+        ListRow(
+            [shown(str(pair.first or "-")), shown(str(pair.second or "-")), shown(outcome(pair))]
+        )
         for pair in pairs
     ]
-    columns = [Column("A"), Column("B"), Column("differences", sentence=True)]
+    columns = [ListColumn("A"), ListColumn("B"), ListColumn("differences", sentence=True)]
     out.print(Listing(columns, rows), soft_wrap=True)
     out.print(_total(pairs))
 

@@ -47,7 +47,7 @@ def assert_found_alike(one: Ferry, *reasons: str, **options: Any) -> None:
     transfer = session.transfer(one.table)
     given = {"hop": None, "ranges": (), "failed": False, "force": False, **options}
 
-    def find(log: Log) -> finding.Work:
+    def find(log: Log) -> finding.FoundWork:
         return finding.find_work(log, transfer, session.servers, None, None, **given)
 
     with files_of(session) as files:

@@ -25,7 +25,7 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     move = moving.move
 
-    def noting(attempt: workers.RangeAttempt, reason: workers.Reason) -> workers.Outcome:
+    def noting(attempt: workers.RangeAttempt, reason: workers.Reason) -> workers.RangeOutcome:
         names.append(attempt.name)
         return move(attempt, reason)
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from tableferry.checks.comparing import by_key, tables
-from tableferry.checks.comparing.pairing import Choice, Pairing, pair
-from tableferry.checks.comparing.tables import Outcome, compare_tables
+from tableferry.checks.comparing.pairing import ComparisonScope, Pairing, pair
+from tableferry.checks.comparing.tables import TableComparison, compare_tables
 from tableferry.resources.contract.table_sql import qualified, range_number, within
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.types.column import Column
@@ -58,10 +58,14 @@ class Pairs:
         ]
         (a, source), (b, target) = sides
         return pair(
-            source, a.endpoint.columns(source), target, b.endpoint.columns(target), Choice()
+            source,
+            a.endpoint.columns(source),
+            target,
+            b.endpoint.columns(target),
+            ComparisonScope(),
         )
 
-    def compare(self, first: tuple[str, str], second: tuple[str, str]) -> Outcome:
+    def compare(self, first: tuple[str, str], second: tuple[str, str]) -> TableComparison:
         pairing = self.pairing(first, second)
         endpoints = [self.found[system].endpoint for system in (first[0], second[0])]
         return compare_tables(pairing, *endpoints)
@@ -94,7 +98,7 @@ def damaged(rows: list[Row], numbers: random.Random, share: float) -> list[Row]:
     return kept
 
 
-def told(outcome: Outcome) -> tuple[object, ...]:
+def told(outcome: TableComparison) -> tuple[object, ...]:
     """What a comparison says of rows, whatever it has read for that."""
     found = outcome.differences
     if found is None:

@@ -11,8 +11,8 @@ from typing import get_args
 
 import pyarrow as pa
 
-from tableferry.checks.comparing.pairing import Choice, pair
-from tableferry.checks.comparing.tables import Outcome, compare_tables
+from tableferry.checks.comparing.pairing import ComparisonScope, pair
+from tableferry.checks.comparing.tables import TableComparison, compare_tables
 from tableferry.checks.in_flight import StreamDigest
 from tableferry.checks.reconcile import reconcile_all
 from tableferry.checks.verdict import LEVELS, Level, Verdict
@@ -125,7 +125,7 @@ class Hop:
         """What nobody reads on its way is not seen in flight."""
         return get_args(Level) if self.source_figures else LEVELS
 
-    def compared(self, key: Sequence[str] = ()) -> Outcome:
+    def compared(self, key: Sequence[str] = ()) -> TableComparison:
         """Compare both tables as if nothing was known of the move; a query in the place of the
         source where its server describes queries."""
         source = self.plan.source
@@ -139,7 +139,7 @@ class Hop:
             found,
             self.plan.target,
             self.target.endpoint.columns(self.plan.target),
-            Choice(key=key, exclude=exclude),
+            ComparisonScope(key=key, exclude=exclude),
         )
         return compare_tables(pairing, self.source.endpoint, self.target.endpoint)
 
