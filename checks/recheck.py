@@ -68,7 +68,7 @@ ONCE = Recheck()
 
 
 @dataclass(frozen=True)
-class Looks:
+class RepeatedLooks:
     """What several looks at the rows of a range have found, shared by the verdicts about it."""
 
     comparison: Comparison

@@ -92,7 +92,7 @@ def _source(info: ValidationInfo) -> Source | None:
 def _own_key(info: ValidationInfo) -> str | None:
     """The key that the source brings with it, as files do."""
     source = _source(info)
-    return source.own_key if source is not None else None
+    return source.file_key if source is not None else None
 
 
 def _place(info: ValidationInfo) -> Place | None:
@@ -256,7 +256,7 @@ class Transfer(Section):
         table, source = info.data.get("source"), _source(info)
         if table is None or source is None:
             return value
-        if source.own_key is not None:
+        if source.file_key is not None:
             with as_value_error():
                 source.require_cuttable(table)
             if value.rows is None or value.bounds is not None:
@@ -326,8 +326,8 @@ class Transfer(Section):
     @field_validator("fingerprint")
     @classmethod
     def check_fingerprint(cls, value: str, info: ValidationInfo) -> str:
-        own_key, place = _own_key(info), _place(info)
-        if own_key is not None and value not in ("auto", "content", "none"):
+        file_key, place = _own_key(info), _place(info)
+        if file_key is not None and value not in ("auto", "content", "none"):
             raise ValueError(f"{value!r} should be auto, content or none for files")
         if place is not None and value not in SEES_MOVED_ROWS:
             raise ValueError(
@@ -335,7 +335,7 @@ class Transfer(Section):
                 f"{place.column.name}}}': the others miss rows that an update stores elsewhere"
             )
         # the fingerprint of a file is a hash of its bytes
-        digested = value in ("auto", "content") and own_key is None
+        digested = value in ("auto", "content") and file_key is None
         if digested and info.data.get("reconcile") == "in_flight":
             raise ValueError(
                 f"{value} reads and digests all rows of the source, so that 'reconcile: checksum' "
@@ -531,15 +531,15 @@ class Transfer(Section):
         return next(number for number, hop in enumerate(self.hops, 1) if hop.to == target)
 
     @property
-    def placed(self) -> bool:
+    def by_place(self) -> bool:
         """Whether the ranges are cut by where rows are stored, for a table without a key."""
         return self.ranges.by is not None
 
     @property
     def rows_per_file_range(self) -> int | None:
         """The most rows that a range of a file has; None: each file is one range."""
-        own_key = source_of(self.source.system).own_key
-        return self.ranges.rows if own_key and "ranges" in self.model_fields_set else None
+        file_key = source_of(self.source.system).file_key
+        return self.ranges.rows if file_key and "ranges" in self.model_fields_set else None
 
     @property
     def partitions_name(self) -> str:

@@ -166,7 +166,7 @@ def delta_problems(fields: Mapping[str, Any]) -> Iterator[str]:
     """
     mode, level, ranges = (fields.get(name) for name in ("write", "reconcile", "ranges"))
     source, targets = fields.get("source"), [hop.to for hop in fields.get("hops", ())]
-    if source is not None and source.system.source and source_of(source.system).own_key:
+    if source is not None and source.system.source and source_of(source.system).file_key:
         yield "always is for tables: files are moved as a whole"
     loaders = [loader_of(table.system) for table in targets if table.system.loader]
     if loaders and not any(loader.deltas for loader in loaders):

@@ -34,7 +34,7 @@ def transfer_schema(*, defaults: bool = False) -> dict[str, Any]:
     ]
     fields["checks"]["propertyNames"] = {"enum": sorted(CHECKS)}
     # neither files nor tables that are cut by where their rows are stored need a key
-    keyed = sorted(each.name for each in systems() if each.source and not source_of(each).own_key)
+    keyed = sorted(each.name for each in systems() if each.source and not source_of(each).file_key)
     schema["if"] = {
         "properties": {
             "source": {"pattern": f"^({'|'.join(keyed)})://"},

@@ -60,7 +60,7 @@ class Reading:
         return self.snapshot.position if self.snapshot is not None and self.of_source else None
 
     @property
-    def may_move(self) -> bool:
+    def is_live(self) -> bool:
         """Whether the rows may change while they are read."""
         return self.of_source and self.snapshot is None
 
@@ -168,7 +168,7 @@ class SourceState:
             return latest
         self._require_same_columns(snapshot)
         latest = self._read(key_range, snapshot)
-        snapshot.require_unmoved()
+        snapshot.require_source_unchanged()
         return latest
 
     def rows(self, ranges: Sequence[KeyRange]) -> int | None:
@@ -184,15 +184,15 @@ class SourceState:
                 rows += latest.fingerprint.rows
         return rows
 
-    def require_unmoved(self, key_range: KeyRange, reading: Reading) -> None:
+    def require_source_unchanged(self, key_range: KeyRange, reading: Reading) -> None:
         """Verify that a range has not changed since it was read, or that its snapshot is valid.
 
         Raises:
             SourceMoved: the range has changed; the next `reading` has its new fingerprint.
             PlacesLost: the range was read by the places of rows, which have changed.
         """
-        self.require_standing(reading)
-        if not reading.may_move:
+        self.require_snapshot(reading)
+        if not reading.is_live:
             return
         now = self._read(key_range, None).fingerprint
         if now != reading.fingerprint:
@@ -213,7 +213,7 @@ class SourceState:
                 f"{self._plan.transfer.source} range {key_range.name}: another run has published "
                 "it meanwhile, perhaps from a later state than that of the set; run the set again"
             )
-        if self._plan.transfer.placed:
+        if self._plan.transfer.by_place:
             raise PlacesLost(
                 f"{self._plan.transfer.source} range {key_range.name}: another run has published "
                 "it meanwhile, and ranges of blocks are read in one state; run it again"
@@ -221,7 +221,7 @@ class SourceState:
         self._apart.add(key_range.name)
         self._read(key_range, None)
 
-    def require_standing(self, reading: Reading) -> None:
+    def require_snapshot(self, reading: Reading) -> None:
         """Verify that the snapshot was valid while rows were read under it.
 
         Raises:
@@ -230,10 +230,10 @@ class SourceState:
         """
         if reading.snapshot is None or not reading.of_source:
             return
-        if self._plan.transfer.placed and self._shared is not None:
+        if self._plan.transfer.by_place and self._shared is not None:
             self._shared.name()
         else:
-            reading.snapshot.require_unmoved()
+            reading.snapshot.require_source_unchanged()
 
     def require_one_state(self) -> None:
         """Verify that all ranges since the last call were read in one state of the source.
@@ -269,7 +269,7 @@ class SourceState:
                 f"{source}: {', '.join(map(repr, changed))} {'is' if len(changed) == 1 else 'are'} "
                 "not as planned any more: the table was altered or replaced meanwhile; run it again"
             )
-        snapshot.require_unmoved()
+        snapshot.require_source_unchanged()
         self._alike = snapshot
 
     def _read(self, key_range: KeyRange, snapshot: Snapshot | None) -> Reading:
@@ -304,7 +304,7 @@ def shared_snapshot(
     require_servers(transfer, servers)
     source = transfer.source
     sending, endpoint = source_of(source.system), servers.endpoint(source)
-    with sending.shared_snapshot(endpoint, source, joined, placed=transfer.placed) as shared:
+    with sending.shared_snapshot(endpoint, source, joined, by_place=transfer.by_place) as shared:
         yield shared
 
 

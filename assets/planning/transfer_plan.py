@@ -190,7 +190,7 @@ def present_ranges(
     """The known ranges without those of files that no longer exist."""
     known = known_ranges(transfer, hops, log)
     sending = source_of(transfer.source.system)
-    if sending.own_key is None:
+    if sending.file_key is None:
         return known
     present = sending.own_ranges(servers.endpoint(transfer.source), transfer.source)
     files = {range_.lower for range_ in present}
@@ -236,12 +236,12 @@ def _grown(
 ) -> RangeGrowth:
     source, key = servers.endpoint(transfer.source), hops[0].plan.key.source
     sending = source_of(transfer.source.system)
-    if sending.own_key is not None:
+    if sending.file_key is not None:
         present = sending.own_ranges(source, transfer.source, known, transfer.rows_per_file_range)
         growth = file_growth(known, present, delete=transfer.on_missing == "delete")
         limit(len(growth.keep) + len(growth.add))
         return growth
-    if transfer.placed and sending.place is not None:
+    if transfer.by_place and sending.place is not None:
         blocks, count = sending.blocks(source, transfer.source), transfer.ranges.count or 1
         digits = key_kind(key, transfer.source.system)[1]
         return block_growth(known, blocks, count, sending.place.per_block, digits)
@@ -261,7 +261,7 @@ def require_cuts(transfer: Transfer, first: Hop) -> None:
         InputError: says why.
     """
     kind, digits = key_kind(first.plan.key.source, transfer.source.system)
-    if source_of(transfer.source.system).own_key is None and not transfer.placed:
+    if source_of(transfer.source.system).file_key is None and not transfer.by_place:
         plan_ranges(KeyStatistics(0), transfer.ranges.model_dump(exclude_none=True), kind, digits)
 
 
@@ -289,7 +289,7 @@ def uses_segments(transfer: Transfer) -> bool:
     mode = transfer.write
     if transfer.delta == "never" or not mode.moves or mode.whole_table:
         return False
-    if transfer.keeps_rows or transfer.placed:
+    if transfer.keeps_rows or transfer.by_place:
         return False
     if transfer.delta == "always":
         return True

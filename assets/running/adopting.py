@@ -23,7 +23,7 @@ from tableferry.assets.planning.resolve import Hop, Servers
 from tableferry.assets.planning.rows.decisions import Decision
 from tableferry.assets.planning.transfer_plan import apply_growth, fingerprints_of, plan_growth
 from tableferry.assets.running.caller import Caller, Prepared, prepared
-from tableferry.assets.running.execute import work_of
+from tableferry.assets.running.execute import build_work
 from tableferry.assets.running.increment import proven_whole
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.work import Candidate, Work
@@ -89,7 +89,7 @@ def adopt(
         _require_adoptable(transfer, ready.plan.hops)
         # nothing is moved, so that targets are only verified
         decided: dict[int, dict[str, Decision]] = {hop.number: {} for hop in ready.plan.hops}
-        work = work_of(context, ready, servers, hops, decided, caller)
+        work = build_work(context, ready, servers, hops, decided, caller)
         found = compare(ready, servers, instance, level or level_of(transfer), _recording(work))
     caller.candidates += found
     for candidate in found:
@@ -217,7 +217,7 @@ def stray_notes(ready: Prepared, servers: Servers) -> list[str]:
 
 
 def _require_adoptable(transfer: Transfer, hops: Sequence[Hop]) -> None:
-    if transfer.placed:
+    if transfer.by_place:
         raise InputError(
             f"{transfer.transfer}: ranges of storage blocks cannot be adopted: an updated row may "
             "since be stored in the blocks of another range; `ferry run` moves them"
@@ -293,7 +293,7 @@ def _changed(ready: Prepared, hop: Hop, servers: Servers, names: Collection[str]
         return {}
     plan = ready.plan
     if ready.snapshot is not None:
-        ready.snapshot.require_unmoved()
+        ready.snapshot.require_source_unchanged()
         return {}
     ranges = [plan.ranges[name] for name in names]
     now = fingerprints_of(plan.transfer, plan.hops[0], servers, ranges, plan.recorded)

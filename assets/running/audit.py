@@ -106,7 +106,7 @@ def audit_in_place(attempt: RangeAttempt, record: RangeRecord, reason: Reason) -
     attempt.tell("reconcile")
     started = time.perf_counter()
     verdicts = require_green(attempt, attempt.hop.written_plan.target)
-    attempt.require_standing()
+    attempt.require_snapshot()
     seconds = {**record.seconds, "reconcile": time.perf_counter() - started}
     return settle(attempt, replace(record, seconds=seconds), reason, verdicts)
 
@@ -149,7 +149,7 @@ def require_green(
     verdicts = verdicts_of(attempt, table, reader)
     if all(verdict.passed for verdict in verdicts):
         return verdicts
-    attempt.require_unmoved()
+    attempt.require_source_unchanged()
     if reader is not None:
         # rows that no other session sees cannot be shown: they are staged, and checked again
         raise _failed(verdict for verdict in verdicts if not verdict.passed)

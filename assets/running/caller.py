@@ -18,7 +18,7 @@ from tableferry.assets.planning.source_state import (
     shared_snapshot,
 )
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
-from tableferry.assets.running.progress import OnProgress, unwatched
+from tableferry.assets.running.progress import OnProgress, ignore_progress
 from tableferry.resources.contract.snapshots import HeldSnapshot, SharedSnapshot, Snapshot
 from tableferry.resources.contract.target import Target
 from tableferry.resources.errors import TableferryError
@@ -99,7 +99,7 @@ class Prepared:
 class Caller:
     """The command that started a run in its own process; other runs have a default one."""
 
-    on_progress: OnProgress = unwatched
+    on_progress: OnProgress = ignore_progress
     prepared: Prepared | None = None
     """The plan, if the command has made one."""
     snapshot: HeldSnapshot | None = None
@@ -138,7 +138,7 @@ def prepared(
         yield read_under(shared, plan)
 
 
-def moved_along(
+def ranges_moving_with(
     ready: Prepared, servers: Servers, log: Log, hops: Sequence[Hop], names: Collection[str]
 ) -> set[str]:
     """Return the ranges that have to move with the named ones, if ranges are cut by storage blocks.

@@ -29,7 +29,7 @@ from tableferry.assets.planning.source_state import (
     SourceState,
 )
 from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_growth
-from tableferry.assets.running.caller import Caller, Prepared, moved_along, prepared
+from tableferry.assets.running.caller import Caller, Prepared, prepared, ranges_moving_with
 from tableferry.assets.running.fitting import prepare, with_fitting_targets
 from tableferry.assets.running.launches import ends_last, share_pool
 from tableferry.assets.running.processes import (
@@ -64,13 +64,13 @@ def execute(
     if note := share_pool(instance, transfer):
         context.log.warning(note)
     names, partitions = _ranges_of_run(context, transfer, servers), transfer.partitions_name
-    planned = list(instance.get_dynamic_partitions(partitions)) if transfer.placed else names
+    planned = list(instance.get_dynamic_partitions(partitions)) if transfer.by_place else names
     with prepared(transfer, servers, instance, planned, caller) as plan_of_all:
         ready, hops = plan_of_all, plan_of_all.plan.hops
         selected = tuple(hop for hop in hops if hop.asset in context.selected_asset_keys)
-        if transfer.placed:
+        if transfer.by_place:
             ready = _with_moved_along(context, ready, servers, selected, set(names))
-        if note := _gone_back(instance, ready):
+        if note := _source_regressed(instance, ready):
             context.log.warning(note)
             caller.notes.append(note)
         force = context.run.tags.get(FORCE) == "true"
@@ -87,7 +87,7 @@ def execute(
         ready, selected = _loadable(ready, servers, selected, decided)
         moving = [hop for hop in selected if _moves(decided[hop.number])]
         ready, selected = with_fitting_targets(context, ready, servers, selected, moving, caller)
-        work = work_of(context, ready, servers, selected, decided, caller)
+        work = build_work(context, ready, servers, selected, decided, caller)
         if transfer.write.whole_table:
             outcomes = _swap(work, selected, instance.get_dynamic_partitions(partitions))
         else:
@@ -112,7 +112,7 @@ def _ranges_of_run(
     return list(context.instance.get_dynamic_partitions(transfer.partitions_name))
 
 
-def _gone_back(instance: dg.DagsterInstance, ready: Prepared) -> str | None:
+def _source_regressed(instance: dg.DagsterInstance, ready: Prepared) -> str | None:
     """Return a note if the source is at an earlier position than when it was last recorded."""
     last, snapshot = latest_record(instance, ready.plan.hops[0].asset), ready.snapshot
     position = last.source_position if last else None
@@ -130,7 +130,7 @@ def _with_moved_along(
     names: set[str],
 ) -> Prepared:
     """Restrict a plan of all ranges to these ranges and those that have to move along."""
-    along = moved_along(ready, servers, context.instance, selected, names)
+    along = ranges_moving_with(ready, servers, context.instance, selected, names)
     if along:
         context.log.warning(
             f"{', '.join(sorted(along))} changed, too, and move along: rows may have moved "
@@ -159,7 +159,7 @@ def _moves(decided: Mapping[str, Decision]) -> bool:
     return any(not decision.reason.needs_no_move for decision in decided.values())
 
 
-def work_of(
+def build_work(
     context: dg.AssetExecutionContext,
     ready: Prepared,
     servers: Servers,

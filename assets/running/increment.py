@@ -58,7 +58,7 @@ def with_whole_range(
     assert before is not None and since is not None
     newer, whole = NewerRows(before, since, record, tuple(verdicts)), _compared(attempt)
     if (kept := _kept(whole)) != before.kept:
-        attempt.require_unmoved()
+        attempt.require_source_unchanged()
         raise RangeDiffers(
             f"after the rows with {since} the target has {whole.target[ROWS]} rows and the source "
             f"{whole.source[ROWS]}, or rows differ in key or {before.column}: rows were deleted, "
@@ -82,7 +82,7 @@ def completed(
     Raises:
         SourceMoved: the source has changed since it was read.
     """
-    attempt.require_standing()
+    attempt.require_snapshot()
     moved, since, before = newer.record.rows, newer.since, newer.before
     count = replace(row_count_of(whole), passed=True, disagreeing=(), metadata={"rows_with": since})
     results = []

@@ -138,7 +138,7 @@ def _move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
             if kept is not None and kept.rows:
                 verdicts = tuple(with_rejected(one, hop.plan, kept.rows) for one in verdicts)
             audited = time.perf_counter()
-            attempt.require_standing()
+            attempt.require_snapshot()
             attempt.tell("finalise")
             visible = load.finalise()
             if load.reader() is None:
@@ -252,15 +252,15 @@ def _staged(attempt: RangeAttempt, load: RangeLoad, rejected: int) -> int:
     staged, expected, which = load.staged_rows(), attempt.reading.rows, "in this range"
     if expected is not None and rejected:
         expected, which = expected - rejected, "in this range that fit"
-    may_move = attempt.reading.may_move
+    is_live = attempt.reading.is_live
     if attempt.proof is not None:
         expected, which = attempt.proof.delta.moved, "of this range that differ"
     different = expected is not None and staged != expected
-    if different or may_move:
-        attempt.require_unmoved()
+    if different or is_live:
+        attempt.require_source_unchanged()
     if different:
         # without a snapshot, a row whose key moved past the reader is missed or read twice
-        kind = SourceMoved if may_move and attempt.proof is None else ReceiptMismatch
+        kind = SourceMoved if is_live and attempt.proof is None else ReceiptMismatch
         raise kind(
             f"{attempt.hop.plan.source} holds {expected} rows {which}, but {staged} arrived "
             "in the staging table; nothing was committed"

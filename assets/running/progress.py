@@ -25,5 +25,5 @@ OnProgress = Callable[[Progress], None]
 """Called from any thread."""
 
 
-def unwatched(event: Progress) -> None:
+def ignore_progress(event: Progress) -> None:
     """Ignore the event."""

@@ -149,13 +149,13 @@ class RangeAttempt:
             return nullcontext()
         return self.loader.marking(self.publication, self.hop.options, self.work.alive)
 
-    def require_unmoved(self) -> None:
+    def require_source_unchanged(self) -> None:
         """Raise `SourceMoved` if the source has changed since it was read."""
-        self.work.source.require_unmoved(self.key_range, self.reading)
+        self.work.source.require_source_unchanged(self.key_range, self.reading)
 
-    def require_standing(self) -> None:
+    def require_snapshot(self) -> None:
         """Raise `SourceMoved` if the snapshot is no longer valid: before rows become visible."""
-        self.work.source.require_standing(self.reading)
+        self.work.source.require_snapshot(self.reading)
 
     def record(self, state: State, **more: Any) -> RangeRecord:
         """Return the record of the range; `more` are fields of it."""

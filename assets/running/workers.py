@@ -141,7 +141,7 @@ def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Ra
     except Exception as error:
         if not is_transient(error):
             # the source may have lost a column or rows, which a snapshot does not keep
-            attempt.require_standing()
+            attempt.require_snapshot()
         raise
 
 
@@ -255,9 +255,9 @@ def _commit_empty(attempt: RangeAttempt, reason: Reason) -> RangeOutcome | None:
     verdicts = verdicts_of(attempt, hop.plan.target)
     if not all(verdict.passed for verdict in verdicts) or verdicts[0].target[ROWS]:
         return None
-    if attempt.reading.may_move:
-        attempt.require_unmoved()
-    attempt.require_standing()
+    if attempt.reading.is_live:
+        attempt.require_source_unchanged()
+    attempt.require_snapshot()
     with attempt.marking():
         proven = proven_whole(attempt, extra=False)
         record = attempt.record_of_move(State.FINALISED, rows=0, proven=proven)
@@ -278,7 +278,7 @@ def _skip_if_equal(attempt: RangeAttempt, reason: Reason) -> RangeOutcome | None
     if not any(verdict.check == CHECK_NAMES["checksum"] for verdict in verdicts):
         verdicts = (*verdicts, reconcile_range(attempt, "checksum", target))
     if not all(verdict.passed for verdict in verdicts):
-        attempt.require_unmoved()
+        attempt.require_source_unchanged()
         verdicts = allowing_extra_rows_in(attempt, verdicts, target)
     if not all(verdict.passed for verdict in verdicts):
         return None
@@ -304,7 +304,7 @@ def _skip(attempt: RangeAttempt, reason: Reason) -> RangeOutcome | None:
     else:
         verdicts = (reconcile_range(attempt, "count", target),)
     if not all(verdict.passed for verdict in verdicts):
-        attempt.require_unmoved()
+        attempt.require_source_unchanged()
         verdicts = allowing_extra_rows_in(attempt, verdicts, target)
     whole_table = attempt.work.plan.transfer.write.whole_table
     if reason is Reason.UNCHECKED and not whole_table and blocking_failures(attempt.work, verdicts):
@@ -320,7 +320,7 @@ def _skipped(
 ) -> RangeOutcome:
     """Record a range that was not moved, with the verdicts of its checks, and the target's digest
     if they have none."""
-    attempt.require_standing()
+    attempt.require_snapshot()
     failed = blocking_failures(attempt.work, verdicts)
     digest = target_digest_of(attempt.hop, verdicts) or digest
     record = replace(attempt.record_of_skip(), target_digest=digest)
@@ -353,7 +353,7 @@ def _check_gathered(attempt: RangeAttempt) -> RangeOutcome:
     """
     verdicts = verdicts_of(attempt, attempt.hop.written_plan.target)
     if not all(verdict.passed for verdict in verdicts):
-        attempt.require_unmoved()
+        attempt.require_source_unchanged()
     failed = blocking_failures(attempt.work, verdicts)
     attempt.tell("failed" if failed else "shadowed")
     record = attempt.record(

@@ -36,7 +36,7 @@ from tableferry.assets.verifying.as_committed import (
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows, allows_extra_rows
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.expectations import run_suite
-from tableferry.checks.recheck import ONCE, Looks, Recheck
+from tableferry.checks.recheck import ONCE, Recheck, RepeatedLooks
 from tableferry.checks.reconcile import reconcile_all, target_digests
 from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
@@ -288,7 +288,7 @@ def _compared(
     source = servers.endpoint(hop.plan.source)
     target = servers.endpoint(hop.plan.target)
     compared = {one.name: Comparison(hop.found_plan, source, target, one) for one in ranges}
-    looks = {name: Looks(both, recheck) for name, both in compared.items()}
+    looks = {name: RepeatedLooks(both, recheck) for name, both in compared.items()}
     for one_level in (level,) if level else levels_of(transfer):
         found = reconcile_all(hop.found_plan, source, target, ranges, one_level)
         verdicts = {}

@@ -142,7 +142,7 @@ def pair(
 
 def _own(table: TableRef, columns: Sequence[Column]) -> dict[str, Column]:
     """The columns by name, without those that a system adds to rows: their file and number."""
-    added = {source_of(table.system).own_key, ROW} if source_of(table.system).own_key else set()
+    added = {source_of(table.system).file_key, ROW} if source_of(table.system).file_key else set()
     return {column.name: column for column in columns if column.name not in added}
 
 
@@ -215,7 +215,7 @@ def _key(
 
 def _range_kind(first: TableRef, second: TableRef, key: ColumnPlan) -> KeyKind | None:
     """The kind of ranges that both sides cut alike, by values that need not be looked for."""
-    if any(source_of(table.system).own_key for table in (first, second)):
+    if any(source_of(table.system).file_key for table in (first, second)):
         # a column of text files is compared as it is written
         return None
     try:

@@ -214,7 +214,7 @@ def declared_of(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef
         known = [table for table in here if table in columns]
         structures = source.structures(endpoint, known) if known else None
         for table in known:
-            added = {source.own_key, ROW} if source.own_key else set()
+            added = {source.file_key, ROW} if source.file_key else set()
             own = [column for column in columns[table] if column.name not in added]
             found[table] = TableSchema(table, own, structures.get(table) if structures else None)
     return found

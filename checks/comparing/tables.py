@@ -18,7 +18,7 @@ from tableferry.checks.comparing.by_key import (
 from tableferry.checks.comparing.causes import UNHELD, Cause, likely_causes
 from tableferry.checks.comparing.pairing import Pairing
 from tableferry.checks.drilldown import Comparison
-from tableferry.checks.recheck import Looks, Recheck
+from tableferry.checks.recheck import Recheck, RepeatedLooks
 from tableferry.checks.reconcile import reconcile_all
 from tableferry.checks.verdict import CHECK_NAMES, Difference, Differences, Level, Verdict
 from tableferry.resources.columns.key_kind import key_kind
@@ -126,7 +126,7 @@ def compare_tables(
             again["target"] += verdicts[each.name].target[ROWS]
         looked = _comparison(plan, source, target, unequal, again)
         if recheck is not None:
-            verdict = Looks(looked, recheck).judge(verdict)
+            verdict = RepeatedLooks(looked, recheck).judge(verdict)
         else:
             verdict = looked.explained(verdict)
         differences = verdict.differences

@@ -103,7 +103,7 @@ def refresh(declaration: Declaration, servers: Servers) -> Refreshed:
         ConnectionFailed: a server does not answer.
     """
     source = source_of(system_of(declaration.connection))
-    if source.own_key is not None:
+    if source.file_key is not None:
         raise InputError(f"{declaration.file.path}: files have no catalog of tables")
     connections = {table_of(text).connection for text in declaration.targets}
     _require_addresses(declaration, servers, {declaration.connection, *connections})

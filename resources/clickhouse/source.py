@@ -74,10 +74,10 @@ def row_version(endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
     return [(f"reinterpretAsInt64({place})", DIALECT.exact_sum("{}"))]
 
 
-def versions_tie(
+def version_scope(
     endpoint: Endpoint, table: TableRef, columns: Sequence[str], snapshot: str | None = None
 ) -> str | None:
-    """See `Source.versions_tie`. None but for plain tables of the MergeTree family."""
+    """See `Source.version_scope`. None but for plain tables of the MergeTree family."""
     sql = TIE_SQL.format(
         schema=literal(table.schema),
         table=literal(table.name),
@@ -100,7 +100,7 @@ class ClickHouseSource(Source):
     by_columns = True
     versions_last = False
     row_version = staticmethod(row_version)
-    versions_tie = staticmethod(versions_tie)
+    version_scope = staticmethod(version_scope)
 
     def tables(self, endpoint: Endpoint, connection: str) -> list[Listed]:
         """All but the server's tables, and those that loading leaves behind."""

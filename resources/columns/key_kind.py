@@ -22,12 +22,12 @@ keeps the names of its ranges; `LARGEST` has neither."""
 def key_kind(column: Column, system: System) -> tuple[KeyKind, int]:
     """Return the kind of key that a column is, and the digits to which its integers are padded.
 
-    The `own_key` of a system is of the kind `file`.
+    The `file_key` of a system is of the kind `file`.
 
     Raises:
         InputError: systems order its type differently, for example a float.
     """
-    if isinstance(system.source, Source) and system.source.own_key == column.name:
+    if isinstance(system.source, Source) and system.source.file_key == column.name:
         return "file", DEFAULT_DIGITS
     subject = f"{column.name!r} is of type {column.type}"
     match system.types.read(column.type):

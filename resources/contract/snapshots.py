@@ -36,10 +36,10 @@ class Snapshot(str):
 
         Raises:
             SnapshotLost: the snapshot is gone.
-            SourceMoved: see `require_unmoved`.
+            SourceMoved: see `require_source_unchanged`.
         """
 
-    def require_unmoved(self) -> None:
+    def require_source_unchanged(self) -> None:
         """Make sure that all reads until now have seen the state of the snapshot.
 
         Raises:
@@ -73,7 +73,7 @@ class SharedSnapshot:
 
     A new snapshot is a later state of the database, and logged as such. No change is missed as long
     as fingerprints are not read later than the rows that they describe. If the table was rewritten
-    meanwhile, whatever was read and not checked by `Snapshot.require_unmoved` is invalid.
+    meanwhile, whatever was read and not checked by `Snapshot.require_source_unchanged` is invalid.
 
     Args:
         take: takes a snapshot.

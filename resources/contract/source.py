@@ -67,7 +67,7 @@ class Source:
     examples: Sequence[str] = ()
     """The types that `ferry doctor` probes; planning probes those of the transfer."""
 
-    own_key: str | None = None
+    file_key: str | None = None
     """The name of the column with the file of a row, if a table's ranges are files, or parts of
     them; None if a declared column is cut into ranges."""
 
@@ -236,7 +236,7 @@ class Source:
         known: Sequence[KeyRange] = (),
         rows: int | None = None,
     ) -> Sequence[KeyRange]:
-        """List the ranges of a table with an `own_key`, in the order of their names.
+        """List the ranges of a table with a `file_key`, in the order of their names.
 
         A file that cannot be read keeps its `known` ranges. If `rows` is given, files are cut into
         ranges of about that many, where that is possible.
@@ -247,7 +247,7 @@ class Source:
         raise NotImplementedError
 
     def require_cuttable(self, table: TableRef) -> None:
-        """Refuse a table with an `own_key` whose files cannot be cut by rows.
+        """Refuse a table with a `file_key` whose files cannot be cut by rows.
 
         Raises:
             InputError: the message says why.
@@ -295,7 +295,7 @@ class Source:
         """
         raise InputError(f"{table}: {endpoint.system} keeps no versions of rows; use content")
 
-    def reading(
+    def catalog_state(
         self,
         endpoint: Endpoint,
         table: TableRef,
@@ -308,7 +308,7 @@ class Source:
         """
         return ""
 
-    def versions_tie(
+    def version_scope(
         self,
         endpoint: Endpoint,
         table: TableRef,
@@ -317,9 +317,9 @@ class Source:
     ) -> str | None:
         """Return what ties the values of a table to the versions of its rows.
 
-        As long as neither this, nor `reading`, nor a row's version has changed, the row's values
-        have not. None if the values could change all the same, or if rows have no
-        versions: then `auto` reads the contents.
+        As long as neither this, nor `catalog_state`, nor a row's version has changed, the row's
+        values have not. None if the values could change all the same, or if rows have no versions:
+        then `auto` reads the contents.
 
         Args:
             endpoint: the server.
@@ -356,7 +356,7 @@ class Source:
         table: TableRef,
         joined: HeldSnapshot | None = None,
         *,
-        placed: bool = False,
+        by_place: bool = False,
     ) -> AbstractContextManager[SharedSnapshot | None]:
         """Share a state of the database among all readers of a run; None if the system cannot.
 
@@ -364,8 +364,8 @@ class Source:
             resource: the server.
             table: the table to read.
             joined: the snapshot of a state that another process shares.
-            placed: whether the table is read by the places of its rows. They can be compared within
-                one state only, so it is not replaced when it is lost or the table is rewritten.
+            by_place: the table is read by the places of its rows. They can be compared within one
+                state only, so no snapshot replaces one that is lost, or whose table is rewritten.
 
         Yields:
             Each reader passes its `name()` as `snapshot=`.

@@ -112,7 +112,7 @@ def fingerprints(
         )
         return {name: replace(each, source_figures=None) for name, each in found.items()}
     table, source = plan.source, source_of(endpoint.system)
-    if method in ("auto", "content") and source.own_key is not None:
+    if method in ("auto", "content") and source.file_key is not None:
         return source.fingerprints(endpoint, table, ranges, plan.where)
     if method == "auto":
         return _by_versions_first(endpoint, plan, ranges, snapshot, recorded or {}, segmented)
@@ -162,7 +162,7 @@ def _aggregates(
         copied = [column.source.name for column in plan.columns]
         # an expression may read columns that are not copied
         copied += plan.excluded if plan.source.read_as else ()
-        detail = source.reading(endpoint, table, copied, snapshot)
+        detail = source.catalog_state(endpoint, table, copied, snapshot)
     label = f"{method}:{detail}" if detail else method
 
     def fingerprint(rows: int, values: Sequence[Any], mark: str | None) -> SourceFingerprint:
@@ -253,13 +253,13 @@ def _row_versions(
     if plan.source.read_as:
         return {}  # an expression may read more than the row
     source, copied = source_of(endpoint.system), [column.source.name for column in plan.columns]
-    tie = source.versions_tie(endpoint, plan.source, copied, snapshot)
+    tie = source.version_scope(endpoint, plan.source, copied, snapshot)
     if tie is None:
         return {}
     versions = _aggregates(endpoint, plan, ranges, "row_version", snapshot)
     # a server that took over meanwhile may have given the same versions to other rows
     unshared = not _share_snapshots(endpoint)
-    if unshared and source.versions_tie(endpoint, plan.source, copied, snapshot) != tie:
+    if unshared and source.version_scope(endpoint, plan.source, copied, snapshot) != tie:
         return {}
     digest = RowDigest(preferred(endpoint, plan.target.system), all_fields(plan), "source")
     content = (definition(digest.dialect.algorithm), str(digest), plan.where)

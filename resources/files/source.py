@@ -46,7 +46,7 @@ KEY = Column(FILE, FILE_TYPE, nullable=False)
 class FilesSource(Source):
     """See `Source`."""
 
-    own_key = FILE
+    file_key = FILE
 
     def require_installed(self, table: TableRef) -> None:
         """Find the package of an object store, or refuse a folder that is not below its root."""

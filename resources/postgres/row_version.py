@@ -109,7 +109,7 @@ def row_version(endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
     return [(f"hashtidextended(ctid, {seed})", DIALECT.exact_sum("{}"))]
 
 
-def reading(
+def catalog_state(
     endpoint: Endpoint, table: TableRef, columns: Sequence[str], snapshot: str | None = None
 ) -> str:
     """Hash the catalog entries that change how unchanged rows are read.
@@ -120,10 +120,10 @@ def reading(
     return str(_about_columns(endpoint, READING_SQL, table, columns, snapshot))
 
 
-def versions_tie(
+def version_scope(
     endpoint: Endpoint, table: TableRef, columns: Sequence[str], snapshot: str | None = None
 ) -> str | None:
-    """See `Source.versions_tie`. None where values are printed by what is no part of the row.
+    """See `Source.version_scope`. None where values are printed by what is no part of the row.
 
     That is so of types with an output function or a cast of their own, and of the names of objects;
     rows of foreign tables, views and other storage than heap have no versions to go by.

@@ -319,14 +319,14 @@ class PostgresServer(Server):
         table: TableRef | None = None,
         joined: HeldSnapshot | None = None,
         *,
-        placed: bool = False,
+        by_place: bool = False,
     ) -> Iterator[SharedSnapshot]:
         """Hold a snapshot for a long run, and replace it by a new one if it is lost.
 
         Args:
             table: as in `snapshot`.
             joined: as in `snapshot`, for the first one, or for all if it is that of a set.
-            placed: see `Source.shared_snapshot`.
+            by_place: see `Source.shared_snapshot`.
 
         Yields:
             Its `name()`, called for each reader, is what to pass as `snapshot=`.
@@ -338,7 +338,7 @@ class PostgresServer(Server):
             held = next(joins)
             return self.snapshot(table, held.name, held.position) if held else self.snapshot(table)
 
-        shared = SharedSnapshot(take, renewed=not placed, state=state)
+        shared = SharedSnapshot(take, renewed=not by_place, state=state)
         try:
             yield shared
         finally:

@@ -70,9 +70,9 @@ class ExportedSnapshot(Snapshot):
             self._connection.execute("SELECT 1")
         except psycopg.Error as error:
             raise snapshot_lost(str(self)) from error
-        self.require_unmoved()
+        self.require_source_unchanged()
 
-    def require_unmoved(self) -> None:
+    def require_source_unchanged(self) -> None:
         """Require that the table is stored as it was: otherwise a reader may have seen an empty
         table, another one, or rows that the snapshot does not have."""
         if self._table and (changed := moved(self._then, storage(self._ask, self._table))):

@@ -22,7 +22,7 @@ from tableferry.resources.postgres.copy_out import joined_binary
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.names import about
 from tableferry.resources.postgres.position import position
-from tableferry.resources.postgres.row_version import reading, row_version, versions_tie
+from tableferry.resources.postgres.row_version import catalog_state, row_version, version_scope
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.storage import foreign_tables
 from tableferry.resources.postgres.text_formats import bcp_expression, guarded, text_expression
@@ -137,8 +137,8 @@ class PostgresSource(Source):
     quantiles = staticmethod(quantiles)
     blocks = staticmethod(places.blocks)
     row_version = staticmethod(row_version)
-    reading = staticmethod(reading)
-    versions_tie = staticmethod(versions_tie)
+    catalog_state = staticmethod(catalog_state)
+    version_scope = staticmethod(version_scope)
     guarded = staticmethod(guarded)
 
     def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
@@ -231,21 +231,21 @@ class PostgresSource(Source):
         table: TableRef,
         joined: HeldSnapshot | None = None,
         *,
-        placed: bool = False,
+        by_place: bool = False,
     ) -> AbstractContextManager[SharedSnapshot | None]:
         """See `PostgresServer.shared_snapshot`.
 
         A look takes none: one statement reads a table. A budget of one connection leaves none to
         read under a snapshot.
         """
-        if not resource.shares_snapshots and placed:
+        if not resource.shares_snapshots and by_place:
             raise InputError(
                 f"{table}: its ranges of blocks are read under one snapshot, which takes two "
                 "connections; its budget is one"
             )
-        if not placed and (resource.ahead is not None or not resource.shares_snapshots):
+        if not by_place and (resource.ahead is not None or not resource.shares_snapshots):
             return nullcontext(None)
-        return resource.shared_snapshot(table, joined, placed=placed)
+        return resource.shared_snapshot(table, joined, by_place=by_place)
 
     def outside_snapshots(
         self, endpoint: Endpoint, tables: Sequence[TableRef]

@@ -118,10 +118,10 @@ def row_version(endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
     ]
 
 
-def versions_tie(
+def version_scope(
     endpoint: Endpoint, table: TableRef, columns: Sequence[str], snapshot: str | None = None
 ) -> str | None:
-    """See `Source.versions_tie`.
+    """See `Source.version_scope`.
 
     None also where the login may not see what a restored backup changes, and for columns that are
     computed, masked, or written without a new row version.
@@ -175,7 +175,7 @@ class SqlServerSource(Source):
     instead_of_snapshot = "a database snapshot (CREATE DATABASE ... AS SNAPSHOT OF ...)"
 
     row_version = staticmethod(row_version)
-    versions_tie = staticmethod(versions_tie)
+    version_scope = staticmethod(version_scope)
 
     def require_tools(self, resource: SqlServerServer, wire: WireFormat) -> None:
         """Text needs bcp."""

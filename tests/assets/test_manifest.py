@@ -378,7 +378,7 @@ def test_a_null_policy_needs_no_quotes(tmp_path: Path) -> None:
 
 def test_a_table_without_a_key_has_its_place(tmp_path: Path) -> None:
     transfer = load_transfer(write(tmp_path, NO_KEY))
-    assert (transfer.key, transfer.target_name(transfer.key), transfer.placed) == (
+    assert (transfer.key, transfer.target_name(transfer.key), transfer.by_place) == (
         "ctid",
         "_ctid",
         True,

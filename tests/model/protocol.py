@@ -274,7 +274,7 @@ def load(p: Protocol, w: World, run: Run, me: int) -> Outcome:
 
 
 def unmoved(p: Protocol, w: World, run: Run, me: int) -> Outcome:
-    """`SourceState.require_unmoved`, where there is no snapshot: fingerprinted once more."""
+    """`SourceState.require_source_unchanged` without a snapshot: fingerprinted once more."""
     assert run.read is not None
     yield w, run, "next" if p.snapshot or p.history[w.now] == run.read.content else "again"
 

@@ -30,7 +30,7 @@ def source_columns(transfer: Transfer, endpoint: Endpoint) -> list[Column]:
     """
     source = source_of(transfer.source.system)
     columns = endpoint.columns(transfer.source)
-    if transfer.placed and source.place is not None:
+    if transfer.by_place and source.place is not None:
         source.blocks(endpoint, transfer.source)
         columns = [source.place.column, *(replace(each, primary_key=None) for each in columns)]
     types: dict[str, str] = {}
@@ -55,7 +55,7 @@ def kept_columns(
     types, own = transfer.hops[0].to.system.types, transfer.hops[0].columns
     typed = {name for name, spec in transfer.columns.items() if spec.type}
     typed |= {name for name, spec in own.items() if spec.type}
-    if source.own_key is None:
+    if source.file_key is None:
         return [*columns]
     changed: dict[str, Column] = {}
     for column in columns:

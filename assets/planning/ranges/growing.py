@@ -43,8 +43,8 @@ def not_growing(
     answers: dict[str, ConnectionFailed | None] = {}
     for here in by_server.values():
         endpoint = servers[here[0].transfer].endpoint(here[0].source)
-        placed = [transfer for transfer in here if transfer.placed]
-        keyed = [transfer for transfer in here if not transfer.placed]
+        placed = [transfer for transfer in here if transfer.by_place]
+        keyed = [transfer for transfer in here if not transfer.by_place]
         try:
             names = _without_new_blocks(endpoint, placed, ranges)
             names |= _without_new_keys(endpoint, keyed, ranges)
@@ -61,7 +61,7 @@ def _without_new_keys(
     endpoint: Endpoint, transfers: Sequence[Transfer], ranges: Mapping[str, Sequence[str]]
 ) -> set[str]:
     source = source_of(endpoint.system)
-    if not transfers or source.own_key is not None:
+    if not transfers or source.file_key is not None:
         return set()
     columns = source.columns_of(endpoint, list({transfer.source for transfer in transfers}))
     names: set[str] = set()

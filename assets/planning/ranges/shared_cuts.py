@@ -99,7 +99,7 @@ def require_agreement(
 
 
 def _cut_by_source(transfer: Transfer) -> bool:
-    return source_of(transfer.source.system).own_key is not None
+    return source_of(transfer.source.system).file_key is not None
 
 
 def _ranges(transfer: Transfer, first: Hop, hop: Hop, published: Published) -> list[KeyRange]:

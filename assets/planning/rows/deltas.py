@@ -130,8 +130,8 @@ def only_whole(transfer: Transfer, hop: Hop) -> str:
         f"'write: {mode}' replaces the table": mode.whole_table,
         f"'write: {mode}' never changes rows": mode.keeps_known,
         f"{plan.source} has no primary key that is copied as a whole": not row_identity(plan),
-        "its ranges are blocks of storage": transfer.placed,
-        f"{plan.source.system.title} have no key": source_of(plan.source.system).own_key,
+        "its ranges are blocks of storage": transfer.by_place,
+        f"{plan.source.system.title} have no key": source_of(plan.source.system).file_key,
         # of values that a policy changes, a move counts those of all rows
         f"on_overflow changes values of {', '.join(map(repr, changed))}": changed,
         "expectations may be about all rows of a range": transfer.expectations,

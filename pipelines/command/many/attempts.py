@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tableferry.assets.running.progress import OnProgress, unwatched
+from tableferry.assets.running.progress import OnProgress, ignore_progress
 from tableferry.pipelines.command.many.fleet import expected, quietly
 from tableferry.pipelines.command.many.side_by_side import Queue, error_lines, in_processes
 from tableferry.pipelines.command.session import Session
@@ -60,7 +60,7 @@ def check_each(
     work = _Checking(options)
     # servers that code has passed in exist in this process only
     if jobs == 1 or session.resources is not None:
-        return [work(session, name, unwatched) for name in names]
+        return [work(session, name, ignore_progress) for name in names]
     queue = Queue(expected(session, names, anew=True))
     for name in names:
         queue.put(name)

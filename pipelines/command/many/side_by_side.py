@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from tableferry.assets.declaring.transfer_files import TransferFolder
 from tableferry.assets.planning.resolve import Servers
-from tableferry.assets.running.progress import OnProgress, Progress, unwatched
+from tableferry.assets.running.progress import OnProgress, Progress, ignore_progress
 from tableferry.assets.running.source_slots import sharing
 from tableferry.pipelines import event_log
 from tableferry.pipelines.command.one.child import SECONDS_TO_END, become_child, end_children
@@ -114,7 +114,7 @@ def in_processes(
     *,
     settled: Iterable[tuple[Result | None, str]] = (),
     on_start: Callable[[str], None] = lambda name: None,
-    on_progress: OnProgress = unwatched,
+    on_progress: OnProgress = ignore_progress,
     may_start: Callable[[], bool] = lambda: True,
 ) -> Iterator[Result]:
     """Work on the transfers of a queue, in processes that are started as they are worth it.

@@ -22,7 +22,7 @@ from tableferry.assets.planning.transfer_plan import (
     known_ranges,
     plan_transfer,
 )
-from tableferry.assets.running.caller import Prepared, moved_along
+from tableferry.assets.running.caller import Prepared, ranges_moving_with
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.range_views import (
     range_views,
@@ -97,9 +97,9 @@ def find_work(
     stale = _stale(prepared, hops)
     if failed:
         requested &= unsettled(log, transfer, hops)
-    if transfer.placed and requested & stale:
+    if transfer.by_place and requested & stale:
         fingerprinted = prepared.only(servers, [*prepared.plan.fingerprints])
-        requested |= moved_along(fingerprinted, servers, log, hops, requested)
+        requested |= ranges_moving_with(fingerprinted, servers, log, hops, requested)
     todo = requested & stale
     if todo != requested:
         # an unchanged range whose latest attempt failed still has to be verified

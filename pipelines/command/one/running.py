@@ -25,7 +25,7 @@ from tableferry.assets.planning.transfer_plan import (
     apply_growth,
 )
 from tableferry.assets.running.caller import Caller
-from tableferry.assets.running.progress import OnProgress, Progress, unwatched
+from tableferry.assets.running.progress import OnProgress, Progress, ignore_progress
 from tableferry.checks.whole_table import row_count
 from tableferry.pipelines.command.one.finding import FoundWork, read_work
 from tableferry.pipelines.command.session import Session
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tableferry.pipelines.command.one.launching import RunOutcome
 
 
-def unheard(note: str) -> None:
+def ignore_note(note: str) -> None:
     """Ignore the note, which the view has as well."""
 
 
@@ -57,8 +57,8 @@ def run(
     recreate: bool = False,
     repair: bool = False,
     profile: str | None = None,
-    on_progress: OnProgress = unwatched,
-    on_note: Callable[[str], None] = unheard,
+    on_progress: OnProgress = ignore_progress,
+    on_note: Callable[[str], None] = ignore_note,
     log_level: str | None = None,
     joined: HeldSnapshot | None = None,
 ) -> TransferView:
@@ -231,7 +231,7 @@ def _move(
     most_runs = max(1, MOST_RUNS // max(1, len(parts)))
     if force or not work.stale <= work.ranges:
         most_runs = len(order)
-    if transfer.placed:
+    if transfer.by_place:
         # ranges of physical places have to be read under the snapshot of one run
         most_runs = 1
     from tableferry.assets.log.run_tags import FORCE, PROFILE, RECREATE, REPAIR
@@ -262,7 +262,7 @@ def _move(
 def _adoptable(work: FoundWork, servers: Servers, log: Log) -> str | None:
     """Return a note if a target has rows, and the event log nothing about it."""
     plan = work.prepared.plan
-    if plan.transfer.placed:
+    if plan.transfer.by_place:
         return None
     for hop in work.hops:
         if hop.existing is None or work.prepared.newest.get(hop.number):

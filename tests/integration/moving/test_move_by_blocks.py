@@ -202,14 +202,14 @@ def test_a_table_that_is_rewritten_under_a_run_ends_it(ferry: Make) -> None:
     source = one.session.servers.endpoints["postgres"]
     assert isinstance(source, PostgresServer)
     with source.shared_snapshot(
-        TableRef.parse(f"postgres://public.{one.table}"), placed=True
+        TableRef.parse(f"postgres://public.{one.table}"), by_place=True
     ) as shared:
         assert shared.name() is shared.name()
         one.source("VACUUM FULL {t}")
         with pytest.raises(PlacesLost, match="rewritten"):
             shared.name()
     with source.shared_snapshot(
-        TableRef.parse(f"postgres://public.{one.table}"), placed=True
+        TableRef.parse(f"postgres://public.{one.table}"), by_place=True
     ) as shared:
         shared.name()._connection.close()
         with pytest.raises(PlacesLost, match="run it again"):

@@ -29,7 +29,7 @@ KINDS = {
     "double precision": "i / ({n} + 1)::double precision",
 }
 EMPTY = 3
-"""Every so manieth column is NULL, so that a row of the widest types is within a page of 8 kB."""
+"""Every third column is NULL, so that a row of the widest types is within a page of 8 kB."""
 
 TYPES = [list(KINDS)[number % len(KINDS)] for number in range(COLUMNS)]
 

@@ -147,8 +147,8 @@ def told(server: Endpoint, table: TableRef) -> dict[str, Any]:
             copied = [column.name for column in columns]
             questions |= {
                 f"row versions of {name}": lambda: source.row_version(server, table),
-                f"reading of {name}": lambda c=copied: source.reading(server, table, c),
-                f"tie of {name}": lambda c=copied: source.versions_tie(server, table, c),
+                f"reading of {name}": lambda c=copied: source.catalog_state(server, table, c),
+                f"tie of {name}": lambda c=copied: source.version_scope(server, table, c),
             }
     return {name: _answer(question) for name, question in questions.items()}
 
