@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tableferry.assets.declaring.manifest import Transfer
     from tableferry.assets.declaring.sections import HopSpec
     from tableferry.assets.declaring.transfer_files import load_transfers
-    from tableferry.assets.planning.resolve import Servers
+    from tableferry.assets.planning.servers import Servers
     from tableferry.assets.transfer import transfer_assets
     from tableferry.pipelines.api import compare, definitions, session
     from tableferry.pipelines.command.one.runner import check, differences, plan, run, status
@@ -64,7 +64,7 @@ _MODULES = {
     "assets.declaring.manifest": ("Transfer",),
     "assets.declaring.sections": ("HopSpec",),
     "assets.declaring.transfer_files": ("load_transfers",),
-    "assets.planning.resolve": ("Servers",),
+    "assets.planning.servers": ("Servers",),
     "assets.transfer": ("transfer_assets",),
     "pipelines.api": ("compare", "definitions", "session"),
     "pipelines.command.one.runner": ("check", "differences", "plan", "run", "status"),

@@ -15,13 +15,8 @@ from tableferry.assets.declaring.names import move_op_name
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.declaring.yaml_lines import YamlFile
 from tableferry.assets.log.run_tags import ADOPT, RECREATE, REPAIR
-from tableferry.assets.planning.resolve import (
-    Hop,
-    Servers,
-    checks_of,
-    resolve_hops,
-    resources_of,
-)
+from tableferry.assets.planning.resolve import Hop, checks_of, resolve_hops
+from tableferry.assets.planning.servers import Servers, resources_of
 from tableferry.assets.running.adopting import adopt, extend_ranges, unfit
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.execute import check_tables, execute

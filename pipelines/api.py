@@ -11,7 +11,7 @@ import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder
-from tableferry.assets.planning.resolve import Servers
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.running.source_slots import sharing
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Level, Verdict

@@ -9,7 +9,7 @@ import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
-from tableferry.assets.planning.resolve import Servers
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.transfer import Origin, source_asset, target_asset, transfer_assets
 from tableferry.pipelines.schedules import check_schedule, transfer_schedule

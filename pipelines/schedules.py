@@ -11,8 +11,8 @@ from tableferry.assets.declaring.names import ASSET_JOB, check_schedule_name, sc
 from tableferry.assets.log.ledger import latest_materialization
 from tableferry.assets.log.records import Reason
 from tableferry.assets.log.run_tags import TRANSFER
-from tableferry.assets.planning.resolve import Servers, resources_of
 from tableferry.assets.planning.rows.decisions import decisions_by_hop
+from tableferry.assets.planning.servers import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
 from tableferry.assets.running.source_slots import sharing

@@ -12,7 +12,7 @@ from tableferry.assets.log.run_tags import (
     RANGE_END,
     RANGE_START,
 )
-from tableferry.assets.planning.resolve import Servers
+from tableferry.assets.planning.servers import Servers
 from tableferry.resources.errors import InputError
 from tableferry.resources.words import counted
 from tableferry.sensors.channels import Alert, Kind, channels, send

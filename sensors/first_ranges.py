@@ -10,7 +10,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import about
 from tableferry.assets.log.fleet import ranges_by_name
 from tableferry.assets.log.records import NOT_COMMITTED
-from tableferry.assets.planning.resolve import Servers, resources_of
+from tableferry.assets.planning.servers import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.assets.running.source_slots import sharing
 from tableferry.checks.whole_table import TOTAL_ROWS

@@ -13,7 +13,7 @@ from tableferry.assets.log.attention import with_untouched_ranges
 from tableferry.assets.log.fleet import ranges_by_name
 from tableferry.assets.log.ledger import records
 from tableferry.assets.planning.ranges.growing import not_growing
-from tableferry.assets.planning.resolve import Servers, resources_of
+from tableferry.assets.planning.servers import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
 from tableferry.assets.running.source_slots import sharing

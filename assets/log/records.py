@@ -292,7 +292,7 @@ class RangeRecord:
     """What a range that was not moved was found unchanged by: row versions, or content."""
     source_server: str | None = None
     target_server: str | None = None
-    """The servers and their versions, see `assets.planning.resolve.Servers.identity`."""
+    """The servers and their versions, see `assets.planning.servers.Servers.identity`."""
     source_position: str | None = None
     """The position in the source's history of writes, if its system has one."""
     source_snapshot: str | None = None

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from statistics import median
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.planning.resolve import Servers
+from tableferry.assets.planning.servers import Servers
 from tableferry.resources.contract.catalog import TableSize
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import TableferryError

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.namesakes import Namesake, require_one_name
+from tableferry.assets.declaring.namesakes import require_one_name
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.log.records import DataVersion, digest
 from tableferry.assets.planning.columns.expressions import (
@@ -28,21 +28,18 @@ from tableferry.assets.planning.columns.hop_columns import (
     watermark_column,
 )
 from tableferry.assets.planning.columns.renaming import Renames, renamed, renames_of
-from tableferry.assets.planning.columns.wires import chosen_wire
+from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.reconcile import DIGESTED
 from tableferry.checks.rejected import fitting, rejecting
 from tableferry.checks.verdict import CHECK_NAMES, Level
 from tableferry.resources.columns.planner import plan_copy
-from tableferry.resources.connecting.names import url_variable
-from tableferry.resources.contract.budget import Sharing
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.inspection import inspection_of
-from tableferry.resources.contract.loader import loader_of
-from tableferry.resources.contract.looking_ahead import LookAhead, release
+from tableferry.resources.contract.looking_ahead import release
 from tableferry.resources.contract.table_sql import filtered, qualified
-from tableferry.resources.contract.target import Target, TargetOptions, written_to
+from tableferry.resources.contract.target import TargetOptions, written_to
 from tableferry.resources.digest.fields import all_fields, with_columns
 from tableferry.resources.digest.measure import check_figures
 from tableferry.resources.errors import (
@@ -52,7 +49,6 @@ from tableferry.resources.errors import (
     StatementFailed,
     concerning,
 )
-from tableferry.resources.extras import missing
 from tableferry.resources.keys.range import ROW
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -60,120 +56,6 @@ from tableferry.resources.types.kinds import Integer
 
 if TYPE_CHECKING:
     import dagster as dg
-
-
-@dataclass(frozen=True)
-class Servers:
-    """The servers that a transfer may use, by name of connection."""
-
-    endpoints: Mapping[str, Endpoint]
-    sharing: Sharing | None = None
-    """How processes share the budgets of sources; by default each process has all of them."""
-    source: TableRef | None = None
-    """The transfer's source; without a transfer, all tables are read as sources."""
-    namesakes: Sequence[Namesake] = ()
-    """The targets of other transfers that may be a target of this one by another name."""
-
-    @classmethod
-    def of(
-        cls,
-        transfer: Transfer,
-        resources: object,
-        bound: Servers | None = None,
-        sharing: Sharing | None = None,
-    ) -> Servers:
-        """The servers that a transfer is bound to, or else Dagster's resources.
-
-        Args:
-            transfer: the transfer.
-            resources: Dagster's.
-            bound: the servers that it is bound to.
-            sharing: how processes share the budgets of sources.
-        """
-        if bound is None:
-            bound = cls({name: getattr(resources, name) for name in connections_of(transfer)})
-        return replace(bound, sharing=sharing).serving(transfer)
-
-    def serving(self, transfer: Transfer) -> Servers:
-        """The servers with the transfer's source, and its choice about row-level security."""
-        endpoints = self.endpoints
-        if transfer.row_security != "refuse":
-            endpoints = {name: each.under_policies() for name, each in endpoints.items()}
-        return replace(self, endpoints=endpoints, source=transfer.source)
-
-    def looking_ahead(self, tables: Iterable[TableRef]) -> Servers:
-        """The servers, with catalogs that are read about all of these tables at once.
-
-        They serve a look that changes nothing. What moves or records is decided by other servers,
-        which read the catalog at the time of each decision.
-        """
-        by_connection: dict[str, list[TableRef]] = {}
-        for table in tables:
-            by_connection.setdefault(table.connection, []).append(table)
-        ahead = {
-            name: self.endpoints[name].looking_ahead(LookAhead(own))
-            for name, own in by_connection.items()
-            if name in self.endpoints
-        }
-        return replace(self, endpoints={**self.endpoints, **ahead})
-
-    def changed(self) -> set[TableRef]:
-        """The tables about which the catalog says something else than when it was read ahead."""
-        return {
-            table
-            for name, endpoint in self.endpoints.items()
-            if endpoint.ahead is not None
-            for table in endpoint.ahead.changed(endpoint.within_budget(name, self.sharing))
-        }
-
-    def endpoint(self, table: TableRef) -> Endpoint:
-        """The server of a table; that of a source reads within the budget of its connection.
-
-        Raises:
-            InputError: the address of its connection is not set, or its budget is invalid.
-        """
-        endpoint = self._endpoint(table)
-        if self.source is None or table == self.source:
-            return endpoint.within_budget(table.connection, self.sharing)
-        return endpoint
-
-    def budget_line(self, table: TableRef) -> str | None:
-        """Say what reading from a table's server may cost it; None if nothing bounds it."""
-        budget = self._endpoint(table).budget(table.connection)
-        return f"{table.connection}: all runs together read by at most {budget}" if budget else None
-
-    def _endpoint(self, table: TableRef) -> Endpoint:
-        if table.connection not in self.endpoints:
-            raise InputError(f"{url_variable(table.connection)} is not set; {table} needs it")
-        return self.endpoints[table.connection]
-
-    def identity(self, table: TableRef) -> str:
-        """Address and version of a table's server: `postgres at db:5432, database shop, 18.6`.
-
-        Raises:
-            ConnectionFailed: it does not answer.
-        """
-        endpoint = self.endpoint(table)
-        settings = endpoint.settings()
-        return f"{settings.address}, database {settings.database}, {endpoint.ping()}"
-
-    def target(self, table: TableRef) -> Target:
-        """The loader of a table's server.
-
-        Raises:
-            InputError: rows cannot be loaded into that system.
-        """
-        return loader_of(table.system).open(self._endpoint(table))
-
-
-def connections_of(transfer: Transfer) -> set[str]:
-    """The names of the connections that a transfer needs."""
-    return {table.connection for table in transfer.tables}
-
-
-def resources_of(transfer: Transfer, bound: Servers | None) -> set[str]:
-    """The names of Dagster's resources that a transfer needs; none if it is bound to servers."""
-    return connections_of(transfer) if bound is None else set()
 
 
 @dataclass(frozen=True)
@@ -244,35 +126,6 @@ def checks_of(transfer: Transfer) -> tuple[str, ...]:
     """Names of the checks of each key range in every hop of a transfer."""
     names = tuple(CHECK_NAMES[level] for level in levels_of(transfer))
     return (*names, EXPECTATIONS) if transfer.expectations else names
-
-
-def require_servers(transfer: Transfer, servers: Servers) -> None:
-    """Refuse a transfer that needs a server without an address, or a package not installed.
-
-    Raises:
-        InputError: names every missing variable and extra, and what needs it.
-    """
-    needed: dict[str, TableRef] = {}
-    extras: dict[str, str] = {}
-    for table in transfer.tables:
-        needed.setdefault(table.connection, table)
-        if extra := table.system.extra:
-            extras.setdefault(extra, str(table))
-    if transfer.reconcile == "in_flight":
-        extras["digest"] = "reconcile: in_flight"
-    unmet = []
-    for name, table in needed.items():
-        endpoint = servers.endpoints.get(name)
-        if endpoint is None or not endpoint.has_address:
-            needs = f"transfer {transfer.transfer} needs it for {table}"
-            unmet.append(f"{url_variable(name)} is not set; {needs}")
-        elif endpoint.digests_by() == "client":
-            extras.setdefault("digest", f"digest_by=client of {table}")
-    for extra, purpose in extras.items():
-        if error := missing(extra, f"transfer {transfer.transfer}: {purpose}"):
-            unmet.append(str(error))
-    if unmet:
-        raise InputError("\n".join(unmet))
 
 
 def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
@@ -462,28 +315,6 @@ def _require_readable(transfer: Transfer, plan: CopyPlan, withheld: Sequence[str
         name: f"column {name!r}: this login may not read it (SELECT); {remedy}" for name in names
     }
     raise ColumnsRefused(table, problems)
-
-
-def with_wires(
-    transfer: Transfer, hops: Sequence[Hop], servers: Servers, *, moving: bool = False
-) -> tuple[Hop, ...]:
-    """Return the hops with the wire formats that they will use; see `columns.wires`.
-
-    `moving`: rows are about to move, so loads into the targets are tried as well.
-
-    Raises:
-        InputError: a declared wire format does not carry a hop's columns exactly.
-    """
-    chosen = []
-    for hop in hops:
-        source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
-        read = transfer.reconcile == "in_flight"
-        try:
-            wire = chosen_wire(hop.spec.wire, hop.plan, source, target, read=read, moving=moving)
-        except InputError as error:
-            raise InputError(f"{transfer.transfer}: hop {hop.number} {error}") from None
-        chosen.append(replace(hop, wire=wire))
-    return tuple(chosen)
 
 
 def _plan_hop(

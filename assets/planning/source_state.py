@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.records import RangeRecord
-from tableferry.assets.planning.resolve import Hop, Servers, require_servers
+from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, fingerprints_of
 from tableferry.resources.contract.fingerprint import KnownFigures, SourceFingerprint
 from tableferry.resources.contract.snapshots import HeldSnapshot, SharedSnapshot, Snapshot

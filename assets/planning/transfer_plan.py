@@ -23,7 +23,9 @@ from tableferry.assets.planning.ranges.cutting import (
 )
 from tableferry.assets.planning.ranges.shared_cuts import in_use, relative_to, require_agreement
 from tableferry.assets.planning.ranges.statistics import KeyStatistics, key_statistics
-from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
+from tableferry.assets.planning.resolve import Hop, resolve_hops
+from tableferry.assets.planning.servers import Servers
+from tableferry.assets.planning.wires import with_wires
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.loader import loader_of

@@ -19,8 +19,9 @@ from tableferry.assets.planning.changes.drift import misfits
 from tableferry.assets.planning.changes.refusals import fitting_declaration
 from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.columns.renaming import not_yet
-from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.decisions import Decision
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import apply_growth, fingerprints_of, plan_growth
 from tableferry.assets.running.caller import Caller, Prepared, prepared
 from tableferry.assets.running.execute import build_work

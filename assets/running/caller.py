@@ -11,8 +11,9 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ledger import newest_ids
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import Reason
-from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.decisions import Decision, decisions
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.source_state import (
     read_under,
     shared_snapshot,

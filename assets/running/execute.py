@@ -22,13 +22,15 @@ from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.changes.drift import Unplanned
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.hazards import require_harmless
-from tableferry.assets.planning.resolve import Hop, Servers, levels_of, with_wires
+from tableferry.assets.planning.resolve import Hop, levels_of
 from tableferry.assets.planning.rows.decisions import Decision
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.source_state import (
     MOST_READINGS,
     SourceState,
 )
 from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_growth
+from tableferry.assets.planning.wires import with_wires
 from tableferry.assets.running.caller import Caller, Prepared, prepared, ranges_moving_with
 from tableferry.assets.running.fitting import prepare, with_fitting_targets
 from tableferry.assets.running.launches import ends_last, share_pool

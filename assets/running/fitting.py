@@ -21,7 +21,8 @@ from tableferry.assets.planning.changes.evolving import evolve, made_anew
 from tableferry.assets.planning.changes.refusals import too_narrow
 from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
 from tableferry.assets.planning.columns.renaming import statements
-from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.running.caller import Caller, Prepared
 from tableferry.resources.contract.target import Target
 from tableferry.resources.crash_points import reached

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ledger import committed_records
 from tableferry.assets.log.queries import Log
-from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.deltas import only_whole
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.running.adopting import unfit
 from tableferry.assets.verifying.as_committed import changed_since
 from tableferry.resources.contract.source import source_of

@@ -11,8 +11,9 @@ from tableferry.assets.log.ledger import WrittenColumn, latest_record
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import RangeRecord, Reason, State
 from tableferry.assets.log.writer import Writer
-from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.decisions import Decision
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.source_state import (
     SourceState,
 )

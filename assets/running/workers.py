@@ -7,9 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from tableferry.assets.log.records import RangeRecord, Reason, State
-from tableferry.assets.planning.resolve import (
-    Hop,
-)
+from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.decisions import COMPARED_FIRST
 from tableferry.assets.planning.rows.deltas import compares_first, only_whole
 from tableferry.assets.running.audit import (

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import NamedTuple, Self
 
 from tableferry.assets.log.records import RangeRecord
-from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.servers import Servers
 from tableferry.checks.reconcile import PROVEN, target_digests
 from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
 from tableferry.resources.contract.fields import Side

@@ -22,7 +22,8 @@ from tableferry.assets.log.ledger import (
 from tableferry.assets.log.records import DataVersion, RangeRecord, State, digest
 from tableferry.assets.log.writer import EventLogger, Writer
 from tableferry.assets.planning.columns.renaming import not_yet
-from tableferry.assets.planning.resolve import Hop, Servers, levels_of
+from tableferry.assets.planning.resolve import Hop, levels_of
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import present_ranges
 from tableferry.assets.verifying.as_committed import (
     UNKNOWN,

@@ -14,7 +14,8 @@ from tableferry.assets.log.grouping import together
 from tableferry.assets.log.ledger import committed, latest_materialization, records
 from tableferry.assets.log.records import ROWS_SINCE
 from tableferry.assets.log.writer import EventLogger, Writer
-from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.source_state import (
     SourceState,
     read_under,

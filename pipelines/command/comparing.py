@@ -14,7 +14,7 @@ from tableferry.pipelines.command.shell import as_json, end, print_json, user_er
 from tableferry.resources.errors import InputError, TableferryError
 
 if TYPE_CHECKING:
-    from tableferry.assets.planning.resolve import Servers
+    from tableferry.assets.planning.servers import Servers
     from tableferry.checks.comparing.pairing import Pairing
     from tableferry.checks.verdict import Level
     from tableferry.resources.contract.endpoint import Endpoint

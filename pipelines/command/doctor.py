@@ -16,7 +16,8 @@ from typing import Any
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
 from tableferry.assets.planning.hazards import hazards_of
-from tableferry.assets.planning.resolve import Servers, require_servers, resolve_hops
+from tableferry.assets.planning.resolve import resolve_hops
+from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.pipelines import event_log
 from tableferry.pipelines.settings import transfers_folder
 from tableferry.resources.columns.planner import plan_copy

@@ -17,7 +17,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
 from tableferry.assets.log import sqlite_home
 from tableferry.assets.log.queries import Log
-from tableferry.assets.planning.resolve import Servers
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.running.source_slots import sharing
 from tableferry.pipelines import event_log
 from tableferry.pipelines.command.plugins import start_local_stack

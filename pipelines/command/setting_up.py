@@ -12,7 +12,7 @@ from tableferry.pipelines.command.shell import as_json, end, has_terminal, print
 from tableferry.resources.errors import InputError
 
 if TYPE_CHECKING:
-    from tableferry.assets.planning.resolve import Servers
+    from tableferry.assets.planning.servers import Servers
     from tableferry.pipelines.command.one.values import ValuesView
     from tableferry.pipelines.command.show.views import Attempt
     from tableferry.pipelines.onboarding.init import Arrangement

@@ -21,7 +21,7 @@ from tableferry.assets.declaring.transfer_files import (
     transfers_in,
 )
 from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
-from tableferry.assets.planning.resolve import Servers, connections_of
+from tableferry.assets.planning.servers import Servers, connections_of
 from tableferry.assets.transfer import (
     Origin,
     move_ranges,

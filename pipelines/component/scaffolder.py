@@ -12,7 +12,7 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict, Field
 
 from tableferry.assets.declaring.dagster_rules import op_name
-from tableferry.assets.planning.resolve import Servers
+from tableferry.assets.planning.servers import Servers
 from tableferry.pipelines.onboarding.init import Arrangement, identifier, init
 from tableferry.pipelines.settings import servers
 from tableferry.resources.connecting.names import names_file, set_variable, system_of, url_variable

@@ -22,7 +22,7 @@ from tableferry.assets.declaring.transfer_files import (
     load_transfers,
 )
 from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
-from tableferry.assets.planning.resolve import Servers
+from tableferry.assets.planning.servers import Servers
 from tableferry.pipelines.onboarding.catalogs import Catalogs
 from tableferry.pipelines.onboarding.proposal import ColumnDecision, Proposal, propose
 from tableferry.pipelines.onboarding.text import (

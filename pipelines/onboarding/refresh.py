@@ -19,7 +19,7 @@ from tableferry.assets.declaring.many_tables import (
 )
 from tableferry.assets.declaring.transfer_files import declarations_in, load_transfers
 from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
-from tableferry.assets.planning.resolve import Servers
+from tableferry.assets.planning.servers import Servers
 from tableferry.pipelines.onboarding.catalogs import Catalogs
 from tableferry.pipelines.onboarding.init import OURS, identifier, is_valid_name, require_distinct
 from tableferry.pipelines.onboarding.proposal import Proposal, propose

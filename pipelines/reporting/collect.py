@@ -22,11 +22,7 @@ from tableferry.assets.log.history import PastRun, past_runs, unanswered
 from tableferry.assets.log.records import RangeRecord, State
 from tableferry.assets.planning.changes.drift import schema_changes
 from tableferry.assets.planning.columns.hop_columns import new_columns
-from tableferry.assets.planning.resolve import (
-    Hop,
-    checks_of,
-    resolve_hops,
-)
+from tableferry.assets.planning.resolve import Hop, checks_of, resolve_hops
 from tableferry.assets.planning.transfer_plan import known_ranges
 from tableferry.assets.transfer import check_description
 from tableferry.assets.verifying.whole_tables import DESCRIPTIONS

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.assets.log.storage import open_instance
-from tableferry.assets.planning.resolve import Servers, require_servers
+from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.pipelines.cli import main
 from tableferry.resources import extras
 from tableferry.resources.clickhouse.server import ClickHouseServer

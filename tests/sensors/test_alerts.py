@@ -12,7 +12,7 @@ from tableferry.assets.log.run_tags import (
     RANGE_END,
     RANGE_START,
 )
-from tableferry.assets.planning.resolve import Servers
+from tableferry.assets.planning.servers import Servers
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.sensors.alerts import alert_sensors
 from tableferry.sensors.channels import ALERT_URL

@@ -10,7 +10,8 @@ from tableferry.assets.log.ledger import committed_records, created_table, newes
 from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.changes.drift import misfits
 from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
-from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.servers import Servers
 from tableferry.checks.whole_table import row_count
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan

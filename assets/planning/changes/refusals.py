@@ -13,7 +13,8 @@ from tableferry.assets.planning.changes.drift import ADDING, Unplanned, foreseen
 from tableferry.assets.planning.changes.evolving import alterations, made_anew, unmended
 from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.hazards import require_harmless
-from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.servers import Servers
 from tableferry.resources.columns.conversions import NoConversion, conversion_between
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.target import Target

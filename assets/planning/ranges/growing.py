@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.ranges.cutting import extend_ranges
 from tableferry.assets.planning.ranges.statistics import KeyStatistics
-from tableferry.assets.planning.resolve import Servers
+from tableferry.assets.planning.servers import Servers
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import source_of

@@ -17,13 +17,10 @@ from tableferry.assets.log.records import DataVersion, Proven, Reason, State
 from tableferry.assets.planning.changes.drift import schema_changes
 from tableferry.assets.planning.changes.unplanned import only_fewer_columns
 from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
-from tableferry.assets.planning.resolve import (
-    Hop,
-    Servers,
-    checks_of,
-)
+from tableferry.assets.planning.resolve import Hop, checks_of
 from tableferry.assets.planning.rows.deltas import changed_parts, compares_first
 from tableferry.assets.planning.rows.increments import increment, intact, now
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.checks.counts import count_by_range
 from tableferry.checks.expectations import ALL_CHECKS

@@ -7,7 +7,8 @@ from contextlib import suppress
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.records import Reason
 from tableferry.assets.planning.columns.hop_columns import new_columns
-from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.servers import Servers
 from tableferry.resources.contract.hazards import having
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of

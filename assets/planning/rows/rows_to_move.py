@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tableferry.assets.planning.resolve import Hop, Servers
+from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.decisions import Decision
 from tableferry.assets.planning.rows.deltas import compares_first, most_rows
 from tableferry.assets.planning.rows.increments import from_watermark
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.checks.counts import count_by_range
 from tableferry.checks.delta import delta_of

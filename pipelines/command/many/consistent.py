@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.planning.resolve import require_servers
+from tableferry.assets.planning.servers import require_servers
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.snapshots import HeldSnapshot, SetSnapshot
 from tableferry.resources.contract.source import source_of

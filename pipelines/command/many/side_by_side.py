@@ -18,7 +18,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Protocol, TypeVar, cast
 
 from tableferry.assets.declaring.transfer_files import TransferFolder
-from tableferry.assets.planning.resolve import Servers
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.running.progress import OnProgress, Progress, ignore_progress
 from tableferry.assets.running.source_slots import sharing
 from tableferry.pipelines import event_log

@@ -12,8 +12,9 @@ from tableferry.assets.log.ledger import committed, newest_ids, partitions
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import Reason, State
 from tableferry.assets.planning.ranges.cutting import find_ranges, like_range
-from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops
+from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.assets.planning.rows.decisions import decisions_by_hop
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.source_state import (
     read_under,
 )

@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from tableferry.assets.log.ledger import committed_records
 from tableferry.assets.log.records import Reason
-from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops
+from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.assets.planning.rows.deltas import MOST_ROWS, compares_first, only_whole
 from tableferry.assets.planning.rows.rows_to_move import delta_between
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import known_ranges
 from tableferry.assets.running.adopting import extend_ranges
 from tableferry.assets.running.repairs import damaged_sources, require_repairable

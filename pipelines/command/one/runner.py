@@ -21,9 +21,10 @@ from tableferry.assets.planning.changes.refusals import refusals
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.columns.renaming import statements
 from tableferry.assets.planning.hazards import hazard_notes
-from tableferry.assets.planning.resolve import Hop, Servers, require_servers, resolve_hops
+from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.assets.planning.rows.decisions import decisions_by_hop
 from tableferry.assets.planning.rows.rows_to_move import rows_to_move
+from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, run_is_alive, this_process

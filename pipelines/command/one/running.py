@@ -16,7 +16,8 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import State
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
-from tableferry.assets.planning.resolve import Hop, Servers, with_wires
+from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.source_state import (
     shared_snapshot,
 )
@@ -24,6 +25,7 @@ from tableferry.assets.planning.transfer_plan import (
     TransferPlan,
     apply_growth,
 )
+from tableferry.assets.planning.wires import with_wires
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.progress import OnProgress, Progress, ignore_progress
 from tableferry.checks.whole_table import row_count

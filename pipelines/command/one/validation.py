@@ -13,8 +13,9 @@ from tableferry.assets.declaring.yaml_lines import Location
 from tableferry.assets.planning.changes.refusals import refusals
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.hazards import with_hazards
-from tableferry.assets.planning.resolve import Hop, resolve_hops, with_wires
+from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.assets.planning.transfer_plan import require_cuts
+from tableferry.assets.planning.wires import with_wires
 from tableferry.assets.running.adopting import unfit
 from tableferry.checks.expectations import validate_suite
 from tableferry.pipelines.command.session import Session

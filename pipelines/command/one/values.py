@@ -9,7 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.planning.resolve import Hop, Servers, resolve_hops, with_wires
+from tableferry.assets.planning.resolve import Hop, resolve_hops
+from tableferry.assets.planning.servers import Servers
+from tableferry.assets.planning.wires import with_wires
 from tableferry.checks.refused_values import (
     RefusedColumn,
     RefusedValues,

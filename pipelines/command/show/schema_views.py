@@ -29,7 +29,7 @@ from tableferry.resources.tables import TableRef
 from tableferry.resources.words import counted
 
 if TYPE_CHECKING:
-    from tableferry.assets.planning.resolve import Servers
+    from tableferry.assets.planning.servers import Servers
 
 _WILDCARD = re.compile(r"[*?\[]")
 _FILLED = re.compile(r"\{(schema|table)\}")

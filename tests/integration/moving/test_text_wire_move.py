@@ -11,7 +11,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from tableferry.assets.planning.resolve import resolve_hops, with_wires
+from tableferry.assets.planning.resolve import resolve_hops
+from tableferry.assets.planning.wires import with_wires
 from tableferry.pipelines.command.one import runner
 from tableferry.resources.artifacts import BYTES, FOLDER
 from tableferry.resources.contract import delimited

@@ -17,7 +17,7 @@ from tableferry.assets.log.records import RangeRecord, State
 from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.ranges.growing import not_growing
-from tableferry.assets.planning.resolve import Servers as Bound
+from tableferry.assets.planning.servers import Servers as Bound
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.table_sql import qualified

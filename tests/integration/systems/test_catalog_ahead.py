@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tableferry.assets.planning.resolve import Servers as Endpoints
+from tableferry.assets.planning.servers import Servers as Endpoints
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from tableferry.assets.planning.columns.wires import chosen_wire
+from tableferry.assets.planning.wires import chosen_wire
 from tableferry.pipelines.cli import main
 from tableferry.resources.artifacts import BYTES
 from tableferry.resources.columns.planner import plan_copy

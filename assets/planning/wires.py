@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.servers import Servers
 from tableferry.resources.connecting.probe import Wrong
 from tableferry.resources.contract.copy_plan import CopyPlan, WireChoice, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
@@ -104,3 +108,25 @@ def _load_problem(
 def _first(wrong: Sequence[Wrong]) -> str:
     more = f" (and {len(wrong) - 1} more; ferry doctor lists them)" if len(wrong) > 1 else ""
     return f"{wrong[0]}{more}"
+
+
+def with_wires(
+    transfer: Transfer, hops: Sequence[Hop], servers: Servers, *, moving: bool = False
+) -> tuple[Hop, ...]:
+    """Return the hops with the wire formats that they will use.
+
+    `moving`: rows are about to move, so loads into the targets are tried as well.
+
+    Raises:
+        InputError: a declared wire format does not carry a hop's columns exactly.
+    """
+    chosen = []
+    for hop in hops:
+        source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
+        read = transfer.reconcile == "in_flight"
+        try:
+            wire = chosen_wire(hop.spec.wire, hop.plan, source, target, read=read, moving=moving)
+        except InputError as error:
+            raise InputError(f"{transfer.transfer}: hop {hop.number} {error}") from None
+        chosen.append(replace(hop, wire=wire))
+    return tuple(chosen)
