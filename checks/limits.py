@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.target import quarantine_of
+from tableferry.resources.contract.target_names import quarantine_of
 from tableferry.resources.digest.fields import fields, not_compared, relaxed_fields
 
 NAMED = 6

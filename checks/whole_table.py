@@ -19,7 +19,7 @@ from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.contract.quarantine import IDENTITY
 from tableferry.resources.contract.table_sql import MOST_RANGES, filtered, qualified, range_number
-from tableferry.resources.contract.target import of_ranges, quarantine_of
+from tableferry.resources.contract.target_names import of_ranges, quarantine_of
 from tableferry.resources.digest.measure import ROWS, Grouped, measure
 from tableferry.resources.errors import TableMissing, describe
 from tableferry.resources.keys.range import KeyRange

@@ -72,7 +72,7 @@ MODES_NAMED = {
     "assets/declaring/manifest.py": "the default",
     "assets/log/records.py": "a state of the same name",
     "resources/files/system.py": "the only mode of the system",
-    "resources/contract/target.py": "the default",
+    "resources/contract/target_options.py": "the default",
     "pipelines/onboarding/refresh.py": "the mode of tables without a key",
 }
 

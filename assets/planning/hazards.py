@@ -9,8 +9,8 @@ from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
 from tableferry.resources.contract.hazards import Hazard, require_publishable
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import keeps_rows
 from tableferry.resources.contract.target_columns import unfilled
+from tableferry.resources.contract.target_options import keeps_rows
 
 
 def with_hazards(hops: Sequence[Hop], servers: Servers) -> tuple[Hop, ...]:

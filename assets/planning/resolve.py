@@ -39,7 +39,7 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.contract.looking_ahead import release
 from tableferry.resources.contract.table_sql import filtered, qualified
-from tableferry.resources.contract.target import TargetOptions, written_to
+from tableferry.resources.contract.target_options import TargetOptions, written_to
 from tableferry.resources.digest.fields import all_fields, with_columns
 from tableferry.resources.digest.measure import check_figures
 from tableferry.resources.errors import (

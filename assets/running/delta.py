@@ -23,7 +23,7 @@ from tableferry.checks.delta import RangeProof, StillDiffers, delta_in, delta_of
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.target import keeps_rows
+from tableferry.resources.contract.target_options import keeps_rows
 from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.words import counted

@@ -36,12 +36,8 @@ from tableferry.resources.contract.formats import format_of
 from tableferry.resources.contract.quarantine import Quarantine
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.table_sql import filtered
-from tableferry.resources.contract.target import (
-    LoadReceipt,
-    RangeLoad,
-    TargetOptions,
-    written_to,
-)
+from tableferry.resources.contract.target import LoadReceipt, RangeLoad
+from tableferry.resources.contract.target_options import TargetOptions, written_to
 from tableferry.resources.crash_points import reached
 from tableferry.resources.digest.measure import CHANGED, Grouped, measure
 from tableferry.resources.errors import ReceiptMismatch, SourceMoved, TableferryError, describe

@@ -21,7 +21,8 @@ from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.target import Target, replaces
+from tableferry.resources.contract.target import Target
+from tableferry.resources.contract.target_options import replaces
 from tableferry.resources.digest.fields import relaxed_fields
 from tableferry.resources.digest.placement import client_computes
 from tableferry.resources.keys.range import KeyRange

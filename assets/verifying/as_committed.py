@@ -13,7 +13,7 @@ from tableferry.checks.reconcile import PROVEN, target_digests
 from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.fingerprint import KnownFigures
-from tableferry.resources.contract.target import keeps_rows
+from tableferry.resources.contract.target_options import keeps_rows
 from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.keys.range import KeyRange
 

@@ -9,7 +9,7 @@ from tableferry.assets.planning.resolve import Hop
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.verdict import CHECK_NAMES, Differences, Verdict
 from tableferry.checks.whole_table import repeated_keys
-from tableferry.resources.contract.target import keeps_rows
+from tableferry.resources.contract.target_options import keeps_rows
 
 
 def allowing_extra_rows(

@@ -26,7 +26,7 @@ from tableferry.checks.verdict import Verdict
 from tableferry.checks.whole_table import TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
 from tableferry.resources.contract.snapshots import Snapshot
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.target import keeps_rows
+from tableferry.resources.contract.target_options import keeps_rows
 from tableferry.resources.keys.range import KeyRange
 
 DESCRIPTIONS = {

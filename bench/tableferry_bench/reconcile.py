@@ -30,7 +30,7 @@ from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.digest.expressions import DigestSql
 from tableferry.resources.digest.fields import fields
 from tableferry.resources.digest.fingerprinting import fingerprints

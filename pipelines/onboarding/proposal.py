@@ -16,7 +16,7 @@ from tableferry.resources.contract.catalog import Described, TableSize
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
-from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import ColumnsRefused, InputError, NamesClash
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column

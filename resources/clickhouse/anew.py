@@ -18,7 +18,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.tables import TableRef
 
 TABLE_SQL = (

@@ -10,7 +10,7 @@ from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN
 from tableferry.resources.clickhouse.types import declared_type
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import TargetOptions, appends, row_identity
+from tableferry.resources.contract.target_options import TargetOptions, appends, row_identity
 from tableferry.resources.keys.range import KeyRange
 
 ENGINE = re.compile(

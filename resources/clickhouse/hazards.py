@@ -14,7 +14,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.looking_ahead import answer
-from tableferry.resources.contract.target import TargetOptions, row_identity
+from tableferry.resources.contract.target_options import TargetOptions, row_identity
 from tableferry.resources.tables import TableRef
 
 HAZARDS_SQL = (

@@ -15,8 +15,9 @@ from tableferry.resources.clickhouse.server import ClickHouseServer, among
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target import TargetOptions, shadow_of
 from tableferry.resources.contract.target_columns import verify_columns
+from tableferry.resources.contract.target_names import shadow_of
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.tables import TableRef
 
 

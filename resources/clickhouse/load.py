@@ -31,14 +31,9 @@ from tableferry.resources.clickhouse.quarantine import replace_quarantine
 from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target import (
-    LoadReceipt,
-    TargetMoved,
-    appends,
-    rejected_of,
-    require_staged,
-    surplus_rejected,
-)
+from tableferry.resources.contract.target import LoadReceipt, TargetMoved
+from tableferry.resources.contract.target_names import rejected_of, surplus_rejected
+from tableferry.resources.contract.target_options import appends, require_staged
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch
 from tableferry.resources.tables import TableRef, staging_prefix
 

@@ -12,7 +12,8 @@ from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Look
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target import Alive, TargetOptions
+from tableferry.resources.contract.target import Alive
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import RangeBusy, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef

@@ -26,7 +26,8 @@ from tableferry.resources.contract.markers import (
     require_written_as,
 )
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import TargetMoved, shadow_of
+from tableferry.resources.contract.target import TargetMoved
+from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.tables import TableRef
 

@@ -21,12 +21,12 @@ from tableferry.resources.clickhouse.staging import Image, plain_staging_table, 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Publication, Published
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target import (
-    ATTEMPT,
+from tableferry.resources.contract.target import ATTEMPT
+from tableferry.resources.contract.target_names import shadow_of
+from tableferry.resources.contract.target_options import (
     TargetOptions,
     appends,
     keeps_rows,
-    shadow_of,
     written_to,
 )
 from tableferry.resources.keys.range import KeyRange

@@ -10,7 +10,7 @@ from tableferry.resources.clickhouse.locks import Owner
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.contract.quarantine import COLUMNS, RANGE, ROW_NUMBER, Quarantine
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target import of_ranges, quarantine_of
+from tableferry.resources.contract.target_names import of_ranges, quarantine_of
 from tableferry.resources.tables import TableRef
 
 SETTINGS = {"insert_deduplicate": 0, "async_insert": 0}

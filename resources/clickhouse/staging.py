@@ -9,7 +9,7 @@ from tableferry.resources.clickhouse.dialect import RANGE_COLUMN
 from tableferry.resources.clickhouse.locks import Owner
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 

@@ -51,24 +51,23 @@ from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.markers import Publication, Published, markers_of
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target import (
-    Alive,
-    Target,
-    TargetMoved,
-    TargetOptions,
+from tableferry.resources.contract.target import Alive, Target, TargetMoved, no_live_owner
+from tableferry.resources.contract.target_columns import unfilled, verify_columns
+from tableferry.resources.contract.target_names import (
     aside_of,
-    check_mode,
     is_rejected,
-    keeps_rows,
-    no_live_owner,
     quarantine_of,
     rejected_of,
+    shadow_of,
+)
+from tableferry.resources.contract.target_options import (
+    TargetOptions,
+    check_mode,
+    keeps_rows,
     require_table,
     row_identity,
-    shadow_of,
     written_to,
 )
-from tableferry.resources.contract.target_columns import unfilled, verify_columns
 from tableferry.resources.errors import (
     InputError,
     RangeBusy,

@@ -9,7 +9,8 @@ from typing import Any
 
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.system import System
-from tableferry.resources.contract.target import RangeLoad, Target, TargetOptions
+from tableferry.resources.contract.target import RangeLoad, Target
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef

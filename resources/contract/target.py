@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
 from tableferry.resources.artifacts import Artifact
-from tableferry.resources.contract.copy_plan import CopyPlan, Format
-from tableferry.resources.contract.delimited import Framing
-from tableferry.resources.contract.delta import Delta, Proof
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.hazards import Hazard, PublishAudit, having
+from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.markers import Publication, Published
-from tableferry.resources.contract.marks import Mark
-from tableferry.resources.contract.quarantine import RANGE, SUFFIX, Quarantine
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.write_modes import WriteMode
-from tableferry.resources.errors import InputError, ReceiptMismatch, TableferryError
+from tableferry.resources.contract.target_options import TargetOptions
+from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.tables import TableRef, staging_name, staging_prefix
+from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
 Alive = Callable[[str], bool]
 """Whether the run whose id is in a staging table is still alive."""
 
-SHADOW = "__ferry_shadow"
-"""The suffix of a shadow table."""
-
-ASIDE = "__ferry_aside"
-"""The suffix of a table that is about to be made anew."""
-
-DIGEST = 12
-"""The digits of a hash that replaces the end of a name that is too long."""
-
-REJECTED = "_rejected"
-"""The suffix of a staging table that failed its audit."""
-
 ATTEMPT = "<attempt>"
 """The placeholder of an attempt's random suffix in statements that are only shown."""
-
-MOST_REJECTED = 10
-"""The maximum of rejected staging tables per target: enough to diagnose, too few to fill a disk."""
 
 
 class TargetMoved(TableferryError):
@@ -58,55 +37,6 @@ class TargetMoved(TableferryError):
 def no_live_owner(owner: str) -> bool:
     """The `Alive` of a caller that is known to be alone: all leftovers are of dead runs."""
     return False
-
-
-@dataclass(frozen=True)
-class TargetOptions:
-    """How a transfer writes. No option changes a value, only where and how fast it lands."""
-
-    mode: WriteMode = WriteMode.REPLACE
-    engine: str | None = None
-    """ClickHouse only: the engine of a new table, e.g. `ReplacingMergeTree(version)`."""
-    order_by: str | None = None
-    """ClickHouse only: the sorting key of a new table, as SQL without the keyword."""
-    partition_by: str | None = None
-    """ClickHouse only: the partitioning of a new table; its finalise is not atomic."""
-    batch_rows: int = 65536
-    """Rows per batch of a SQL Server bulk copy; a ClickHouse insert streams and has no batches."""
-    framing: Framing | None = None
-    """SQL Server only: the terminators of this attempt's text."""
-    format: Format | None = None
-    """The format of this attempt's rows, if the target accepts several."""
-    unstaged: bool = False
-    """Whether rows may go straight into the table, unseen until `RangeLoad.finalise`. The caller
-    audits them there by `RangeLoad.reader`, and stages them if that fails."""
-    hazards: tuple[Hazard, ...] = ()
-    """The result of `Target.hazards` when the hop was planned."""
-    publish_audit: PublishAudit = "auto"
-    """Whether to compare what readers are about to see with the audited rows: `visible`, always;
-    `auto`, if a hazard may change rows."""
-    delta: Delta | None = None
-    """The rows by which this attempt's range differs; None: it is written as a whole. The rows to
-    insert or update are staged, and all others of the range stay as they are."""
-    quarantine: Quarantine | None = None
-    """What `finalise` keeps beside the target instead of in it; None if nothing ever is."""
-    removes: bool = False
-    """Whether rows go that the source has no more, though the mode would keep them."""
-    mark: Mark | None = None
-    """How such rows are marked, if they are not deleted."""
-    recreate: WriteMode | None = None
-    """The declared mode of a target that is made anew: the shadow table of the swap has the plan's
-    shape, and none of the target's rows."""
-    proof: Proof | None = None
-    """What `finalise` calls before it makes a delta visible."""
-    displaced: Callable[[Sequence[str]], None] | None = None
-    """What `finalise` calls with the names of other ranges that are about to lose rows, since these
-    have moved to the attempt's range. None: a primary key that is in another range fails it."""
-
-    @property
-    def audits_shown(self) -> bool:
-        """Whether to compare what readers are about to see with the audited rows."""
-        return self.publish_audit == "visible" or bool(having(self.hazards, "changes"))
 
 
 @dataclass(frozen=True)
@@ -397,156 +327,3 @@ class Target(Protocol):
 
     def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
         """Rows of the range in the table that is written to: with `swap`, the shadow."""
-
-
-def shadow_of(table: TableRef) -> TableRef:
-    """The table that collects all ranges of a `swap` until it replaces the target."""
-    return _beside(table, SHADOW)
-
-
-def aside_of(table: TableRef) -> TableRef:
-    """Where an empty table waits, on servers without locks, until nobody writes to it any more."""
-    return _beside(table, ASIDE)
-
-
-def quarantine_of(table: TableRef) -> TableRef:
-    """The table that keeps the values which a target cannot hold."""
-    return _beside(table, SUFFIX)
-
-
-def of_ranges(target: TableRef, ranges: Iterable[str]) -> str:
-    """Write the condition on rows of `quarantine_of` that they are of some ranges, of at least one.
-
-    Names of ranges of texts may differ in case or blanks alone.
-    """
-    system = target.system
-    column = Column(RANGE, system.types.text)
-    name = system.dialect.grouping_key(system.quote(RANGE), column)
-    told_apart = (system.dialect.grouping_key(system.dialect.literal(r), column) for r in ranges)
-    return f"{name} IN ({', '.join(told_apart)})"
-
-
-def _beside(table: TableRef, suffix: str) -> TableRef:
-    dialect = table.system.dialect
-    longest = dialect.longest_name - len(suffix) - DIGEST
-    name = "".join(char for char in table.name if char not in dialect.not_in_shadows)
-    kept = next(name[:end] for end in range(len(name), -1, -1) if _length(name[:end]) <= longest)
-    if kept != table.name:
-        kept += hashlib.blake2b(table.name.encode(), digest_size=DIGEST // 2).hexdigest()
-    return replace(table, name=kept + suffix)
-
-
-def rejected_of(target: TableRef, range_name: str) -> TableRef:
-    """The table that keeps a range's rows after they failed their audit."""
-    return replace(target, name=f"{staging_name(target, range_name)}{REJECTED}")
-
-
-def is_rejected(target: TableRef, name: str) -> bool:
-    """Whether a table keeps rows of the target that failed their audit."""
-    return name.startswith(staging_prefix(target)) and name.endswith(REJECTED)
-
-
-def surplus_rejected(target: TableRef, names: Iterable[str]) -> list[str]:
-    """The rejected ones of a target's staging tables that must be dropped to keep another.
-
-    Args:
-        target: the target.
-        names: the staging tables, the oldest first.
-    """
-    kept = [name for name in names if is_rejected(target, name)]
-    return kept[: max(0, len(kept) - MOST_REJECTED + 1)]
-
-
-def _length(name: str) -> int:
-    """Length of a name in ClickHouse's file names, which escape other characters as `%D0`."""
-    return len(re.sub(rb"[^A-Za-z0-9_]", b"%00", name.encode()))
-
-
-def written_to(plan: CopyPlan, options: TargetOptions) -> TableRef:
-    """The table that finalised ranges go to: the target, or with `swap` its shadow."""
-    return shadow_of(plan.target) if options.mode.whole_table else plan.target
-
-
-def row_identity(plan: CopyPlan) -> tuple[str, ...]:
-    """The target columns of the source's primary key; empty unless all of them travel."""
-    names = {column.name for column in plan.target_columns}
-    return plan.primary_key if plan.primary_key and names.issuperset(plan.primary_key) else ()
-
-
-def keeps_rows(plan: CopyPlan, options: TargetOptions) -> bool:
-    """Whether rows stay in the target that the source no longer has."""
-    return options.mode.keeps_rows and not options.removes and bool(row_identity(plan))
-
-
-def appends(plan: CopyPlan, options: TargetOptions) -> bool:
-    """Whether rows that the target already has stay as they are."""
-    return options.mode.keeps_known and bool(row_identity(plan))
-
-
-def replaces(plan: CopyPlan, options: TargetOptions) -> bool:
-    """Whether a range's rows are deleted for those that are loaded."""
-    return not options.mode.updates_known and not appends(plan, options)
-
-
-class Written(NamedTuple):
-    """Which kinds of statements publish a range."""
-
-    inserts: bool
-    updates: bool
-    deletes: bool
-
-
-def written_by(plan: CopyPlan, options: TargetOptions) -> Written:
-    """How a range's rows are published: as its delta asks for, or by the write mode."""
-    if (delta := options.delta) is not None:
-        if options.mark is not None:
-            return Written(delta.inserted > 0, True, False)
-        return Written(delta.inserted > 0, delta.updated > 0, delta.deleted > 0)
-    deletes = replaces(plan, options) or (options.removes and options.mark is None)
-    return Written(True, options.mode.updates_known, deletes)
-
-
-def require_staged(
-    table: TableRef, key_range: KeyRange, staged: int, expected: int, which: str
-) -> int:
-    """Return the number of staged rows if it is that of the rows sent or audited.
-
-    Raises:
-        ReceiptMismatch: they are not.
-    """
-    if staged != expected:
-        raise ReceiptMismatch(
-            f"{table} range {key_range.name}: {expected} rows were {which}, "
-            f"but {staged} arrived in the staging table"
-        )
-    return staged
-
-
-def require_table(plan: CopyPlan, options: TargetOptions) -> None:
-    """Refuse a target that its system could not create: its name, or its number of columns.
-
-    Raises:
-        InputError: names the limit and the remedy.
-    """
-    target, dialect = plan.target, plan.target.system.dialect
-    if why := dialect.unfit_table(target.schema, target.name):
-        raise InputError(f"{target}: {why}; give the hop a shorter one")
-    columns = len(plan.columns) + (options.mark is not None)
-    if dialect.most_columns is not None and columns > dialect.most_columns:
-        raise InputError(
-            f"{target}: {columns:,} columns, and a table of {target.system.title} has at most "
-            f"{dialect.most_columns:,}; leave some out with exclude, or list those to move: "
-            "columns: [...]"
-        )
-
-
-def check_mode(plan: CopyPlan, options: TargetOptions) -> None:
-    """Refuse a write mode that needs a primary key if there is none.
-
-    Raises:
-        InputError: `upsert` without a primary key.
-    """
-    if options.mode.needs_identity and not row_identity(plan):
-        raise InputError(
-            f"{plan.source}: {options.mode} needs a primary key whose columns all travel"
-        )

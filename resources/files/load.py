@@ -18,12 +18,9 @@ from tableferry.resources import crash_points
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import (
-    LoadReceipt,
-    rejected_of,
-    require_staged,
-    surplus_rejected,
-)
+from tableferry.resources.contract.target import LoadReceipt
+from tableferry.resources.contract.target_names import rejected_of, surplus_rejected
+from tableferry.resources.contract.target_options import require_staged
 from tableferry.resources.errors import InputError, ReceiptMismatch, TableMissing
 from tableferry.resources.files.errors import translated
 from tableferry.resources.files.exports import STAGING, SUFFIX, ExportFolder, file_name

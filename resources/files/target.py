@@ -15,15 +15,9 @@ from tableferry.resources.connecting.names import connection_url
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.markers import Publication, Published
-from tableferry.resources.contract.target import (
-    ATTEMPT,
-    Alive,
-    Target,
-    TargetOptions,
-    is_rejected,
-    no_live_owner,
-    require_table,
-)
+from tableferry.resources.contract.target import ATTEMPT, Alive, Target, no_live_owner
+from tableferry.resources.contract.target_names import is_rejected
+from tableferry.resources.contract.target_options import TargetOptions, require_table
 from tableferry.resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
 from tableferry.resources.files import markers
 from tableferry.resources.files.errors import translated

@@ -14,7 +14,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import row_identity
+from tableferry.resources.contract.target_options import row_identity
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.names import about

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tableferry.resources.connecting.waiting import lock_milliseconds
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import row_identity
+from tableferry.resources.contract.target_options import row_identity
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.postgres.dialect import has_own_order
 from tableferry.resources.postgres.errors import broke

@@ -9,7 +9,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Effect, Hazard
 from tableferry.resources.contract.looking_ahead import answer
-from tableferry.resources.contract.target import TargetOptions, row_identity, written_by
+from tableferry.resources.contract.target_options import TargetOptions, row_identity, written_by
 from tableferry.resources.postgres.names import about_all
 from tableferry.resources.tables import TableRef
 

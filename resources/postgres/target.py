@@ -9,7 +9,8 @@ from typing import Any
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
-from tableferry.resources.contract.target import TargetOptions, shadow_of
+from tableferry.resources.contract.target_names import shadow_of
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import InputError
 from tableferry.resources.postgres import anew
 from tableferry.resources.postgres.ddl import STATEMENTS

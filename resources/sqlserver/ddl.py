@@ -13,7 +13,7 @@ from tableferry.resources.connecting.waiting import lock_milliseconds
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target import row_identity
+from tableferry.resources.contract.target_options import row_identity
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.sqlserver.dialect import (
     BINARY,

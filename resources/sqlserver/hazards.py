@@ -8,7 +8,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.looking_ahead import answer
-from tableferry.resources.contract.target import TargetOptions, written_by
+from tableferry.resources.contract.target_options import TargetOptions, written_by
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.sqlserver.names import Row, about, by_table
 from tableferry.resources.tables import TableRef

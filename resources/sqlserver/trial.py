@@ -12,7 +12,7 @@ import pyarrow as pa
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.sqlserver.dialect import literal

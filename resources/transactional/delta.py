@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.hazards import having, with_remedies
-from tableferry.resources.contract.target import row_identity
+from tableferry.resources.contract.target_options import row_identity
 from tableferry.resources.digest.same_rows import SameRows
 from tableferry.resources.errors import ReceiptMismatch, RowsReferredTo
 from tableferry.resources.transactional.other_ranges import Changes, other_ranges

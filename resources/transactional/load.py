@@ -13,16 +13,15 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Look, having, with_remedies
 from tableferry.resources.contract.markers import Publication, parse_range
 from tableferry.resources.contract.table_sql import MOST_RANGES, drop_table, range_number
-from tableferry.resources.contract.target import (
-    TargetMoved,
+from tableferry.resources.contract.target import TargetMoved
+from tableferry.resources.contract.target_names import rejected_of, surplus_rejected
+from tableferry.resources.contract.target_options import (
     TargetOptions,
     appends,
     keeps_rows,
-    rejected_of,
     replaces,
     require_staged,
     row_identity,
-    surplus_rejected,
 )
 from tableferry.resources.digest.same_rows import SameRows
 from tableferry.resources.errors import (

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.target import TargetOptions
 from tableferry.resources.contract.target_columns import unfilled, verify_columns
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import InputError, SchemaDrift, StatementFailed
 from tableferry.resources.transactional.statements import Statements, TargetSession
 from tableferry.resources.types.column import Column

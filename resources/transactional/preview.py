@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.target import (
-    ATTEMPT,
+from tableferry.resources.contract.target import ATTEMPT
+from tableferry.resources.contract.target_names import shadow_of
+from tableferry.resources.contract.target_options import (
     TargetOptions,
     appends,
     replaces,
-    shadow_of,
     written_to,
 )
 from tableferry.resources.keys.range import KeyRange

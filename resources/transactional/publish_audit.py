@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard, ShownDiffers, having, with_remedies
-from tableferry.resources.contract.target import TargetOptions, keeps_rows
+from tableferry.resources.contract.target_options import TargetOptions, keeps_rows
 from tableferry.resources.digest.same_rows import Ask, SameRows, Summed, differs
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyRange

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from tableferry.resources.contract.quarantine import COLUMNS, RANGE, ROW_NUMBER, Quarantine
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import of_ranges, quarantine_of
+from tableferry.resources.contract.target_names import of_ranges, quarantine_of
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.statements import Statements, TargetSession

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import staging_name

@@ -14,7 +14,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target import TargetOptions, appends, row_identity
+from tableferry.resources.contract.target_options import TargetOptions, appends, row_identity
 from tableferry.resources.errors import StatementFailed, TableferryError
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column

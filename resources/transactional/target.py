@@ -19,21 +19,17 @@ from tableferry.resources.contract.hazards import Hazard, having
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.markers import Publication, Published
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target import (
-    Alive,
-    Target,
+from tableferry.resources.contract.target import Alive, Target, no_live_owner
+from tableferry.resources.contract.target_columns import converted, unlike, verify_columns
+from tableferry.resources.contract.target_names import is_rejected, rejected_of, shadow_of
+from tableferry.resources.contract.target_options import (
     TargetOptions,
     check_mode,
-    is_rejected,
-    no_live_owner,
-    rejected_of,
     replaces,
     require_table,
     row_identity,
-    shadow_of,
     written_to,
 )
-from tableferry.resources.contract.target_columns import converted, unlike, verify_columns
 from tableferry.resources.digest.same_rows import Ask
 from tableferry.resources.errors import RangeBusy, StatementFailed, TableferryError
 from tableferry.resources.keys.range import KeyRange

@@ -13,7 +13,8 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.formats import format_of
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import RangeLoad, TargetOptions
+from tableferry.resources.contract.target import RangeLoad
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import (
     InputError,
     RangeBusy,

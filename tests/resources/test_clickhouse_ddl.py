@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tableferry.resources.clickhouse.ddl import create_table, not_in, partition
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.contract.target import TargetOptions, row_identity, shadow_of
+from tableferry.resources.contract.target_names import shadow_of
+from tableferry.resources.contract.target_options import TargetOptions, row_identity
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column

@@ -9,7 +9,7 @@ from tableferry.resources.clickhouse.ddl import range_hash
 from tableferry.resources.clickhouse.locks import Owner
 from tableferry.resources.clickhouse.staging import defined_image, planned_image, staging_table
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.contract.target import TargetOptions, shadow_of
+from tableferry.resources.contract.target_names import shadow_of
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.tables import TableRef

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.contract.target import shadow_of
+from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.sqlserver.ddl import STATEMENTS, get_lock, shown, staging_schema
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.statements import TargetSession

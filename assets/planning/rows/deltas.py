@@ -12,8 +12,8 @@ from tableferry.assets.planning.servers import Servers
 from tableferry.resources.contract.hazards import having
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.target import row_identity
 from tableferry.resources.contract.target_columns import unfilled
+from tableferry.resources.contract.target_options import row_identity
 from tableferry.resources.digest.probe import DigestRefused, shared
 from tableferry.resources.digest.segments import changed_segments, span
 from tableferry.resources.keys.range import KeyRange

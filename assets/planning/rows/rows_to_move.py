@@ -15,7 +15,7 @@ from tableferry.checks.delta import delta_of
 from tableferry.checks.drilldown import Comparison
 from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.contract.delta import Delta
-from tableferry.resources.contract.target import keeps_rows
+from tableferry.resources.contract.target_options import keeps_rows
 from tableferry.resources.digest.fields import observed
 from tableferry.resources.errors import TableferryError, describe
 from tableferry.resources.keys.range import KeyRange

@@ -24,7 +24,7 @@ from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.conform import schema
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.keys.range import KeyRange
 from tableferry_bench.contenders.base import create_in_clickhouse, planned
 from tableferry_bench.servers import VARIABLES, Servers

@@ -16,7 +16,8 @@ from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.one.dry_run import dry_run
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.target import RangeLoad, TargetOptions
+from tableferry.resources.contract.target import RangeLoad
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import StatementFailed
 from tests.integration.conftest import Ferry, by_range

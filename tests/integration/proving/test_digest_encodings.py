@@ -15,7 +15,7 @@ from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.digest.probe import dialect
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource

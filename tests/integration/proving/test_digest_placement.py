@@ -12,7 +12,7 @@ from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.fingerprint import Figures
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import own_field
 from tableferry.resources.digest.measure import Grouped, measure

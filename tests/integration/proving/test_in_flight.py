@@ -25,7 +25,7 @@ from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
 from tableferry.resources.contract.delimited import Framing, framed_rows
 from tableferry.resources.contract.fingerprint import Figures, KnownFigures
-from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.digest import measure as measuring
 from tableferry.resources.digest.measure import Grouped, measure
 from tableferry.resources.errors import InputError

@@ -23,7 +23,7 @@ from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.hazards import ShownDiffers, require_publishable
-from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError, RowsReferredTo, TableferryError
 from tableferry.resources.postgres.ddl import STATEMENTS as POSTGRES

@@ -27,7 +27,8 @@ from tableferry.resources.contract.formats import formats_between
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.source import columns_of_rows, source_of
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import RangeLoad, Target, TargetOptions
+from tableferry.resources.contract.target import RangeLoad, Target
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.digest.fields import observed
 from tableferry.resources.errors import InputError, TableMissing, TypeRefused
 from tableferry.resources.files.resource import FilesResource

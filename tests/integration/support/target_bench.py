@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.target import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.crash_points import CRASH_AT
 from tableferry.resources.keys.range import KeyRange

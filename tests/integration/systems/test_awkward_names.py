@@ -25,7 +25,8 @@ from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.markers import Publication, markers_of
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target import Target, TargetOptions
+from tableferry.resources.contract.target import Target
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange

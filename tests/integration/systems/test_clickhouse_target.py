@@ -17,13 +17,9 @@ from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.markers import MARKERS, Publication
-from tableferry.resources.contract.target import (
-    MOST_REJECTED,
-    TargetMoved,
-    TargetOptions,
-    no_live_owner,
-    shadow_of,
-)
+from tableferry.resources.contract.target import TargetMoved, no_live_owner
+from tableferry.resources.contract.target_names import MOST_REJECTED, shadow_of
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.crash_points import CRASH_AT
 from tableferry.resources.errors import (

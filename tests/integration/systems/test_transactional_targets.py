@@ -15,12 +15,9 @@ import pyarrow as pa
 import pytest
 
 from tableferry.resources.contract.markers import MARKERS, Publication
-from tableferry.resources.contract.target import (
-    MOST_REJECTED,
-    TargetMoved,
-    TargetOptions,
-    shadow_of,
-)
+from tableferry.resources.contract.target import TargetMoved
+from tableferry.resources.contract.target_names import MOST_REJECTED, shadow_of
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import (
     ConnectionFailed,

@@ -1,0 +1,158 @@
+"""How a transfer writes to a target, and what follows from its write mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tableferry.resources.contract.copy_plan import CopyPlan, Format
+from tableferry.resources.contract.delimited import Framing
+from tableferry.resources.contract.delta import Delta, Proof
+from tableferry.resources.contract.hazards import Hazard, PublishAudit, having
+from tableferry.resources.contract.marks import Mark
+from tableferry.resources.contract.quarantine import Quarantine
+from tableferry.resources.contract.target_names import shadow_of
+from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.errors import InputError, ReceiptMismatch
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.tables import TableRef
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """How a transfer writes. No option changes a value, only where and how fast it lands."""
+
+    mode: WriteMode = WriteMode.REPLACE
+    engine: str | None = None
+    """ClickHouse only: the engine of a new table, e.g. `ReplacingMergeTree(version)`."""
+    order_by: str | None = None
+    """ClickHouse only: the sorting key of a new table, as SQL without the keyword."""
+    partition_by: str | None = None
+    """ClickHouse only: the partitioning of a new table; its finalise is not atomic."""
+    batch_rows: int = 65536
+    """Rows per batch of a SQL Server bulk copy; a ClickHouse insert streams and has no batches."""
+    framing: Framing | None = None
+    """SQL Server only: the terminators of this attempt's text."""
+    format: Format | None = None
+    """The format of this attempt's rows, if the target accepts several."""
+    unstaged: bool = False
+    """Whether rows may go straight into the table, unseen until `RangeLoad.finalise`. The caller
+    audits them there by `RangeLoad.reader`, and stages them if that fails."""
+    hazards: tuple[Hazard, ...] = ()
+    """The result of `Target.hazards` when the hop was planned."""
+    publish_audit: PublishAudit = "auto"
+    """Whether to compare what readers are about to see with the audited rows: `visible`, always;
+    `auto`, if a hazard may change rows."""
+    delta: Delta | None = None
+    """The rows by which this attempt's range differs; None: it is written as a whole. The rows to
+    insert or update are staged, and all others of the range stay as they are."""
+    quarantine: Quarantine | None = None
+    """What `finalise` keeps beside the target instead of in it; None if nothing ever is."""
+    removes: bool = False
+    """Whether rows go that the source has no more, though the mode would keep them."""
+    mark: Mark | None = None
+    """How such rows are marked, if they are not deleted."""
+    recreate: WriteMode | None = None
+    """The declared mode of a target that is made anew: the shadow table of the swap has the plan's
+    shape, and none of the target's rows."""
+    proof: Proof | None = None
+    """What `finalise` calls before it makes a delta visible."""
+    displaced: Callable[[Sequence[str]], None] | None = None
+    """What `finalise` calls with the names of other ranges that are about to lose rows, since these
+    have moved to the attempt's range. None: a primary key that is in another range fails it."""
+
+    @property
+    def audits_shown(self) -> bool:
+        """Whether to compare what readers are about to see with the audited rows."""
+        return self.publish_audit == "visible" or bool(having(self.hazards, "changes"))
+
+
+def written_to(plan: CopyPlan, options: TargetOptions) -> TableRef:
+    """The table that finalised ranges go to: the target, or with `swap` its shadow."""
+    return shadow_of(plan.target) if options.mode.whole_table else plan.target
+
+
+def row_identity(plan: CopyPlan) -> tuple[str, ...]:
+    """The target columns of the source's primary key; empty unless all of them travel."""
+    names = {column.name for column in plan.target_columns}
+    return plan.primary_key if plan.primary_key and names.issuperset(plan.primary_key) else ()
+
+
+def keeps_rows(plan: CopyPlan, options: TargetOptions) -> bool:
+    """Whether rows stay in the target that the source no longer has."""
+    return options.mode.keeps_rows and not options.removes and bool(row_identity(plan))
+
+
+def appends(plan: CopyPlan, options: TargetOptions) -> bool:
+    """Whether rows that the target already has stay as they are."""
+    return options.mode.keeps_known and bool(row_identity(plan))
+
+
+def replaces(plan: CopyPlan, options: TargetOptions) -> bool:
+    """Whether a range's rows are deleted for those that are loaded."""
+    return not options.mode.updates_known and not appends(plan, options)
+
+
+class Written(NamedTuple):
+    """Which kinds of statements publish a range."""
+
+    inserts: bool
+    updates: bool
+    deletes: bool
+
+
+def written_by(plan: CopyPlan, options: TargetOptions) -> Written:
+    """How a range's rows are published: as its delta asks for, or by the write mode."""
+    if (delta := options.delta) is not None:
+        if options.mark is not None:
+            return Written(delta.inserted > 0, True, False)
+        return Written(delta.inserted > 0, delta.updated > 0, delta.deleted > 0)
+    deletes = replaces(plan, options) or (options.removes and options.mark is None)
+    return Written(True, options.mode.updates_known, deletes)
+
+
+def require_staged(
+    table: TableRef, key_range: KeyRange, staged: int, expected: int, which: str
+) -> int:
+    """Return the number of staged rows if it is that of the rows sent or audited.
+
+    Raises:
+        ReceiptMismatch: they are not.
+    """
+    if staged != expected:
+        raise ReceiptMismatch(
+            f"{table} range {key_range.name}: {expected} rows were {which}, "
+            f"but {staged} arrived in the staging table"
+        )
+    return staged
+
+
+def require_table(plan: CopyPlan, options: TargetOptions) -> None:
+    """Refuse a target that its system could not create: its name, or its number of columns.
+
+    Raises:
+        InputError: names the limit and the remedy.
+    """
+    target, dialect = plan.target, plan.target.system.dialect
+    if why := dialect.unfit_table(target.schema, target.name):
+        raise InputError(f"{target}: {why}; give the hop a shorter one")
+    columns = len(plan.columns) + (options.mark is not None)
+    if dialect.most_columns is not None and columns > dialect.most_columns:
+        raise InputError(
+            f"{target}: {columns:,} columns, and a table of {target.system.title} has at most "
+            f"{dialect.most_columns:,}; leave some out with exclude, or list those to move: "
+            "columns: [...]"
+        )
+
+
+def check_mode(plan: CopyPlan, options: TargetOptions) -> None:
+    """Refuse a write mode that needs a primary key if there is none.
+
+    Raises:
+        InputError: `upsert` without a primary key.
+    """
+    if options.mode.needs_identity and not row_identity(plan):
+        raise InputError(
+            f"{plan.source}: {options.mode} needs a primary key whose columns all travel"
+        )
