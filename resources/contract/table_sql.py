@@ -130,8 +130,10 @@ def range_number(
     divided = _by_division(cuts, labels, column, system) if number_of is str else None
     sql = divided or tree(0, len(cuts))
     null = next((i for i, r in enumerate(ranges) if r.null), None)
-    if null is not None:
-        sql = f"CASE WHEN {system.quote(column.name)} IS NULL THEN {number_of(null)} ELSE {sql} END"
+    if null is not None or column.nullable:
+        # NULL is not below any cut either
+        number = "-1" if null is None else number_of(null)
+        sql = f"CASE WHEN {system.quote(column.name)} IS NULL THEN {number} ELSE {sql} END"
     return sql
 
 
