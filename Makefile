@@ -16,7 +16,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 # No server is named, so that the local stack is used.
 NO_SERVERS := ! env | grep -qE '^TABLEFERRY_(POSTGRES|SQLSERVER|CLICKHOUSE)_URL(_FILE)?=.'
 
-.PHONY: help install demo dev env docs screenshots test test-slow test-soak test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
+.PHONY: help install demo dev env docs screenshots test test-slow test-soak test-mutants test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +68,9 @@ test-slow: install browser ## Run those that need a browser, Compose, other proj
 
 test-soak: install system-packages ## Run the long random tests (TABLEFERRY_SEED=n repeats them)
 	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) -m soak $(ARGS)
+
+test-mutants: install ## Change the code that decides what is true, and see that tests fail (ARGS='digest --sample 60')
+	@$(IN_MEMORY) $(BIN)/python -m tests.mutants $(ARGS)
 
 test-all: test test-slow test-soak ## Run all tests
 

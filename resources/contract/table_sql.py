@@ -132,8 +132,8 @@ def range_number(
     null = next((i for i, r in enumerate(ranges) if r.null), None)
     if null is not None or column.nullable:
         # NULL is not below any cut either
-        number = "-1" if null is None else number_of(null)
-        sql = f"CASE WHEN {system.quote(column.name)} IS NULL THEN {number} ELSE {sql} END"
+        of_null = "-1" if null is None else number_of(null)
+        sql = f"CASE WHEN {system.quote(column.name)} IS NULL THEN {of_null} ELSE {sql} END"
     return sql
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tableferry.assets.log.ledger import Committed
 from tableferry.assets.log.records import DataVersion, Reason
-from tableferry.assets.planning.decisions import Decision, _after_mends, decide
+from tableferry.assets.planning.rows.decisions import Decision, _after_mends, decide
 from tableferry.resources.contract.markers import ANNOUNCED, Marker, Published
 
 V1 = DataVersion("md5-2-source", "schema", "settings")

@@ -581,3 +581,13 @@ def test_other_keys_are_refused(type_: str) -> None:
         InputError, match="should be an integer, date, timestamp, uuid or text column"
     ):
         key_kind(Column("k", type_), registry.system("postgres"))
+
+
+@pytest.mark.parametrize("system", ["postgres", "sqlserver", "clickhouse"])
+def test_a_decimal_that_may_be_no_key_is_told_one_that_may(system: str) -> None:
+    types = registry.system(system)
+    fractions = Column("k", types.types.decimal(38, 1))
+    with pytest.raises(InputError, match="which may hold fractions") as refused:
+        key_kind(fractions, types)
+    example = str(refused.value).rpartition("such as ")[2]
+    assert key_kind(Column("k", example), types) == ("integer", 38)

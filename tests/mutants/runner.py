@@ -1,0 +1,291 @@
+"""Judges mutants: on workers, each by the tests that get to what it changes."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.mutants.operators import Mutant, mutants
+
+PATIENCE = 30.0
+"""Seconds of tests that a mutant has to survive, by their times without it, of each kind."""
+
+Reach = dict[str, dict[str, Any]]
+"""By test: whether it passed, its seconds, and the functions that it got to."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Modules that decide something together."""
+
+    name: str
+    files: list[str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant: `killed`, `survived` or `timed out`."""
+
+    group: str
+    mutant: Mutant
+    state: str
+    by: str = ""
+
+
+class Worker:
+    """A process of `worker.py` that has collected the tests of some files.
+
+    With a mutant, it has imported its source, too, instead of the one that the module has.
+    """
+
+    def __init__(
+        self, root: Path, files: Iterable[str], mutant: Mutant | None = None, source: str = ""
+    ) -> None:
+        self.root = root
+        log = root / "build" / "mutants" / "output"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.mutants.worker", *files],
+                cwd=root,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+            )
+        imported = mutant and {"file": mutant.file, "source": mutant.applied(source)}
+        print(json.dumps(imported), file=self._process.stdin, flush=True)
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """One request, and its answer."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        if not line:
+            raise ChildProcessError("a worker has ended, see build/mutants/output")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """Have it end."""
+        self._process.communicate()
+
+    def kill(self) -> None:
+        """Have it end at once."""
+        self._process.kill()
+
+
+def on_workers(
+    workers: list[Worker], jobs: Iterable[Any], work: Callable[[Worker, Any], None]
+) -> None:
+    """Do jobs in their order, each on the next worker that is free."""
+    waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    for job in jobs:
+        waiting.put(job)
+    errors: list[BaseException] = []
+
+    def loop(worker: Worker) -> None:
+        try:
+            while not errors:
+                work(worker, waiting.get_nowait())
+        except queue.Empty:
+            pass
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=loop, args=(worker,)) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def files_of(root: Path, patterns: list[str]) -> list[str]:
+    """Paths below the checkout, in order."""
+    found = {path for pattern in patterns for path in root.glob(pattern)}
+    return sorted(str(path.relative_to(root)) for path in found)
+
+
+class Reaches:
+    """What the tests get to, each file run once without a mutant.
+
+    What is found is kept in `build/mutants` until the file of the tests or one that they get to
+    changes.
+    """
+
+    def __init__(self, root: Path, team: list[Worker]) -> None:
+        self._root = root
+        self._team = team
+        self._cache = root / "build" / "mutants" / "reach.json"
+        self._kept = json.loads(self._cache.read_text()) if self._cache.exists() else {}
+
+    def of(self, tests: list[str]) -> Reach:
+        """What these files' tests get to, but for those that fail."""
+        unknown = [test for test in tests if not self._is_known(test)]
+        size = 1 + len(unknown) // 10
+        on_workers(
+            self._team,
+            [unknown[at : at + size] for at in range(0, len(unknown), size)],
+            self._run,
+        )
+        self._cache.write_text(json.dumps(self._kept))
+        seen: Reach = {}
+        for test in tests:
+            seen |= self._kept[test]["tests"]
+        for name in [name for name, one in seen.items() if not one["passed"]]:
+            print(f"{name}: fails without a mutant, and is left out", flush=True)
+        return {name: one for name, one in seen.items() if one["passed"] and "reached" in one}
+
+    def _run(self, worker: Worker, batch: list[str]) -> None:
+        answer = worker.ask(tests=batch, mutant=None, seconds=900)
+        for test in batch:
+            seen = {
+                name: one for name, one in answer["tests"].items() if name.startswith(f"{test}::")
+            }
+            if not seen:
+                print(f"{test}: has not ended ({answer['state']}), and is left out", flush=True)
+            self._kept[test] = {"tests": seen, "key": self._key(test, seen)}
+
+    def _is_known(self, test: str) -> bool:
+        kept = self._kept.get(test)
+        return bool(kept and kept["tests"]) and kept["key"] == self._key(test, kept["tests"])
+
+    def _key(self, test: str, seen: Reach) -> str:
+        places = (place for one in seen.values() for place in one.get("reached", ()))
+        key = hashlib.sha256()
+        for name in sorted({test, *(place.partition(":")[0] for place in places)}):
+            path = self._root / name
+            key.update(path.read_bytes() if path.exists() else b"")
+        return key.hexdigest()
+
+
+def tests_for(mutant: Mutant, reach: Reach) -> list[str]:
+    """The quickest of the tests that get to the function, or at least to its file."""
+    file = f"{mutant.file}:"
+    tests = [name for name, one in reach.items() if file + mutant.within in one["reached"]]
+    if not tests:
+        tests = [
+            name
+            for name, one in reach.items()
+            if any(place.startswith(file) for place in one["reached"])
+        ]
+    tests.sort(key=lambda name: float(reach[name]["seconds"]))
+    spent = itertools.accumulate(float(reach[name]["seconds"]) for name in tests)
+    return [name for n, name in enumerate(tests) if next(spent) < PATIENCE or not n]
+
+
+def judge(
+    worker: Worker, group: str, mutant: Mutant, source: str, kinds: list[Reach], grace: float
+) -> Outcome:
+    """Run the tests of a mutant, those without servers first, until one fails."""
+    for reach in kinds:
+        if not (tests := tests_for(mutant, reach)):
+            continue
+        seconds = grace + 6 * sum(reach[name]["seconds"] for name in tests)
+        if mutant.function:
+            changed = {"function": mutant.function, "source": mutant.applied(source)}
+            changed["file"] = mutant.file
+            answer = worker.ask(tests=tests, mutant=changed, seconds=seconds)
+        else:
+            answer = _imported(worker.root, mutant, source, tests, seconds)
+        if answer["state"] != "survived":
+            failed = [name for name, seen in answer["tests"].items() if not seen["passed"]]
+            return Outcome(group, mutant, answer["state"], "".join(failed[-1:]))
+    return Outcome(group, mutant, "survived")
+
+
+def _imported(
+    root: Path, mutant: Mutant, source: str, tests: list[str], seconds: float
+) -> dict[str, Any]:
+    """Run tests in a process that imports the mutant: what it changes is not a function's code."""
+    worker = Worker(root, dict.fromkeys(name.partition("::")[0] for name in tests), mutant, source)
+    timer = threading.Timer(60 + seconds, worker.kill)
+    timer.start()
+    try:
+        return worker.ask(tests=tests, mutant={"function": None}, seconds=seconds)
+    except (BrokenPipeError, ChildProcessError):
+        return {"state": "killed" if timer.is_alive() else "timed out", "tests": {}}
+    finally:
+        timer.cancel()
+        worker.kill()
+        worker.close()
+
+
+def sample(sources: dict[str, str], size: int, seed: int, changed: Collection[str]) -> list[Mutant]:
+    """So many mutants of these files, by chance, those of changed files first."""
+    every = [one for file, text in sources.items() for one in mutants(file, text)]
+    every.sort(key=lambda one: (one.file not in changed, one.rank(seed)))
+    return every[:size]
+
+
+def run(
+    root: Path,
+    groups: list[Group],
+    kinds: Sequence[list[str]],
+    *,
+    size: int,
+    seed: int = 1,
+    changed: Collection[str] = (),
+    only: str = "",
+    workers: int = 1,
+    grace: float = 30,
+    tell: Callable[[Outcome], object],
+) -> list[Outcome]:
+    """Judge a sample of each group's mutants.
+
+    Args:
+        root: the checkout.
+        groups: what to mutate.
+        kinds: test files; what survives the first has to survive the next.
+        size: how many mutants of each group.
+        seed: chooses them.
+        changed: files whose mutants come first.
+        only: a part of the paths of the files to mutate.
+        workers: how many at a time.
+        grace: seconds that tests may take beyond six times what they take without a mutant.
+        tell: is called with each survivor, as soon as it is one.
+    """
+    files = dict.fromkeys(itertools.chain(*kinds))
+    team = [Worker(root, files) for _ in range(workers)]
+    outcomes: list[Outcome] = []
+    try:
+        reaches = Reaches(root, team)
+        reach = [reaches.of(tests) for tests in kinds]
+        for group in groups:
+            start = time.monotonic()
+            sources = {
+                file: (root / file).read_text("utf-8")
+                for file in files_of(root, group.files)
+                if only in file
+            }
+
+            def work(
+                worker: Worker,
+                mutant: Mutant,
+                group: Group = group,
+                sources: dict[str, str] = sources,
+            ) -> None:
+                outcome = judge(worker, group.name, mutant, sources[mutant.file], reach, grace)
+                outcomes.append(outcome)
+                print(f"{mutant.file}:{mutant.line}: {outcome.state}", outcome.by, flush=True)
+                if outcome.state == "survived":
+                    tell(outcome)
+
+            on_workers(team, sample(sources, size, seed, changed), work)
+            print(f"{group.name}: {time.monotonic() - start:.0f} s", flush=True)
+    finally:
+        for worker in team:
+            worker.close()
+    return outcomes

@@ -1,0 +1,109 @@
+"""A sample module with mutants that its tests kill, one that hangs, and one that they let live."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mutants import __main__ as command
+from tests.mutants.operators import mutants
+from tests.mutants.runner import Group, Outcome, run
+
+SAMPLE = """
+LIMIT = 3
+
+
+def admits(count):
+    return count < LIMIT
+
+
+def reads(rows):
+    while rows:
+        rows.pop()
+    return True
+"""
+
+TESTS = """
+from sample import admits, reads
+
+
+def test_admits():
+    assert admits(1) and not admits(9)
+
+
+def test_reads():
+    rows = [1]
+    assert reads(rows) and not rows
+"""
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
+    """What became of all mutants of the sample."""
+    root = tmp_path_factory.mktemp("sample")
+    (root / "tests").mkdir()
+    (root / "sample.py").write_text(SAMPLE)
+    (root / "tests" / "test_sample.py").write_text(TESTS)
+    (root / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["."]\n')
+    told: list[Outcome] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(command.ROOT))
+        group, tests = Group("all", ["sample.py"]), [["tests/test_sample.py"]]
+        judged = run(root, [group], tests, size=99, tell=told.append, grace=10)
+    assert told == [one for one in judged if one.state == "survived"]
+    return judged
+
+
+def test_what_tests_notice_is_killed_and_what_they_do_not_survives(
+    outcomes: list[Outcome],
+) -> None:
+    assert {one.mutant.after: one.state for one in outcomes} == {
+        "LIMIT = 4": "survived",  # the tests are far from the limit
+        "return count <= LIMIT": "survived",
+        "return None": "killed",
+        "while (not (rows)):": "killed",
+        "pass": "timed out",
+        "return False": "killed",
+    }
+
+
+def test_each_mutant_is_a_change_that_parses_and_survives_edits_elsewhere() -> None:
+    before, after = (mutants("sample.py", text) for text in (SAMPLE, "import os\n\n" + SAMPLE))
+    assert [one.place for one in before] == [one.place for one in after]
+    assert [one.line + 2 for one in before] == [one.line for one in after]
+    for one in before:
+        compile(one.applied(SAMPLE), "sample.py", "exec")
+        assert one.applied(SAMPLE) != SAMPLE
+
+
+@pytest.mark.parametrize(
+    "source, changed",
+    [
+        ("a = x if b and not c else y", ["or", "bool(c)"]),
+        ("for a in b:\n    if a is None: continue", ["is not", "break"]),
+        ("a = f'{b} >= {c} AND d IS NULL'", [" > ", " OR ", "IS NOT NULL"]),
+        ("def f() -> Literal[1]:\n    'At 1.'\n    assert b == 1\n    raise Error(1)", ["pass"]),
+        ("if TYPE_CHECKING:\n    a = 1\nlog.info('%s', 1)", []),
+        ("b = 'é' + (x + 1)", ["-", "2"]),
+    ],
+)
+def test_operators(source: str, changed: list[str]) -> None:
+    assert [one.text for one in mutants("sample.py", source)] == changed
+
+
+def test_a_survivor_without_a_verdict_ends_the_command_with_1(
+    outcomes: list[Outcome], tmp_path: Path
+) -> None:
+    survivors = [one for one in outcomes if one.state == "survived"]
+    entries = "".join(command.told(one) for one in survivors)
+    said = tmp_path / "verdicts.toml"
+    said.write_text(entries)
+    assert len(command.unjudged(outcomes, command.verdicts(said))) == 2
+    said.write_text(entries.replace('verdict = ""', 'verdict = "equivalent: none of them"'))
+    known = command.verdicts(said)
+    assert command.unjudged(outcomes, known) == []
+    assert command.table(outcomes, known).splitlines()[-1] == "| all | 7 | 4 | 1 | 2 | 2 | 100% |"
+    known.popitem()
+    assert len(command.unjudged(outcomes, known)) == 1
+    assert command.table(outcomes, known).splitlines()[-1] == "| all | 7 | 4 | 1 | 2 | 1 | 83% |"
