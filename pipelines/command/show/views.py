@@ -143,7 +143,8 @@ class CheckView:
             "errors": self.errors,
             "checks": [
                 {
-                    "target": str(check.hop.plan.target),
+                    "hop": check.hop.number,
+                    "table": str(check.hop.plan.target),
                     "range": check.range,
                     "warning": check.warning,
                     **check.verdict.to_json(),

@@ -77,6 +77,12 @@ def test_a_source_that_goes_on_is_told_from_a_target_that_was_damaged(ferry: Mak
     assert {name: how for name, how in outcomes(damaged, 2).items() if name} == second
     told = [one.summary() for one in damaged.checks if one.failed and one.hop.number == 2]
     assert len(told) == 2 and all("was changed since hop 1 proved it" in each for each in told)
+    verdicts = damaged.json()["checks"]
+    failed = {
+        (each["hop"], each["table"], each["range"]) for each in verdicts if not each["passed"]
+    }
+    middle, last = f"sqlserver://dbo.{one.table}", f"clickhouse://warehouse.{one.table}"
+    assert {(1, middle, FIRST), (2, last, FIRST), (2, last, THIRD)} <= failed, "each by its table"
 
     again = one.run()
     assert again.good, again.errors
