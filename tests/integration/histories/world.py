@@ -1,0 +1,370 @@
+"""What a history does, and what is held of it after each step."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tableferry.pipelines.cli import main
+from tests.integration.histories.changes import Changes
+from tests.integration.histories.oracle import (
+    Fault,
+    Range,
+    Record,
+    Seen,
+    content,
+    hold,
+    require_whole,
+)
+from tests.integration.histories.programs import History
+from tests.integration.support.crashing import Command
+from tests.servers import Servers
+
+
+@contextmanager
+def world(history: History, servers: Servers, folder: Path) -> Iterator[World]:
+    """The tables and the home of a history, gone at its end."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in servers.environment().items():
+            patch.setenv(name, value)
+        patch.setenv("TABLEFERRY_TRANSFERS", str(folder / "transfers"))
+        patch.setenv("DAGSTER_HOME", str(folder / "home"))
+        patch.setenv("TABLEFERRY_QUIET", "1")
+        made = World(history, servers, folder)
+        try:
+            yield made
+        finally:
+            for table in (*made.targets, made.source):
+                table.drop()
+            shutil.rmtree(folder)
+
+
+class World(Changes):
+    """The commands of a transfer, each with what it promises."""
+
+    def __init__(self, history: History, servers: Servers, folder: Path) -> None:
+        super().__init__(history, servers, folder)
+        self.command = Command(folder)
+        self.kept: tuple[dict[tuple[int, str], Record], bool, dict[str, str]] | None = None
+        """What the oracle knew of the event log that was kept."""
+        self.failing = 0
+        """Runs that have failed one after the other."""
+
+    def ferry(self, *arguments: str, kill: str = "") -> tuple[int, dict[str, Any], str]:
+        """A command's exit code, what it says as JSON, and all it says."""
+        if kill:
+            code = self.command.run(*arguments, "--json", TABLEFERRY_CRASH_AT=kill)
+            said = self.command.output
+            hold(code in (0, 1, 2, -signal.SIGKILL), "died", f"{arguments}: {code}\n{said[-3000:]}")
+            hold("Traceback" not in said, "traceback", said[-3000:])
+            return code, {}, said
+        result = CliRunner().invoke(main, [*arguments, "--json"])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise Fault("traceback", f"{arguments}: {result.output[-2000:]}") from result.exception
+        try:
+            document = json.loads(result.stdout)
+        except ValueError:
+            document = {}
+        hold(result.exit_code in (0, 1, 2), "exit code", f"{arguments}: {result.exit_code}")
+        if result.exit_code:
+            hold(
+                bool(result.stderr.strip()), "no word why", f"{arguments}: {result.output[-2000:]}"
+            )
+        return result.exit_code, document, result.output
+
+    def see(self) -> Seen:
+        """Read all tables, past the product."""
+        columns = [each.columns() for each in self.targets]
+        names = [*self.kinds]
+        targets = [
+            [row for row in table.read(there) if row.get("gone") is None] if there else []
+            for table, there in zip(self.targets, columns, strict=True)
+        ]
+        source = [dict(row) for row in self.rows.values()]
+        return Seen(source, names, targets, columns)
+
+    def ranges(self) -> list[Range]:
+        """The ranges of the transfer, as `ferry status` has them."""
+        _, document, _ = self.ferry("status", self.name)
+        names = dict.fromkeys(each["range"] for each in document.get("ranges", []))
+        ranges = [Range(name) for name in names]
+        if ranges:
+            require_whole(ranges)
+        return ranges
+
+    def run(self, *options: str, kill: str = "") -> None:
+        before, checked = self.see(), self.checked
+        damage = self._damage(before)
+        options = ("--profile", "safe", *options) if kill else options
+        only = ""
+        if "--range" in options:
+            key = int(options[options.index("--range") + 1])
+            known = [one for one in self.ranges() if one.holds(key)]
+            if not known:
+                return
+            only = known[0].name
+            options = tuple(only if each == str(key) else each for each in options)
+        part = bool({"--failed", "--hop"} & {*options})
+        code, document, said = self.ferry("run", self.name, *options, kill=kill)
+        after = self.see()
+        ranges = self.ranges()
+        killed = code == -signal.SIGKILL
+        self.trail.append(f"run {' '.join(options)} -> {code}")
+        states = {
+            (each["hop"] - 1, each["range"]): each["state"] for each in document.get("ranges", [])
+        }
+        good = code == 0 and not part
+        hold(bool(ranges) or not good, "no ranges after a good run", said[-2000:])
+        self.oracle.after_run(
+            before,
+            after,
+            ranges,
+            good=good,
+            states=states,
+            forced="--force" in options or "--recreate" in options,
+            only=only,
+        )
+        self.checked = False
+        if good and not only:
+            missing = [
+                name
+                for hop in range(len(self.targets))
+                for name in before.columns
+                if name not in after.target_columns[hop]
+            ]
+            if missing and self.settings.get("on_schema_drift") != "ignore_new":
+                raise Fault("a column is missing after a good run", missing)
+            self.drift = bool(missing)
+            self.failing = 0
+        elif not good and not killed and not part and not only and "--recreate" not in options:
+            self.failing += 1
+            refused = self.drift or self.lost_columns(before) or self.columns_of_others(before)
+            if not (refused or damage):
+                raise Fault("a run failed", f"without a reason: {said[-3000:]}")
+            if checked and not refused:
+                raise Fault("a run failed after a check", f"{damage}: {said[-3000:]}")
+
+    def lost_columns(self, seen: Seen) -> bool:
+        return any(there and not {*seen.columns} <= {*there} for there in seen.target_columns)
+
+    def columns_of_others(self, seen: Seen) -> bool:
+        """Whether a table has columns that one in its place would not have, and `swap` has to."""
+        swap = self.settings.get("write") == "swap"
+        return swap and any({*there} - {*seen.columns} for there in seen.target_columns)
+
+    def _damage(self, seen: Seen) -> list[str]:
+        """Where targets are not what was put there."""
+        return [
+            f"{hop + 1}:{name}"
+            for hop, name in {*self.oracle.log}
+            if self.oracle.damaged(hop, Range(name), seen)
+        ]
+
+    def check(self, level: str = "full_hash") -> None:
+        before = self.see()
+        told = ["--level", level] if level else []
+        code, document, said = self.ferry("check", self.name, *told)
+        self._unchanged(before, "check")
+        self.trail.append(f"check {level} -> {code}")
+        effective = level or self.settings.get("reconcile", "checksum")
+        if code == 2 or effective == "count":
+            hold(
+                code != 2
+                or self.drift
+                or self.lost_columns(before)
+                or not all(before.target_columns)
+                or not self.oracle.log,
+                "a check refused",
+                said[-2000:],
+            )
+            return
+        said_failed: set[tuple[int, str]] = set()
+        tables = [f"{each.system}://{each.name}" for each in self.targets]
+        for each in document.get("checks", []):
+            if not each["passed"] and not each["warning"] and each["range"]:
+                said_failed.add((each["hop"] - 1, each["range"]))
+        open_ranges = {
+            (tables.index(each["target"]), each["range"])
+            for each in document.get("not_committed", [])
+        }
+        failures = False
+        for one in self.ranges():
+            for hop in range(len(self.targets)):
+                place = hop, one.name
+                expected = self.oracle.verdict(hop, one, before)
+                failed = place in said_failed
+                where = f"hop {hop + 1} range {one.name}: {said[-2500:]}"
+                if expected == "failed" and place not in open_ranges:
+                    hold(failed, "damage not found", where)
+                    failures = True
+                if expected in ("passed", "behind"):
+                    hold(not failed, f"a false alarm ({expected})", where)
+                record = self.oracle.log.get(place)
+                if failed and record is not None and record.sure:
+                    record.failed = True
+        hold(code == 1 or not failures, "exit code of a check", said[-2000:])
+        hold(code == 1 or not said_failed, "exit code of a check", said[-2000:])
+        if code == 1 and not said_failed and not open_ranges:
+            why = [
+                each
+                for each in document.get("checks", [])
+                if not each["passed"] and not each["warning"]
+            ]
+            hold(
+                bool(why) or not document.get("checks"),
+                "a check failed without a word",
+                said[-2000:],
+            )
+            known = bool(self._damage(before)) or self.drift or self.lost_columns(before)
+            known = known or not self.oracle.log or self.oracle.uneven(before)
+            hold(known, "a false alarm (table)", why)
+        self.checked = True
+        status, _, told_status = self.ferry("status", self.name)
+        if said_failed:
+            hold(status == 1, "status after a failed check", told_status[-2000:])
+            report, _, _ = self.ferry("report", self.name)
+            hold(report == 1, "report after a failed check")
+
+    def compare(self, hop: int) -> None:
+        seen, target = self.see(), self.targets[hop - 1]
+        if not seen.target_columns[hop - 1] or self.drift or self.lost_columns(seen):
+            return
+        names = [f"{each.system}://{each.name}" for each in (self.source, target)]
+        code, _, said = self.ferry("compare", *names)
+        columns = seen.copied(hop - 1)
+        same = content(seen.source, columns) == content(seen.targets[hop - 1], columns)
+        hold(code == (0 if same else 1), "compare", f"{code}, equal: {same}: {said[-3000:]}")
+        self._unchanged(seen, "compare")
+
+    def plan(self) -> None:
+        before = self.see()
+        code, document, said = self.ferry("plan", self.name)
+        self._unchanged(before, "plan")
+        for each in document.get("ranges", []):
+            why = self.oracle.why_right(each["hop"] - 1, Range(each["range"]), before, False)
+            if why and each["state"] == "skip":
+                raise Fault("planned to be skipped", f"{each['hop']} {each['range']}: {why}")
+        hold(code != 2 or self.drift or self.lost_columns(before), "plan", said[-2000:])
+
+    def repair(self, kill: str = "") -> None:
+        before = self.see()
+        code, document, _ = self.ferry("repair", self.name, kill=kill)
+        after, ranges = self.see(), self.ranges()
+        self.trail.append(f"repair -> {code}")
+        self.checked = False
+        states = {(each["hop"] - 1, each["range"]): "" for each in document.get("ranges", [])}
+        good = code == 0 and bool(states)
+        self.oracle.after_run(before, after, ranges, good=good, states=states, repaired=True)
+
+    def status(self) -> None:
+        before = self.see()
+        self.ferry("status", self.name)
+        code, _, said = self.ferry("report", self.name)
+        self._unchanged(before, "report")
+        if code == 0 and self.checked:
+            for hop, name in self.oracle.log:
+                expected = self.oracle.verdict(hop, Range(name), before)
+                hold(expected != "failed", "called proven", f"{hop + 1}:{name} {said[-2000:]}")
+
+    def backup(self) -> None:
+        """Keep a copy of the event log."""
+        home = self.folder / "home"
+        if home.exists():
+            copy(home, self.folder / "kept")
+            self.kept = self.oracle.backup(), self.oracle.altered, dict(self.kinds)
+            self.kept_source = dict(self.kinds), {n: dict(row) for n, row in self.rows.items()}
+
+    def restore(self) -> None:
+        """Have the event log be what it was."""
+        if self.kept is not None:
+            copy(self.folder / "kept", self.folder / "home")
+            log, altered, kinds = self.kept
+            self.oracle.restore(log)
+            self.oracle.altered = altered or kinds != self.kinds
+            self.checked = False
+
+    def lose_log(self) -> None:
+        """Have no event log any more."""
+        shutil.rmtree(self.folder / "home", ignore_errors=True)
+        self.oracle.log.clear()
+        self.checked = False
+
+    def adopt(self) -> None:
+        before = self.see()
+        code, document, said = self.ferry("adopt", self.name)
+        self._unchanged(before, "adopt")
+        there = all(before.target_columns) and not self.lost_columns(before)
+        hold(code == 0 or self.drift or not there, "adopt", said[-2000:])
+        for each in document.get("ranges", []):
+            if each["state"] != "left":
+                self.oracle.adopted(each["hop"] - 1, Range(each["range"]), before)
+
+    def forget(self) -> None:
+        """Have the targets forget who has published what."""
+        code, _, said = self.ferry("clean", self.name, "--markers")
+        hold(code == 0, "clean", said)
+        for hop in range(len(self.targets)):
+            self._forget(hop + 1)
+
+    def _unchanged(self, before: Seen, what: str) -> None:
+        after = self.see()
+        for hop in range(len(self.targets)):
+            old, new = (
+                content(each.targets[hop], each.target_columns[hop]) for each in (before, after)
+            )
+            hold(old == new, f"{what} changed a target", hop + 1)
+
+    def finish(self) -> None:
+        """After a check and two runs, all is there and proven."""
+        if self.columns_of_others(self.see()) or (self.drift and self.oracle.write == "swap"):
+            self.declare(write="replace")
+        if self.settings.get("on_schema_drift") != "evolve":
+            self.declare(on_schema_drift="evolve", dropped_columns="keep")
+        self.check()
+        for _ in range(3):
+            self.run()
+            if self.failing == 0:
+                break
+        hold(self.failing == 0, "not mended by runs", self.trail)
+        self.check()
+        hold(self.failing == 0, "not mended", self.trail)
+        seen = self.see()
+        for hop in range(len(self.targets)):
+            columns = seen.copied(hop)
+            wanted = content(self.oracle.wanted(seen.targets[hop], seen.source), columns)
+            there = content(seen.targets[hop], columns)
+            hold(there == wanted, "not the source at the end", f"hop {hop + 1}: {there} {wanted}")
+        for command in ("status", "report"):
+            code, _, said = self.ferry(command, self.name)
+            hold(code == 0, f"{command} at the end", said[-3000:])
+        code, document, said = self.ferry("plan", self.name)
+        states = {each["state"] for each in document["ranges"]}
+        hold(states <= {"skip"}, "not all skipped at the end", said[-3000:])
+        there = content(self.source.read(self.kinds), [*self.kinds])
+        assert there == content(self.rows.values(), [*self.kinds]), "the oracle's source"
+
+
+def copy(folder: Path, to: Path) -> None:
+    """Copy a home, by a process of its own: a file that is closed here gives up SQLite's locks."""
+    shutil.rmtree(to, ignore_errors=True)
+    subprocess.run(["cp", "-a", folder, to], check=True)
+
+
+def run_history(history: History, servers: Servers, folder: Path) -> None:
+    """Do all steps of a history, and hold the promises."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with world(history, servers, folder) as made:
+        for each in history.steps:
+            made.trail.append(repr(each))
+            getattr(made, each.name)(*each.given, **dict(each.named))
+        made.finish()
