@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tableferry.resources.connecting.names import (
     connection_names,
     names_file,
+    password_command_variable,
     set_variable,
     system_of,
 )
@@ -70,7 +71,10 @@ def _address(name: str) -> dict[str, str]:
     variable = set_variable(name)
     if not variable:
         return {}
-    return {"url_file" if names_file(variable) else "url": variable}
+    fields = {"url_file" if names_file(variable) else "url": variable}
+    if command := password_command_variable(name):
+        fields["password_command"] = command
+    return fields
 
 
 def configured() -> list[str]:

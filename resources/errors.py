@@ -43,6 +43,8 @@ class ConnectionFailed(TableferryError):
         """Whether it may work later, because the server is down or starting."""
         self.address = address
         """The server's address, if a server failed."""
+        self.outdated_password = False
+        """Whether the password may have been outdated, and the next connection has another."""
         super().__init__(message)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Self, TypeVar
 from urllib.parse import quote, unquote
@@ -16,6 +16,11 @@ from tableferry.resources import registry
 from tableferry.resources.connecting import budget, secret_files
 from tableferry.resources.connecting.gate import Gate, gate
 from tableferry.resources.connecting.names import budget_prefix
+from tableferry.resources.connecting.password_commands import (
+    KEPT_SECONDS,
+    PasswordCommand,
+    kept_seconds,
+)
 from tableferry.resources.contract.budget import Budget, Sharing
 from tableferry.resources.contract.looking_ahead import LookAhead
 from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
@@ -30,6 +35,9 @@ ENCODE = (
     "special characters in user, password and database should be percent-encoded: % as %25, "
     "@ as %40, : as %3A, / as %2F, ? as %3F, & as %26"
 )
+
+PASSWORD_OPTIONS = ("password_command", "password_command_seconds")
+"""Fields of a server that may be options of its URL as well; no driver sees them."""
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.:-]*)://", re.IGNORECASE)
 _HOST = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]@]*)(?::(?P<port>\d*))?")
@@ -131,7 +139,8 @@ class Server(BaseModel):
     """The fields that servers of all systems share: a URL, or separate fields, which override it.
 
     Each may be a `Variable`, which is read when the server is used. The files of `url_file` and
-    `password_file` are read for every new connection, so that a new password needs no restart.
+    `password_file` are read for every new connection, so that a new password needs no restart; the
+    program of `password_command` is asked again after a time, and after a refused login.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -145,6 +154,14 @@ class Server(BaseModel):
     user: str | None = Field(default=None, repr=False, description="Login name.")
     password: str | None = Field(default=None, repr=False, description="Password; use EnvVar.")
     password_file: str | None = Field(default=None, description="File that holds the password.")
+    password_command: str | None = Field(
+        default=None,
+        repr=False,
+        description="Program that prints the password, run without a shell.",
+    )
+    password_command_seconds: float | None = Field(
+        default=None, description="For how long what it printed is used again (300)."
+    )
     database: str | None = Field(default=None, description="Database name.")
     max_connections: int | None = Field(
         default=None, description="The most connections of all runs that read from it."
@@ -294,16 +311,36 @@ class Server(BaseModel):
             base = ConnectionSettings(self.system_name, host, usual.port, self.system.database)
         else:
             raise InputError(f"the {self.system} resource should be given url or host")
+        password = self._secret("password") or base.password
+        command = self._password_command(base.options)
+        if command is not None:
+            if password is not None:
+                raise InputError(
+                    f"{command.named_by} of {base.address}: the password is given as well; one of "
+                    "them should be"
+                )
+            password = command.password()
         return ConnectionSettings(
             system=self.system_name,
             host=host or base.host,
             port=int(self._value("port") or base.port),
             database=self._value("database") or base.database,
             user=self._value("user") or base.user,
-            password=self._secret("password") or base.password,
-            options=base.options,
+            password=password,
+            options={k: v for k, v in base.options.items() if k not in PASSWORD_OPTIONS},
             more_hosts=() if host else base.more_hosts,
+            password_command=command,
         )
+
+    def _password_command(self, options: Mapping[str, str]) -> PasswordCommand | None:
+        field, kept = PASSWORD_OPTIONS
+        command, seconds = self._value(field), self._value(kept)
+        command = command or options.get(field)
+        if not command:
+            return None
+        seconds = options.get(kept, KEPT_SECONDS) if seconds is None else seconds
+        variable = getattr(getattr(self, field), "env_var_name", None)
+        return PasswordCommand(command, variable or field, kept_seconds(seconds, kept))
 
     def identity(self) -> str:
         """A name that only this database has, whichever address leads to it.

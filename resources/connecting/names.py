@@ -20,6 +20,10 @@ variable with a URL it may name a file instead: `TABLEFERRY_CONNECTION_<NAME>_FI
 ENV_ONLY: Mapping[str, str] = MappingProxyType({})
 """No connections but those that the environment defines."""
 
+PASSWORD_COMMAND = "PASSWORD_COMMAND"
+OPTIONS = (*budget.OPTIONS, PASSWORD_COMMAND)
+"""What variables say of a connection besides its URL, behind the prefix of their names."""
+
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -31,8 +35,16 @@ def url_variable(connection: str) -> str:
 
 
 def budget_prefix(connection: str) -> str:
-    """The beginning of the names of the variables that bound the reading from a connection."""
+    """The beginning of the names of the variables that say more of a connection than its URL."""
     return url_variable(connection).removesuffix("_URL")
+
+
+def password_command_variable(connection: str) -> str | None:
+    """The variable that is set to the program that prints the password; None if there is none."""
+    variable = f"{budget_prefix(connection)}_{PASSWORD_COMMAND}"
+    return next(
+        (name for name in os.environ if name.upper() == variable and os.environ[name]), None
+    )
 
 
 def set_variable(connection: str) -> str | None:
@@ -120,14 +132,14 @@ def connection_names() -> tuple[str, ...]:
 
     Raises:
         InputError: a variable's name is not valid in table references, or is a system's; or a
-            variable bounds the reading from a connection that there is not.
+            variable says something of a connection that there is not.
     """
     names: list[str] = []
     bounded: dict[str, str] = {}
     for variable in sorted(os.environ):
         if not variable.upper().startswith(PREFIX) or not os.environ[variable]:
             continue
-        if bound := next((one for one in budget.OPTIONS if variable.upper().endswith(one)), None):
+        if bound := next((option for option in OPTIONS if variable.upper().endswith(option)), None):
             bounded[variable] = variable[len(PREFIX) : -len(bound) - 1].lower()
             continue
         suffix = secret_files.SUFFIX if names_file(variable) else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 from urllib.parse import quote
 
 from tableferry.resources.contract.facts import Facts, facts_of
@@ -47,6 +47,13 @@ class Scheme:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
+class PasswordSource(Protocol):
+    """What is asked for a password again after it was refused."""
+
+    def forget(self, refused: str | None) -> bool:
+        """Forget a refused password; return whether the next one may be let in."""
+
+
 @dataclass(frozen=True)
 class ConnectionSettings:
     """How to reach a server. Its printed form shows neither user nor password."""
@@ -61,6 +68,8 @@ class ConnectionSettings:
     """The URL's query parameters, and its scheme's options (for ClickHouse `secure: yes|no`)."""
     more_hosts: tuple[tuple[str, int], ...] = ()
     """Further hosts and ports, which the driver tries after the first."""
+    password_command: PasswordSource | None = field(default=None, repr=False, compare=False)
+    """Where the password comes from, if a program prints it."""
 
     @property
     def hosts(self) -> tuple[tuple[str, int], ...]:
@@ -91,9 +100,17 @@ class ConnectionSettings:
         return " ".join(without_password(text, self.password).split())
 
     def failed(self, reason: str, *, transient: bool = False) -> ConnectionFailed:
-        """Return the error that says why this server cannot be used."""
-        return ConnectionFailed(
+        """Return the error that says why this server cannot be used.
+
+        A password that was kept is forgotten: trying again asks for a new one.
+        """
+        command, outdated = self.password_command, False
+        if command is not None:
+            outdated = command.forget(self.password)
+        error = ConnectionFailed(
             f"cannot connect to {self.address}: {self.redact(reason)}",
-            transient=transient,
+            transient=transient or outdated,
             address=self.address,
         )
+        error.outdated_password = outdated
+        return error

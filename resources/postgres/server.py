@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from tableferry.resources.connecting.address import Server
 from tableferry.resources.connecting.gate import SETTLE_SECONDS
+from tableferry.resources.connecting.password_commands import asking_again
 from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.connecting.waiting import lock_milliseconds
 from tableferry.resources.contract.endpoint import BATCH_ROWS
@@ -356,6 +357,7 @@ class PostgresServer(Server):
         key = "\n".join((conninfo(self.settings()), *self._preparation(extra)))
         return _pool.lent(key, partial(self._new_connection, extra), self._gate)
 
+    @asking_again
     def _new_connection(self, extra: Mapping[str, str] = NOTHING) -> PgConnection:
         settings = self.settings()
         try:
@@ -387,6 +389,7 @@ class PostgresServer(Server):
         with closing(self._new_arrow_session()) as session:
             yield session
 
+    @asking_again
     def _new_arrow_session(self) -> ArrowSession:
         settings, preparation = self.settings(), self._preparation()
         if not settings.facts.latest(OWN_SESSION, False):
