@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from tableferry.resources.connecting.pace import Pace, going_on
+from tableferry.resources.connecting.waiting import LIMIT, limit
 from tableferry.resources.contract.budget import Budget, Sharing, Slots, Unshared, unshared
-from tableferry.resources.errors import InputError, describe
+from tableferry.resources.errors import InputError, TableferryError, describe
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +93,8 @@ class Gate:
             reused: takes an idle connection instead, if there is one.
 
         Raises:
-            TableferryError: the reader should end, see `stop_waiting`.
+            TableferryError: the reader should end, see `stop_waiting`, or has waited for as long as
+                `waiting.limit` lets it.
         """
         started = time.monotonic()
 
@@ -240,7 +242,8 @@ class Gate:
             reused: see `acquire`.
             free: closes an idle connection, if that helps.
         """
-        started, require_going_on = time.monotonic(), going_on(self.connection)
+        began = told = time.monotonic()
+        most, require_going_on = limit(), going_on(self.connection)
         with self._changed:
             self._waiting += 1
         try:
@@ -256,7 +259,15 @@ class Gate:
                     with self._changed:
                         if needed() > self._claimed:
                             self._changed.wait(self._pause())
-                    started = self._tell(started)
+                        if self._sessions():
+                            # others of this process go on, and end
+                            began = time.monotonic()
+                    if time.monotonic() - began > most:
+                        raise TableferryError(
+                            f"{self.connection}: none of the {self.budget.slots} connections of "
+                            f"its budget came free: given up after {most:g} s, as {LIMIT} says"
+                        )
+                    told = self._tell(told)
         finally:
             with self._changed:
                 self._waiting -= 1

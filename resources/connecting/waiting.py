@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 LIMIT = "TABLEFERRY_WAIT_SECONDS"
-"""The environment variable for the seconds that a statement may wait for a lock or a mutation."""
+"""The environment variable for the seconds to wait for a lock, a mutation, or a free connection."""
 
 DEFAULT_LIMIT = 600.0
 """Longer than most transactions that hold a lock, and short of a night."""
@@ -48,7 +48,7 @@ Ask = Callable[[], Sequence[str]]
 
 
 def limit() -> float:
-    """The seconds that a statement may wait for a lock or a mutation; infinite for 0.
+    """The seconds to wait for what others have, at most; infinite for 0.
 
     Raises:
         InputError: the environment variable is not a number of seconds.

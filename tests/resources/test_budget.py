@@ -14,7 +14,7 @@ from tableferry.resources.connecting.names import connection_names
 from tableferry.resources.connecting.pace import Pace, stop_waiting
 from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.contract import budget
-from tableferry.resources.contract.budget import Budget
+from tableferry.resources.contract.budget import Budget, Unshared
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.postgres.server import PostgresServer
@@ -189,6 +189,33 @@ def test_who_waits_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
         each.join()
     assert len(errors) == 2
     full.release(ended=True)
+    full.acquire()
+
+
+class Taken(Unshared):
+    """Slots that other processes keep for ever."""
+
+    def request(self, count: int) -> bool:
+        return False
+
+
+def test_who_waits_for_other_processes_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLEFERRY_WAIT_SECONDS", "0.5")
+    taken = Gate("shop", Budget(2))
+    taken.sharing = lambda connection, number: Taken()
+    with pytest.raises(TableferryError) as error:
+        taken.acquire()
+    assert str(error.value) == (
+        "shop: none of the 2 connections of its budget came free: given up after 0.5 s, as "
+        "TABLEFERRY_WAIT_SECONDS says"
+    )
+
+
+def test_who_waits_for_threads_of_its_own_process_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLEFERRY_WAIT_SECONDS", "0.2")
+    full = Gate("full", Budget(1))
+    full.acquire()
+    threading.Timer(1.0, full.release, kwargs={"ended": True}).start()
     full.acquire()
 
 
