@@ -17,6 +17,14 @@ FIRST_ROWS = 16
 """The rows of a first fetch, which nothing tells the size of."""
 
 
+def slices(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    """Cut a batch into parts of as many rows as `BATCH_BYTES` holds on average: start, length."""
+    if batch.num_rows:
+        rows = max(1, batch.num_rows * BATCH_BYTES // max(BATCH_BYTES, batch.nbytes))
+        for start in range(0, batch.num_rows, rows):
+            yield start, min(rows, batch.num_rows - start)
+
+
 def combined(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Combine batches to larger ones of at most `batch_rows` rows and about `BATCH_BYTES`.
 

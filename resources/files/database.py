@@ -9,12 +9,13 @@ import functools
 import itertools
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from tableferry.resources.contract.batches import slices
 from tableferry.resources.files.dialect import OF_FILE
 from tableferry.resources.files.errors import translated
 from tableferry.resources.files.object_store import ObjectStore
@@ -55,6 +56,8 @@ def opened(
         StatementFailed: see `errors.translated`; so do the block's errors.
     """
     with translated(failures), _connection(store, failures, prunes) as database:
+        # small chunks stay small: of large values, 2,048 rows would be gathered
+        database.execute("SET enable_caching_operators = false")
         yield database.execute(f"CREATE MACRO {OF_FILE}(file, name) AS file = name")
 
 
@@ -62,27 +65,50 @@ def register(
     database: duckdb.DuckDBPyConnection,
     name: str,
     schema: pa.Schema,
-    batches: Iterable[pa.RecordBatch],
+    batches: Callable[[], Iterable[pa.RecordBatch]],
     failures: list[Exception],
+    ended: threading.Event | None = None,
 ) -> None:
-    """Make record batches a table that can be read once.
+    """Make record batches a table.
+
+    DuckDB works on chunks of at most 2,048 rows and never on two batches at once, so that batches
+    of few bytes bound its memory.
 
     Args:
         database: the database.
         name: the table's name.
         schema: the batches' schema.
-        batches: the rows.
+        batches: reads the rows; called whenever the table is read.
         failures: gets what fails in reading them, since DuckDB keeps only the text of it.
+        ended: once it is set, no more rows are read.
     """
 
     def rows() -> Iterator[pa.RecordBatch]:
         try:
-            yield from batches
+            for batch in batches():
+                for start, length in slices(batch):
+                    if ended is not None and ended.is_set():
+                        return
+                    yield batch.slice(start, length)
         except Exception as error:
             failures.append(error)
             raise
 
-    database.register(name, pa.RecordBatchReader.from_batches(schema, rows()))
+    database.register(name, _Rows(schema, rows))
+
+
+class _Rows:
+    """Rows as DuckDB asks for them, as often as it does.
+
+    See https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
+    """
+
+    def __init__(self, schema: pa.Schema, rows: Callable[[], Iterable[pa.RecordBatch]]) -> None:
+        self._schema, self._rows = schema, rows
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(self._schema, self._rows())
+        return reader.__arrow_c_stream__(requested_schema)
 
 
 @contextmanager

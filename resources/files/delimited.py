@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
@@ -23,8 +23,14 @@ _BY_PYARROW = "ferry_other"
 """The table of what pyarrow reads, where it is compared with what DuckDB reads."""
 
 
-def batches(file: File, columns: Collection[str]) -> pa.RecordBatchReader:
-    """Read some columns of a file as texts, with the rows' numbers in the column `ROW`."""
+def stream(
+    file: File, columns: Collection[str]
+) -> tuple[pa.Schema, Callable[[], Iterator[pa.RecordBatch]]]:
+    """Read some columns of a file as texts, with the rows' numbers in the column `ROW`.
+
+    Returns:
+        The schema, and what reads the rows.
+    """
     names = [name for name in header(file)[1] if name in columns]
     schema = pa.schema([*(pa.field(name, pa.string()) for name in names), (ROW, pa.int64())])
 
@@ -36,15 +42,15 @@ def batches(file: File, columns: Collection[str]) -> pa.RecordBatchReader:
             yield pa.RecordBatch.from_arrays([*arrays, numbers], schema=schema)
             first += batch.num_rows
 
-    return pa.RecordBatchReader.from_batches(schema, rows())
+    return schema, rows
 
 
 def _texts(file: File) -> Iterator[pa.RecordBatch]:
     delimiter, names = header(file)
     try:
-        with _stream(file) as stream:
+        with _opened(file) as source:
             reader = pc.open_csv(
-                stream,
+                source,
                 # the first line is the header; a row has to fit into a block
                 pc.ReadOptions(column_names=names, skip_rows=1, block_size=LONGEST),
                 pc.ParseOptions(
@@ -64,8 +70,8 @@ def _texts(file: File) -> Iterator[pa.RecordBatch]:
                 yield from reader
             finally:
                 # its thread reads ahead: whoever waits for it must not hold Python's lock
-                if isinstance(stream, _Stoppable):
-                    stream.ended = True
+                if isinstance(source, _Stoppable):
+                    source.ended = True
                     with suppress(pa.ArrowException):
                         for _ in reader:
                             pass
@@ -74,14 +80,14 @@ def _texts(file: File) -> Iterator[pa.RecordBatch]:
 
 
 @contextmanager
-def _stream(file: File) -> Iterator[Any]:
+def _opened(file: File) -> Iterator[Any]:
     """Open a file and decompress it; a local one without Python."""
     if isinstance(file.store, Folder):
         with pa.OSFile(file.path) as raw:
             yield pa.CompressedInputStream(raw, file.compression) if file.compression else raw
     else:
-        with opened(file) as stream:
-            yield _Stoppable(stream)
+        with opened(file) as source:
+            yield _Stoppable(source)
 
 
 class _Stoppable(io.RawIOBase):
@@ -112,8 +118,7 @@ def require_alike(file: File, rows: int, total: object) -> None:
     names = header(file)[1]
     failures: list[Exception] = []
     with database_of(file.store, failures) as database:
-        reader = batches(file, names)
-        register(database, _BY_PYARROW, reader.schema, reader, failures)
+        register(database, _BY_PYARROW, *stream(file, names), failures)
         sql = f"SELECT count(*), {row_hashes(names)} FROM {_BY_PYARROW}"
         if database.execute(sql).fetchall() == [(rows, total)]:
             return
@@ -137,8 +142,7 @@ def _difference(file: File, names: Collection[str]) -> FileUnreadable | None:
     with database_of(file.store, failures) as database:
 
         def first_row(sql: str) -> tuple[Any, ...] | None:
-            reader = batches(file, names)
-            register(database, _BY_PYARROW, reader.schema, reader, failures)
+            register(database, _BY_PYARROW, *stream(file, names), failures)
             # all rows: the next registration would wait for a query that is not at its end
             rows = database.execute(sql).fetchall()
             return rows[0] if rows else None

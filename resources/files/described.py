@@ -21,6 +21,7 @@ from tableferry.resources.files.folder import (
     require_distinct,
 )
 from tableferry.resources.files.inference import WIDTH, figures, inferred
+from tableferry.resources.files.lines import attached
 from tableferry.resources.files.notations import INSTANT
 from tableferry.resources.files.reading import KINDS, member, members, objects, parquet, reading
 from tableferry.resources.files.types import INSTANT_NS, NOTHING, TEXT, UNREADABLE
@@ -77,13 +78,15 @@ def text_figures(file: File) -> list[Sequence[int]]:
         FileUnreadable: it is damaged, or its two readers differ.
     """
     columns = names(file)
+    failures: list[Exception] = []
     try:
-        with opened(file.store, []) as database:
+        with opened(file.store, failures) as database:
             if file.format == "ndjson":
                 positions = range(1, len(columns) + 1)
                 selected = [sql for at in positions for sql in figures(f"c{at}", f"{KINDS}[{at}]")]
                 texts = "".join(f"{member(at)} AS c{at}, " for at in positions)
-                table = f"(SELECT {texts}{KINDS} FROM {members(file, columns)})"
+                lines = attached(database, file, failures)
+                table = f"(SELECT {texts}{KINDS} FROM {members(file, columns, lines)})"
             else:
                 selected = [sql for name in columns for sql in figures(DIALECT.quote(name))]
                 selected.append(delimited.row_hashes(columns))
@@ -101,13 +104,15 @@ def text_figures(file: File) -> list[Sequence[int]]:
 @once_per_version
 def _keys(file: File) -> Names:
     """Find the keys of all objects of a file, in the order of their first occurrence."""
-    sql = (
-        "SELECT key FROM (SELECT unnest(json_keys(json)) AS key, "
-        "generate_subscripts(json_keys(json), 1) AS place "
-        f"FROM {objects(file)}) GROUP BY key ORDER BY min(place), key"
-    )
+    failures: list[Exception] = []
     try:
-        with opened(file.store, []) as database:
+        with opened(file.store, failures) as database:
+            sql = (
+                "SELECT key FROM (SELECT unnest(json_keys(json)) AS key, "
+                "generate_subscripts(json_keys(json), 1) AS place "
+                f"FROM {objects(file, attached(database, file, failures))}) "
+                "GROUP BY key ORDER BY min(place), key"
+            )
             keys = [row[0] for row in database.execute(sql).fetchall()]
     except TableferryError as error:
         raise _blamed(file, error) from None

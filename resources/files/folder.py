@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import gzip
 import hashlib
@@ -177,20 +176,6 @@ def opened(file: File) -> Iterator[IO[bytes]]:
                 yield cast(IO[bytes], stream)
         else:
             yield raw
-
-
-@once_per_version
-def begins_with_mark(file: File) -> bool:
-    """Whether a file of text begins with UTF-8's byte order mark.
-
-    Raises:
-        FileUnreadable: it is damaged.
-    """
-    try:
-        with opened(file) as stream:
-            return stream.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8
-    except (OSError, EOFError, ValueError) as error:
-        raise file.unreadable(error) from None
 
 
 @once_per_version

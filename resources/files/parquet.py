@@ -6,8 +6,9 @@ is refused, and so is a value that does not fit into DuckDB's type.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -15,12 +16,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tableferry.resources.connecting.retry import is_transient
+from tableferry.resources.contract.batches import BATCH_BYTES
 from tableferry.resources.errors import SHOWN, TableferryError
 from tableferry.resources.files.folder import File, FileUnreadable, once_per_version
-from tableferry.resources.keys.range import ROW, KeyRange
+from tableferry.resources.keys.range import ROW
 
-BATCH_ROWS, BATCH_BYTES = 65_536, 32 << 20
-"""Maximum size of a batch; the footer says how many bytes its rows have on average."""
+BATCH_ROWS = 65_536
+"""Maximum number of rows of a batch."""
+
+CHUNK_ROWS, CHUNK_BYTES = 2_048, 32 << 20
+"""The rows that DuckDB reads at once, and the most bytes that it is left to read like this: it
+holds some six times as much while it digests them."""
 
 BUFFER_BYTES = 1 << 20
 """Bytes of a column that are read at once."""
@@ -36,6 +42,16 @@ class Footer(NamedTuple):
     """The columns, in the types in which `batches` yields them."""
     row_groups: list[int]
     """The number of rows of each row group."""
+    row_bytes: list[int]
+    """About the size of the rows of each row group: their average, or more."""
+
+    @property
+    def has_large_rows(self) -> bool:
+        """Whether DuckDB's own reader would take too much memory."""
+        return any(
+            size * min(rows, CHUNK_ROWS) > CHUNK_BYTES
+            for rows, size in zip(self.row_groups, self.row_bytes, strict=True)
+        )
 
 
 @once_per_version
@@ -51,26 +67,70 @@ def footer(file: File) -> Footer:
             field.with_type(pa.timestamp("us") if field.name in legacy else _read(field.type))
             for field in parquet.schema_arrow
         ]
-        groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-        return Footer(pa.schema(columns), groups)
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        sizes = [
+            max(1, group.total_byte_size // max(1, group.num_rows)) + longest
+            for group, longest in zip(groups, _longest(file, parquet), strict=True)
+        ]
+        return Footer(pa.schema(columns), [group.num_rows for group in groups], sizes)
 
 
-def batches(
-    file: File, columns: Collection[str], key_range: KeyRange, batch_rows: int = BATCH_ROWS
-) -> pa.RecordBatchReader:
-    """Read some columns of a file or of a range of its row groups, with the rows' numbers in the
-    column `ROW`."""
+def _longest(file: File, parquet: pq.ParquetFile) -> list[int]:
+    """Find the bytes of the longest values in the dictionaries of each row group, together.
+
+    A value there counts once in the sizes that the footer has, however many rows have it.
+    """
+    metadata, sums = parquet.metadata, [0] * parquet.metadata.num_row_groups
+    leaves = [parquet.schema.column(at) for at in range(len(parquet.schema))]
+    texts = {
+        at: leaf.path
+        for at, leaf in enumerate(leaves)
+        if leaf.physical_type == "BYTE_ARRAY" and "." not in leaf.path
+    }
+    in_dictionaries = None
+    with ExitStack() as stack:
+        for number in range(len(sums)):
+            group = metadata.row_group(number)
+            names = [
+                name
+                for at, name in texts.items()
+                if group.column(at).has_dictionary_page
+                and group.column(at).total_uncompressed_size * CHUNK_ROWS > CHUNK_BYTES
+            ]
+            if not names or not group.num_rows:
+                continue
+            in_dictionaries = in_dictionaries or stack.enter_context(
+                _opened(file, dictionaries=[*texts.values()])
+            )
+            read = in_dictionaries.iter_batches(batch_size=1, row_groups=[number], columns=names)
+            for array in next(read).columns:
+                if pa.types.is_dictionary(array.type) and len(array.dictionary):
+                    sums[number] += pc.max(pc.binary_length(array.dictionary)).as_py() or 0
+    return sums
+
+
+def stream(
+    file: File,
+    columns: Collection[str],
+    stretch: tuple[int, int | None] = (1, None),
+    batch_rows: int = BATCH_ROWS,
+) -> tuple[pa.Schema, Callable[[], Iterator[pa.RecordBatch]]]:
+    """Read some columns of a file or of a stretch of its rows, with the rows' numbers, from 1, in
+    the column `ROW`.
+
+    Returns:
+        The schema, and what reads the rows.
+    """
     fields = [field for field in footer(file).columns if field.name in columns]
     schema = pa.schema([*fields, pa.field(ROW, pa.int64())])
-    rows = _rows(file, schema, key_range, batch_rows)
-    return pa.RecordBatchReader.from_batches(schema, rows)
+    return schema, partial(_rows, file, schema, stretch, batch_rows)
 
 
 def _rows(
-    file: File, schema: pa.Schema, key_range: KeyRange, batch_rows: int
+    file: File, schema: pa.Schema, stretch: tuple[int, int | None], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    names = schema.names[:-1]
-    low, past = key_range.rows or (1, None)
+    names, sizes = schema.names[:-1], footer(file).row_bytes
+    low, past = stretch
     with ExitStack() as stack:
         parquet = stack.enter_context(_opened(file))
         legacy = [name for name in _legacy(parquet) if name in names]
@@ -80,9 +140,8 @@ def _rows(
             group = parquet.metadata.row_group(number)
             end = first + group.num_rows
             if group.num_rows and end > low and (past is None or first < past):
-                size = max(1, group.total_byte_size // group.num_rows)
                 options = {
-                    "batch_size": max(1, min(batch_rows, BATCH_BYTES // size)),
+                    "batch_size": max(1, min(batch_rows, BATCH_BYTES // sizes[number])),
                     "row_groups": [number],
                 }
                 rounded = in_micros.iter_batches(**options, columns=legacy) if in_micros else None
@@ -169,12 +228,15 @@ def _legacy(parquet: pq.ParquetFile) -> Sequence[str]:
 
 
 @contextmanager
-def _opened(file: File, int96: str | None = None) -> Iterator[pq.ParquetFile]:
+def _opened(
+    file: File, int96: str | None = None, dictionaries: Sequence[str] = ()
+) -> Iterator[pq.ParquetFile]:
     try:
         with file.store.open(file.path, scattered=True) as stream:
             yield pq.ParquetFile(
                 stream,
                 coerce_int96_timestamp_unit=int96,
+                read_dictionary=dictionaries,
                 # it would keep the whole row group in memory
                 pre_buffer=False,
                 buffer_size=BUFFER_BYTES,

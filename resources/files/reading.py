@@ -7,11 +7,14 @@ import secrets
 from collections.abc import Iterable
 
 from tableferry.resources.files.dialect import DIALECT
-from tableferry.resources.files.folder import File, begins_with_mark, header
+from tableferry.resources.files.folder import File, header
 from tableferry.resources.files.object_store import ObjectStore
 
 LONGEST = 1 << 24
 """Maximum bytes of a line of text, or of a JSON object."""
+
+_BOUNDED = f"max_line_size={LONGEST}, buffer_size={LONGEST}"
+"""Options of CSV files: by default, a buffer has room for 16 of the longest lines."""
 
 KINDS = "ferry_kinds"
 """The column of `members` that lists DuckDB's names for the types of a row's values."""
@@ -25,21 +28,21 @@ _MARK = f"ferry {secrets.token_hex(8)} "
 """The prefix of strings that were numbers; nobody can have it in a file."""
 
 
-def reading(file: File, names: Iterable[str]) -> str:
-    """Write a table expression of a file's rows, given the names of its columns."""
+def reading(file: File, names: Iterable[str], lines: str | None = None) -> str:
+    """Write a table expression of a file's rows, given the names of its columns; see `objects`."""
     names = tuple(names)
     if file.format == "parquet":
         return parquet(file, ", file_row_number=true" if _numbers(names) else "")
     if file.format == "ndjson":
         texts = (f"{member(at)} AS {DIALECT.quote(name)}" for at, name in enumerate(names, 1))
-        return f"(SELECT {', '.join(texts)} FROM {members(file, names)})"
+        return f"(SELECT {', '.join(texts)} FROM {members(file, names, lines)})"
     delimiter, in_header = header(file)
     columns = ", ".join(f"{_literal(name)}: 'VARCHAR'" for name in in_header)
     return (
         f"read_csv({_path(file)}, columns={{{columns}}}, header=true, auto_detect=false, "
         f"delim={_literal(delimiter)}, quote='\"', escape='\"', nullstr='', "
         "allow_quoted_nulls=false, null_padding=false, hive_partitioning=false, "
-        f"compression='{file.compression or 'none'}', max_line_size={LONGEST})"
+        f"compression='{file.compression or 'none'}', {_BOUNDED})"
     )
 
 
@@ -74,10 +77,15 @@ def parquet(file: File, options: str = "") -> str:
     return f"read_parquet({_path(file)}, hive_partitioning=false{options})"
 
 
-def objects(file: File) -> str:
+def objects(file: File, lines: str | None = None) -> str:
     """Write a table expression of a file's JSON objects: `json`, and its text `written`.
 
     Objects that JSON readers may understand differently are refused.
+
+    Args:
+        file: the file.
+        lines: the table of the file's lines, if DuckDB does not read them itself, see
+            `lines.attached`.
     """
     compression = file.compression or "uncompressed"
     unquoted = f"regexp_replace(written, {_literal(_STRING)}, '', 'g')"
@@ -94,24 +102,18 @@ def objects(file: File) -> str:
         for condition, why in refusals.items()
     )
     source = (
-        f"read_ndjson_objects({_path(file)}, compression='{compression}', "
+        f"(SELECT CAST(nullif(trim(line, ' \t\r'), '') AS JSON) AS json FROM {lines})"
+        if lines
+        else f"read_ndjson_objects({_path(file)}, compression='{compression}', "
         f"maximum_object_size={LONGEST})"
     )
-    if begins_with_mark(file):
-        # DuckDB's reader of JSON refuses the mark, that of CSV skips it; no JSON has the delimiter
-        source = (
-            f"(SELECT CAST(nullif(trim(line), '') AS JSON) AS json FROM read_csv({_path(file)}, "
-            "columns={line: 'VARCHAR'}, header=false, auto_detect=false, delim='\x01', quote='', "
-            f"escape='', strict_mode=false, compression='{file.compression or 'none'}', "
-            f"max_line_size={LONGEST}))"
-        )
     return (
         f"(SELECT CASE {refused} ELSE json END AS json, written FROM (SELECT json, CAST(json AS "
         f"VARCHAR) AS written, row_number() OVER () AS number FROM {source}))"
     )
 
 
-def members(file: File, names: Iterable[str]) -> str:
+def members(file: File, names: Iterable[str], lines: str | None = None) -> str:
     """Write a table expression of a file's values for some keys, to be read by `member`.
 
     DuckDB reads numbers as doubles or 64-bit integers, so each is made a marked string before.
@@ -120,7 +122,7 @@ def members(file: File, names: Iterable[str]) -> str:
     paths = f"[{', '.join(_literal(_pointer(name)) for name in names)}]::VARCHAR[]"
     return (
         f"(SELECT json_extract_string(replace({numbered}, '\"{_MARK}\"', ''), {paths}) AS found, "
-        f"json_type(json, {paths}) AS {KINDS} FROM {objects(file)} WHERE json IS NOT NULL)"
+        f"json_type(json, {paths}) AS {KINDS} FROM {objects(file, lines)} WHERE json IS NOT NULL)"
     )
 
 

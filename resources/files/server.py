@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import takewhile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,9 +21,8 @@ from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.contract.table_sql import has_filter, qualified
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.extras import require
-from tableferry.resources.files import delimited
-from tableferry.resources.files import parquet as by_pyarrow
-from tableferry.resources.files.database import opened, register
+from tableferry.resources.files.attaching import ALL_ROWS, Attaching, Rows
+from tableferry.resources.files.database import opened
 from tableferry.resources.files.described import Names, names, text_types
 from tableferry.resources.files.dialect import DIALECT, OF_FILE
 from tableferry.resources.files.errors import translated
@@ -32,7 +30,6 @@ from tableferry.resources.files.folder import File, FileUnreadable, matching
 from tableferry.resources.files.inference import united
 from tableferry.resources.files.loading import rows, unchanged
 from tableferry.resources.files.object_store import ObjectStore, store_at
-from tableferry.resources.files.reading import reading, row_number, stretch
 from tableferry.resources.files.store import Folder
 from tableferry.resources.files.types import FILE, FILE_TYPE, INSTANT_NS, NOTHING, UNREADABLE
 from tableferry.resources.keys.range import ROW, KeyRange
@@ -47,11 +44,6 @@ _NUMBERS = re.compile(rf'"{ROW}" >= ([0-9]+)(?: AND "{ROW}" < ([0-9]+))?')
 """The rows of a cut file, as `table_sql.predicate` writes them."""
 _NAME = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 
-_STREAMED = "ferry_rows"
-Rows = tuple[int, int | None]
-"""The first of some rows of a file, by number, and the one after their last; None: to its end."""
-Stream = Callable[[File, Names], Names]
-"""Makes a file's rows the table `_STREAMED`, and returns the columns of that table."""
 ByFolded = dict[str, tuple[str, list[tuple[File, str]]]]
 """The columns of several files: folded name -> first name, and the type in each file."""
 
@@ -187,8 +179,9 @@ class FilesServer(Server):
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of a small result."""
         refuse_snapshot(self.system, snapshot)
-        with opened(self.store, [], prunes=_prunes(sql)) as database:
-            self._attach(database, sql)
+        failures: list[Exception] = []
+        with opened(self.store, failures, prunes=_prunes(sql)) as database:
+            self._attach(database, sql, Attaching(database, failures))
             return database.execute(sql).fetchall()
 
     def execute(self, sql: str) -> None:
@@ -229,7 +222,7 @@ class FilesServer(Server):
         names_read = {column.source.name.casefold() for column in plan.columns}
         # all columns for a row filter or an expression, which may name any
         needed = None if plan.condition or plan.source.read_as else names_read
-        with self._streamed(sql, batch_rows, (key_range, needed)) as reader:
+        with self._streamed(sql, batch_rows, key_range.rows or ALL_ROWS, needed) as reader:
             yield reader
 
     @contextmanager
@@ -237,29 +230,13 @@ class FilesServer(Server):
         self,
         sql: str,
         batch_rows: int,
-        loading: tuple[KeyRange, Collection[str] | None] | None = None,
+        loaded: Rows | None = None,
+        needed: Collection[str] | None = None,
     ) -> Iterator[pa.RecordBatchReader]:
         failures: list[Exception] = []
-        ended = threading.Event()
         with opened(self.store, failures, prunes=_prunes(sql)) as database:
-
-            def stream(file: File, columns: Names) -> Names:
-                assert loading is not None
-                key_range, needed = loading
-                read = {
-                    name: type_
-                    for name, type_ in columns.items()
-                    if needed is None or name.casefold() in needed
-                }
-                if file.format == "parquet":
-                    reader = by_pyarrow.batches(file, read, key_range)
-                else:
-                    reader = delimited.batches(file, read)
-                until_ended = takewhile(lambda _: not ended.is_set(), reader)
-                register(database, _STREAMED, reader.schema, until_ended, failures)
-                return read
-
-            self._attach(database, sql, stream if loading else None)
+            attaching = Attaching(database, failures, loaded, needed)
+            self._attach(database, sql, attaching)
             reader = database.execute(sql).to_arrow_reader(min(batch_rows, FETCHED_ROWS))
 
             def batches() -> Iterator[pa.RecordBatch]:
@@ -270,14 +247,12 @@ class FilesServer(Server):
                 yield pa.RecordBatchReader.from_batches(reader.schema, batches())
             finally:
                 # DuckDB's remaining threads would call Python after its end
-                ended.set()
+                attaching.ended.set()
                 with suppress(Exception):
-                    for _ in reader if loading else ():
+                    for _ in reader if attaching.streams else ():
                         pass
 
-    def _attach(
-        self, database: duckdb.DuckDBPyConnection, sql: str, stream: Stream | None = None
-    ) -> None:
+    def _attach(self, database: duckdb.DuckDBPyConnection, sql: str, attaching: Attaching) -> None:
         """Create the views that a query reads.
 
         Raises:
@@ -295,8 +270,9 @@ class FilesServer(Server):
             if len(selected) == len(shown) == 1:
                 names(next(file for file in files if file.name in shown))
             database.execute(f"CREATE SCHEMA IF NOT EXISTS {DIALECT.quote(table.schema)}")
-            rows = _stretch(sql) if len(shown) == 1 and stream is None else None
-            view = _view(files, shown, stream, rows if has_filter(sql) else None)
+            rows = _stretch(sql) if len(shown) == 1 else None
+            as_table = partial(attaching.table, rows=rows, filtered=has_filter(sql))
+            view = _view(files, shown, as_table)
             database.execute(f"CREATE VIEW {qualified(table)} AS {view}")
 
 
@@ -313,7 +289,9 @@ def _stretch(sql: str) -> Rows | None:
 
 
 def _view(
-    files: Sequence[File], shown: Collection[str], stream: Stream | None, rows: Rows | None
+    files: Sequence[File],
+    shown: Collection[str],
+    as_table: Callable[[File, Names], tuple[Names, str, str]],
 ) -> str:
     """The query of a view: the rows of some files, with the columns of all."""
     readable, _ = _readable(files)
@@ -322,7 +300,7 @@ def _view(
         types = [type_ for _, type_ in in_files]
         nulls[name] = f"CAST(NULL AS {_duckdb_type(united(types) or types[0])})"
     selects = [
-        _select(file, columns, nulls, stream, rows)
+        _select(file, nulls, *as_table(file, columns))
         for file, columns in readable
         if file.name in shown
     ]
@@ -333,19 +311,8 @@ def _view(
     return f"SELECT {', '.join(listed)} WHERE false"
 
 
-def _select(
-    file: File,
-    columns: Names,
-    nulls: Mapping[str, str],
-    stream: Stream | None,
-    rows: Rows | None,
-) -> str:
+def _select(file: File, nulls: Mapping[str, str], columns: Names, table: str, row: str) -> str:
     """The rows of a file, with the columns of all files; those that it lacks are NULL."""
-    if stream is not None and file.format != "ndjson":
-        columns, table, row = stream(file, columns), _STREAMED, f'"{ROW}"'
-    else:
-        table = stretch(file, columns, *rows) if rows else reading(file, columns)
-        row = row_number(file, columns)
     in_file = {
         name.casefold(): DIALECT.quote(name) for name, type_ in columns.items() if type_ != NOTHING
     }
