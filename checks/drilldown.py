@@ -9,7 +9,7 @@ from functools import cached_property
 from tableferry.checks.checksum import Digests, both_sides
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.limits import limits
-from tableferry.checks.rowhash import compare_rows
+from tableferry.checks.row_tally import compare_rows
 from tableferry.checks.verdict import Differences, Sink, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint

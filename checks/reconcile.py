@@ -9,7 +9,7 @@ from typing import Any
 from tableferry.checks.checksum import Digests, both_sides, in_sample
 from tableferry.checks.drilldown import rows_that_differ
 from tableferry.checks.limits import with_limits
-from tableferry.checks.rowhash import compare_rows
+from tableferry.checks.row_tally import compare_rows
 from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint

@@ -9,22 +9,19 @@ key (and have no primary key to order them further) must fit into memory togethe
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tableferry.checks.checksum import Digests, table_and_key
-from tableferry.checks.verdict import Difference, DifferenceKind, Differences, Sink
+from tableferry.checks.verdict import DifferenceKind
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.table_sql import read_from
 from tableferry.resources.digest.expressions import key_number, sorts_like_number
-from tableferry.resources.digest.fields import fields
-from tableferry.resources.digest.values import shown
 
 BATCH_ROWS = 32_768
 """Rows per batch and side; larger batches were no faster in tableferry_bench.reconcile."""
@@ -32,66 +29,7 @@ BATCH_ROWS = 32_768
 KEY, IDENTITY, DIGEST = "key", "identity", "digest"
 """Columns of frames: the key's number, and the digests of the row's identity and of the row."""
 
-EXAMPLE_LETTERS = 16 << 20
-"""Maximum letters of all examples together, which may be documents of megabytes each."""
-
 POSITION, TARGET_POSITION, _RANK = "position", "target_position", "rank"
-
-
-@dataclass(frozen=True)
-class Compared:
-    """The outcome of a comparison of rows, and how many it read."""
-
-    differences: Differences
-    source_rows: int
-    target_rows: int
-    source_digest: int
-    """The sum of the digests of these rows."""
-    target_digest: int
-
-
-def compare_rows(
-    plan: CopyPlan,
-    source: Endpoint,
-    target: Endpoint,
-    digests: Digests,
-    where: Mapping[Side, str],
-    *,
-    values: bool = True,
-    limit: int = 20,
-    snapshot: str | None = None,
-    sink: Sink | None = None,
-) -> Compared:
-    """Compare the rows that meet a condition on each side, in one scan of each.
-
-    Without `values` there are counts, but no columns nor examples. The other options are those of
-    `drill_down`.
-    """
-    layout = RowLayout.of(plan, fields(plan) if values else ())
-    source_sql = layout.query(plan, digests, "source", where["source"])
-    target_sql = layout.query(plan, digests, "target", where["target"])
-    with (
-        source.read_arrow(source_sql, batch_rows=BATCH_ROWS, snapshot=snapshot) as source_rows,
-        target.read_arrow(target_sql, batch_rows=BATCH_ROWS) as target_rows,
-    ):
-        return merge_rows(layout, source_rows, target_rows, limit=limit, sink=sink)
-
-
-def merge_rows(
-    layout: RowLayout,
-    source_rows: pa.RecordBatchReader,
-    target_rows: pa.RecordBatchReader,
-    *,
-    limit: int = 20,
-    sink: Sink | None = None,
-) -> Compared:
-    """Compare two streams of rows, both read by `RowLayout.query`, in one pass."""
-    tally = _Tally(layout, limit, sink)
-    source, target = _Stream(source_rows, layout), _Stream(target_rows, layout)
-    for chunk in _unequal_chunks(layout, source, target):
-        tally.add(chunk)
-    differences = tally.differences(source.rows, target.rows)
-    return Compared(differences, source.rows, target.rows, source.digest, target.digest)
 
 
 @dataclass(frozen=True)
@@ -120,10 +58,13 @@ def unequal_chunks(
     layout: RowLayout, source_rows: pa.RecordBatchReader, target_rows: pa.RecordBatchReader
 ) -> Iterator[Chunk]:
     """Compare two streams of rows like `merge_rows`; yield what differs, chunk by chunk."""
-    yield from _unequal_chunks(layout, _Stream(source_rows, layout), _Stream(target_rows, layout))
+    yield from chunks_that_differ(
+        layout, RowStream(source_rows, layout), RowStream(target_rows, layout)
+    )
 
 
-def _unequal_chunks(layout: RowLayout, source: _Stream, target: _Stream) -> Iterator[Chunk]:
+def chunks_that_differ(layout: RowLayout, source: RowStream, target: RowStream) -> Iterator[Chunk]:
+    """Yield what differs of two streams, chunk by chunk."""
     for rows in _chunks(source, target):
         if (chunk := _unequal(list(layout.order), *rows)) is not None:
             yield chunk
@@ -133,7 +74,7 @@ def of_the_same_keys(
     layout: RowLayout, source_rows: pa.RecordBatchReader, target_rows: pa.RecordBatchReader
 ) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:
     """Yield the rows of two streams like `merge_rows`', those of some keys at a time, in order."""
-    yield from _chunks(_Stream(source_rows, layout), _Stream(target_rows, layout))
+    yield from _chunks(RowStream(source_rows, layout), RowStream(target_rows, layout))
 
 
 @dataclass(frozen=True)
@@ -214,13 +155,7 @@ def summed(digests: pa.Array | pa.ChunkedArray) -> int:
     return int(pc.sum(digests.cast(pa.decimal128(38, 0))).as_py() or 0)
 
 
-def letters(difference: Difference) -> int:
-    """Count the letters of an example's values."""
-    values = difference.source, difference.target, *difference.row.values()
-    return sum(len(value) for value in values if value)
-
-
-class _Stream:
+class RowStream:
     """The frames of one side, read ahead as far as the comparison needs."""
 
     def __init__(self, reader: pa.RecordBatchReader, layout: RowLayout) -> None:
@@ -270,7 +205,9 @@ def _before(frame: pa.RecordBatch, order: Sequence[str], bound: tuple[int, ...])
     return low
 
 
-def _chunks(source: _Stream, target: _Stream) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:
+def _chunks(
+    source: RowStream, target: RowStream
+) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:
     """Yield the rows of the same keys from both sides, once neither can have more of these keys."""
     source.read()
     target.read()
@@ -282,122 +219,6 @@ def _chunks(source: _Stream, target: _Stream) -> Iterator[tuple[pa.Table | None,
             if last == bound:
                 stream.read()
     yield source.take(None), target.take(None)
-
-
-class _Tally:
-    """Counts differences, and keeps the first ones as examples."""
-
-    def __init__(self, layout: RowLayout, limit: int, sink: Sink | None) -> None:
-        self._layout, self._limit, self._sink = layout, limit, sink
-        self._missing = self._extra = self._different = 0
-        self._by_column: dict[str, int] = {}
-        self._examples: list[Difference] = []
-        self._letters = 0
-
-    def differences(self, rows: int, target_rows: int) -> Differences:
-        return Differences(
-            missing_in_target=self._missing,
-            extra_in_target=self._extra,
-            different=self._different,
-            by_column=self._by_column,
-            examples=tuple(self._examples),
-            rows_compared=rows,
-            target_rows_compared=target_rows,
-            named_by=tuple(self._layout.fields[i].name for i in self._layout.named_by),
-            primary_key=tuple(self._layout.fields[i].name for i in self._layout.primary_key),
-        )
-
-    def add(self, chunk: Chunk) -> None:
-        """Count the differences of one chunk."""
-        source, target, pairs = chunk.source, chunk.target, chunk.pairs
-        self._missing += len(chunk.missing)
-        self._extra += len(chunk.extra)
-        self._different += len(pairs)
-        if not self._layout.fields:
-            return
-        source_rows = chunk.rows("different", "source")
-        target_rows = chunk.rows("different", "target")
-        unequal = self._unequal(source_rows, target_rows)
-        most = None if self._sink else self._room()
-        ordered = sorted(
-            [
-                *self._one_sided(source, chunk.missing, "missing_in_target", most),
-                *self._one_sided(target, chunk.extra, "extra_in_target", most),
-                *self._changed(source_rows, target_rows, unequal, most),
-            ],
-            key=lambda item: item[0],
-        )
-        differences = [difference for _, difference in ordered]
-        if self._sink and differences:
-            self._sink(differences)
-        for difference in differences[: self._room()]:
-            if self._room():
-                self._examples.append(difference)
-                self._letters += letters(difference)
-
-    def _room(self) -> int:
-        """How many more examples are kept."""
-        room = max(0, self._limit - len(self._examples))
-        return room if self._letters < EXAMPLE_LETTERS else 0
-
-    def _unequal(self, source: pa.Table, target: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """Column -> which of the paired rows differ in it; only columns in which some do."""
-        unequal = {}
-        for field, name in zip(self._layout.fields, self._layout.columns, strict=True):
-            both_null = pc.and_(source[name].is_null(), target[name].is_null())
-            differ = pc.and_not(
-                pc.fill_null(pc.not_equal(source[name], target[name]), True), both_null
-            )
-            count = pc.sum(differ).as_py()
-            if count:
-                unequal[field.name] = differ
-                self._by_column[field.name] = self._by_column.get(field.name, 0) + count
-        return unequal
-
-    def _one_sided(
-        self, frame: pa.Table, rows: pa.Table, kind: DifferenceKind, most: int | None
-    ) -> Iterator[tuple[tuple[int, ...], Difference]]:
-        positions = rows.sort_by(POSITION)[POSITION].slice(0, most)
-        for row in frame.take(positions).to_pylist():
-            key = self._shown(row, self._layout.key)
-            yield self._order(row), Difference(key, kind, row=self._named(row))
-
-    def _changed(
-        self,
-        source: pa.Table,
-        target: pa.Table,
-        unequal: Mapping[str, pa.ChunkedArray],
-        most: int | None,
-    ) -> Iterator[tuple[tuple[int, ...], Difference]]:
-        order = _sorted(source, self._layout.order).slice(0, most)
-        differ = {name: rows.take(order).to_pylist() for name, rows in unequal.items()}
-        rows = zip(source.take(order).to_pylist(), target.take(order).to_pylist(), strict=True)
-        for position, (source_row, target_row) in enumerate(rows):
-            for index, field in enumerate(self._layout.fields):
-                if field.name in differ and differ[field.name][position]:
-                    difference = Difference(
-                        self._shown(source_row, self._layout.key),
-                        "different",
-                        field.name,
-                        self._shown(source_row, index),
-                        self._shown(target_row, index),
-                        self._named(source_row),
-                    )
-                    yield self._order(source_row), difference
-
-    def _order(self, row: Mapping[str, object]) -> tuple[int, ...]:
-        return tuple(int(str(row[name])) for name in self._layout.order)
-
-    def _named(self, row: Mapping[str, object]) -> dict[str, str | None]:
-        """The value of `Difference.row`."""
-        return {self._layout.fields[i].name: self._shown(row, i) for i in self._layout.named_by}
-
-    def _shown(self, row: Mapping[str, object], index: int) -> str | None:
-        field, value = self._layout.fields[index], row[self._layout.columns[index]]
-        assert value is None or isinstance(value, bytes)
-        if value is not None and field.kind != "bytes":
-            return shown(field, value.decode(errors="backslashreplace"))
-        return shown(field, value)
 
 
 def _unequal(order: list[str], source: pa.Table | None, target: pa.Table | None) -> Chunk | None:
@@ -447,7 +268,7 @@ def _unmatched(
 
 def _ranked(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """Number the rows that have the same values in some columns, from 0."""
-    rows = rows.take(_sorted(rows, [*names, POSITION])).combine_chunks()
+    rows = rows.take(sorted_rows(rows, [*names, POSITION])).combine_chunks()
     count = len(rows)
     if not count:
         return rows.append_column(_RANK, pa.array([], pa.int64()))
@@ -461,6 +282,6 @@ def _positions(count: int) -> pa.Array:
     return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
 
 
-def _sorted(rows: pa.Table, names: Sequence[str]) -> pa.Array:
+def sorted_rows(rows: pa.Table, names: Sequence[str]) -> pa.Array:
     """Return the positions of rows in the order of some columns."""
     return pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in names])

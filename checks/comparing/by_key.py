@@ -13,16 +13,8 @@ import pyarrow.compute as pc
 from tableferry.checks.checksum import Digests, table_and_key
 from tableferry.checks.drilldown import Comparison
 from tableferry.checks.limits import limits
-from tableferry.checks.rowhash import (
-    BATCH_ROWS,
-    DIGEST,
-    EXAMPLE_LETTERS,
-    KEY,
-    RowLayout,
-    compare_rows,
-    letters,
-    of_the_same_keys,
-)
+from tableferry.checks.row_tally import EXAMPLE_LETTERS, compare_rows, letters
+from tableferry.checks.rowhash import BATCH_ROWS, DIGEST, KEY, RowLayout, of_the_same_keys
 from tableferry.checks.verdict import Differences, Sink
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.fields import Side

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableferry.checks import rowhash
+from tableferry.checks import row_tally
 from tableferry.checks.checksum import Digests
-from tableferry.checks.rowhash import Compared, RowLayout, merge_rows
+from tableferry.checks.row_tally import Compared, merge_rows
+from tableferry.checks.rowhash import RowLayout
 from tableferry.checks.verdict import Difference
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.fields import Side
@@ -128,7 +129,7 @@ def test_examples_come_in_key_order_up_to_the_limit() -> None:
 
 
 def test_examples_are_bounded_by_their_letters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rowhash, "EXAMPLE_LETTERS", 10_000)
+    monkeypatch.setattr(row_tally, "EXAMPLE_LETTERS", 10_000)
     own = [(key, f"{key}" + "x" * 1_000, None) for key in range(100)]
     other = [(key, f"{key}" + "x" * 500 + "y" * 500, None) for key in range(100)]
     found = compare(own, other, limit=10_000).differences
