@@ -24,7 +24,8 @@ from tableferry.assets.declaring.transfer_files import (
 from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
 from tableferry.assets.planning.servers import Servers
 from tableferry.pipelines.onboarding.catalogs import Catalogs
-from tableferry.pipelines.onboarding.proposal import ColumnDecision, Proposal, propose
+from tableferry.pipelines.onboarding.planning import ColumnDecision
+from tableferry.pipelines.onboarding.proposal import Proposal, propose
 from tableferry.pipelines.onboarding.text import (
     DEFAULTS_TEXT,
     SCHEMA_FILE,

@@ -8,7 +8,8 @@ from typing import Any
 import yaml
 
 from tableferry.assets.declaring.variables import escaped
-from tableferry.pipelines.onboarding.proposal import ColumnDecision, Proposal
+from tableferry.pipelines.onboarding.planning import ColumnDecision
+from tableferry.pipelines.onboarding.proposal import Proposal
 from tableferry.resources.words import one_line
 
 SCHEMA_FILE = "transfer.schema.json"
