@@ -9,8 +9,8 @@ from tableferry.assets.declaring.freshness import GRACE, longest_pause
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB, check_schedule_name, schedule_name
 from tableferry.assets.log.ledger import latest_materialization
-from tableferry.assets.log.records import Reason
 from tableferry.assets.log.run_tags import TRANSFER
+from tableferry.assets.log.states import Reason
 from tableferry.assets.planning.rows.decisions import decisions_by_hop
 from tableferry.assets.planning.servers import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer

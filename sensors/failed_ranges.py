@@ -11,7 +11,8 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log.attention import with_failures
 from tableferry.assets.log.ledger import records, verdicts
-from tableferry.assets.log.records import State, digest
+from tableferry.assets.log.records import digest
+from tableferry.assets.log.states import State
 from tableferry.assets.planning.resolve import checks_of
 from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
 from tableferry.sensors.rounds import INTERVAL_SECONDS, Look, look_round

@@ -70,7 +70,7 @@ MODES_DEFINED = ROOT / "resources/contract/write_modes.py"
 MODE = re.compile(rf"""WriteMode|["'](?:{"|".join(WriteMode)})["']""")
 MODES_NAMED = {
     "assets/declaring/manifest.py": "the default",
-    "assets/log/records.py": "a state of the same name",
+    "assets/log/states.py": "a state of the same name",
     "resources/files/system.py": "the only mode of the system",
     "resources/contract/target_options.py": "the default",
     "pipelines/onboarding/refresh.py": "the mode of tables without a key",

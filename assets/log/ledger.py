@@ -38,10 +38,10 @@ from tableferry.assets.log.records import (
     WRITTEN_BY,
     DataVersion,
     RangeRecord,
-    State,
     digest,
     says_source_is_newer,
 )
+from tableferry.assets.log.states import State
 from tableferry.checks.verdict import CHECK_NAMES
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.fingerprint import SourceFingerprint

@@ -9,9 +9,9 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from tableferry.assets.log.states import Reason, State
 from tableferry.resources.contract.fingerprint import HISTORY
 
 if TYPE_CHECKING:
@@ -74,110 +74,6 @@ _METADATA_NAMES = {
     "whole_because": "moved_whole_because",
 }
 """The metadata of those fields of a record that are stored as they are."""
-
-
-class State(StrEnum):
-    """The progress of a range."""
-
-    MISSING = "missing"
-    """No run has touched it."""
-    LOADED = "loaded"
-    FINALISED = "finalised"
-    SHADOWED = "shadowed"
-    """Audited, and gathered in the shadow table of a swap."""
-    COMMITTED = "committed"
-    ADOPTED = "adopted"
-    """Found equal in the target, where no run of this event log has put it."""
-    FAILED = "failed"
-    SKIPPED_UNCHANGED = "skipped_unchanged"
-
-    @property
-    def tells_origin(self) -> bool:
-        """Whether the record says how the range's rows came into the target."""
-        return self in (State.COMMITTED, State.ADOPTED)
-
-    @property
-    def in_target(self) -> bool:
-        """Whether the range's rows are in the target."""
-        return self.tells_origin or self is State.SKIPPED_UNCHANGED
-
-
-class Reason(StrEnum):
-    """Why a range is moved or skipped."""
-
-    MISSING = "missing"
-    SOURCE_CHANGED = "source_changed"
-    SCHEMA_CHANGED = "schema_changed"
-    SETTINGS_CHANGED = "settings_changed"
-    LAST_CHECK_FAILED = "last_check_failed"
-    TARGET_MISSING = "target_missing"
-    """The target table does not exist, or has none of the range's rows."""
-    TARGET_CHANGED = "target_changed"
-    """The target has lost a column."""
-    ROW_COUNT_DIFFERS = "row_count_differs"
-    FORCED = "forced"
-    SWAP = "swap"
-    """Unchanged, but other ranges changed, and a swap replaces the whole table."""
-    REPAIR = "repair"
-    """The user asks for the rows that differ to be put right. Compared, and only these move."""
-    RECREATED = "recreated"
-    """The user asks for a target that is made anew."""
-    SHADOWED = "shadowed"
-    """Gathered in the shadow table by an earlier run."""
-    PROMOTED = "promoted"
-    """Put in place by a swap whose run died before it recorded the range."""
-    UNCHECKED = "unchecked"
-    """Unchanged, but a declared check has no verdict: the run that committed the range died early,
-    or the check was declared later."""
-    FULL_CHECK = "full_check"
-    """`incremental`: unchanged, but a comparison of the whole range is due. Moved if it differs."""
-    TARGET_MOVED = "target_moved"
-    """The target's marker names another data version, or none: another home published the range,
-    or this event log was restored from a backup. Compared, and moved if it differs."""
-    DIGEST_CHANGED = "digest_changed"
-    """Committed under another definition of the row digest. Compared, and moved if it differs."""
-    SOURCE_REPLACED = "source_replaced"
-    """The source's server has another history of writes: a standby was promoted, or a backup was
-    restored, so that an equal fingerprint may stand for other rows. Compared, and moved if it
-    differs."""
-    FEWER_COLUMNS = "fewer_columns"
-    """Committed with columns that are no longer copied, and else as now. Compared, and moved if it
-    differs: what is not copied is no reason to replace rows."""
-    SOURCE_REWRITTEN = "source_rewritten"
-    """Unchanged, but the hop before has written its rows anew, e.g. to mend damage, so that what
-    was taken from it may be wrong. Compared, and moved if it differs."""
-    UNCHANGED = "unchanged"
-
-    @property
-    def compared(self) -> bool:
-        """Whether both sides are compared, and the range is moved only if they differ."""
-        return self in (
-            Reason.DIGEST_CHANGED,
-            Reason.SOURCE_REPLACED,
-            Reason.FULL_CHECK,
-            Reason.TARGET_MOVED,
-            Reason.FEWER_COLUMNS,
-            Reason.SOURCE_REWRITTEN,
-            Reason.REPAIR,
-        )
-
-    @property
-    def current(self) -> bool:
-        """Whether the target holds the source's current rows, so that a later hop can read it."""
-        return self in (Reason.UNCHANGED, Reason.FULL_CHECK)
-
-    @property
-    def needs_no_move(self) -> bool:
-        """Whether the rows are in the target already: there is only to check and to record."""
-        return self in (Reason.UNCHANGED, Reason.UNCHECKED, Reason.PROMOTED)
-
-
-def says_source_is_newer(failure: str | None) -> bool:
-    """Whether a failed evaluation, as Dagster stores its event, found the target as committed."""
-    if failure is None:
-        return False
-    data = json.loads(failure)["dagster_event"]["event_specific_data"]
-    return SOURCE_NEWER in data["metadata"]
 
 
 def digest(*parts: object) -> str:
@@ -441,3 +337,11 @@ def _artifact_metadata(artifacts: Sequence[Artifact]) -> dict[str, Any]:
         for file in artifacts[:MAX_ARTIFACTS_LISTED]
     ]
     return {"artifacts": dg.MetadataValue.table(listed), "artifact_count": len(artifacts)}
+
+
+def says_source_is_newer(failure: str | None) -> bool:
+    """Whether a failed evaluation, as Dagster stores its event, found the target as committed."""
+    if failure is None:
+        return False
+    data = json.loads(failure)["dagster_event"]["event_specific_data"]
+    return SOURCE_NEWER in data["metadata"]

@@ -14,7 +14,7 @@ import dagster as dg
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ledger import committed_records
 from tableferry.assets.log.queries import Log
-from tableferry.assets.log.records import State
+from tableferry.assets.log.states import State
 from tableferry.assets.planning.changes.drift import misfits
 from tableferry.assets.planning.changes.refusals import fitting_declaration
 from tableferry.assets.planning.columns.hop_columns import new_columns

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tableferry.assets.log.records import RangeRecord, Reason, State
+from tableferry.assets.log.records import RangeRecord
+from tableferry.assets.log.states import Reason, State
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.work import RangeOutcome, Work
 from tableferry.assets.verifying.as_committed import (

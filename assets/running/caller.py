@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ledger import newest_ids
 from tableferry.assets.log.queries import Log
-from tableferry.assets.log.records import Reason
+from tableferry.assets.log.states import Reason
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.decisions import Decision, decisions
 from tableferry.assets.planning.servers import Servers

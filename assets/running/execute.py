@@ -13,11 +13,11 @@ import dagster as dg
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.profiles import profile
 from tableferry.assets.log.ledger import committed, latest_record, records
-from tableferry.assets.log.records import State
 from tableferry.assets.log.run_tags import (
     FORCE,
     PROFILE,
 )
+from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.changes.drift import Unplanned
 from tableferry.assets.planning.changes.unplanned import unplanned_columns

@@ -13,7 +13,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from tableferry.assets.log.records import RangeRecord, Reason, State
+from tableferry.assets.log.records import RangeRecord
+from tableferry.assets.log.states import Reason, State
 from tableferry.assets.running.audit import (
     MiddleDamaged,
     audit,

@@ -6,7 +6,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tableferry.assets.log.records import Proven, RangeRecord, Reason, State
+from tableferry.assets.log.records import Proven, RangeRecord
+from tableferry.assets.log.states import Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.changes.drift import column_lineage, column_schema
 from tableferry.assets.planning.resolve import Hop

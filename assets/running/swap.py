@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tableferry.assets.log.records import State
+from tableferry.assets.log.states import State
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.running.work import RangeOutcome, Work
 from tableferry.resources.connecting.retry import retrying

@@ -6,7 +6,8 @@ import ctypes
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from tableferry.assets.log.records import RangeRecord, Reason, State
+from tableferry.assets.log.records import RangeRecord
+from tableferry.assets.log.states import Reason, State
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.decisions import COMPARED_FIRST
 from tableferry.assets.planning.rows.deltas import compares_first, only_whole

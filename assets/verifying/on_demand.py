@@ -19,7 +19,8 @@ from tableferry.assets.log.ledger import (
     records,
     standing,
 )
-from tableferry.assets.log.records import DataVersion, RangeRecord, State, digest
+from tableferry.assets.log.records import DataVersion, RangeRecord, digest
+from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import EventLogger, Writer
 from tableferry.assets.planning.columns.renaming import not_yet
 from tableferry.assets.planning.resolve import Hop, levels_of

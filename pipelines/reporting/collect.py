@@ -19,7 +19,8 @@ from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.log import ledger
 from tableferry.assets.log.check_records import CheckRecord, check_record
 from tableferry.assets.log.history import PastRun, past_runs, unanswered
-from tableferry.assets.log.records import RangeRecord, State
+from tableferry.assets.log.records import RangeRecord
+from tableferry.assets.log.states import State
 from tableferry.assets.planning.changes.drift import schema_changes
 from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.resolve import Hop, checks_of, resolve_hops

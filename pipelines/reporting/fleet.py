@@ -18,7 +18,8 @@ from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.declaring.transfer_files import TransferFolder
 from tableferry.assets.log.fleet import FleetHistory, FleetVerdict, TargetHistory, read_fleet
 from tableferry.assets.log.queries import Log
-from tableferry.assets.log.records import RangeRecord, State
+from tableferry.assets.log.records import RangeRecord
+from tableferry.assets.log.states import State
 from tableferry.assets.planning.resolve import checks_of
 from tableferry.checks.verdict import CHECK_NAMES, Level
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS

@@ -17,7 +17,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
 from tableferry.assets.log import grouping, ledger
-from tableferry.assets.log.records import State
+from tableferry.assets.log.states import State
 from tableferry.assets.log.storage import OneFileEventLog
 from tableferry.assets.log.writer import Writer
 from tableferry.pipelines import event_log

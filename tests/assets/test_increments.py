@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableferry.assets.log.records import Proven, RangeRecord, Reason, State
+from tableferry.assets.log.records import Proven, RangeRecord
+from tableferry.assets.log.states import Reason, State
 from tableferry.assets.planning.rows.increments import Increment, increment
 
 COLUMN, FULL_CHECK, NOW = "updated_at", 100.0, 1000.0

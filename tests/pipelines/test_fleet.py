@@ -13,7 +13,8 @@ from rich.console import Console
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.fleet import FleetHistory, FleetVerdict, TargetHistory
-from tableferry.assets.log.records import RangeRecord, State
+from tableferry.assets.log.records import RangeRecord
+from tableferry.assets.log.states import State
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.pipelines.command.show.fleet_views import fleet_document, fleet_errors, show_fleet
 from tableferry.pipelines.reporting.fleet import Fleet, TransferEntry, TransferState, judge

@@ -24,7 +24,8 @@ from rich.console import Console
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.transfer_files import load_transfers
-from tableferry.assets.log.records import RangeRecord, Reason, State
+from tableferry.assets.log.records import RangeRecord
+from tableferry.assets.log.states import Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.rows.decisions import Decision
 from tableferry.assets.verifying.on_demand import Checked

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from tableferry.assets.log.records import State
+from tableferry.assets.log.states import State
 from tableferry.pipelines.command.show.fleet_views import show_summary
 from tableferry.pipelines.command.show.range_views import RangeView, TransferOutcome, TransferView
 

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tableferry.assets.log.records import DataVersion, Reason
+from tableferry.assets.log.records import DataVersion
+from tableferry.assets.log.states import Reason
 from tableferry.resources.postgres.position import Position
 
 NOW = Position("7312345678901234567", 2, 0x1_00000060)

@@ -13,7 +13,8 @@ from tableferry.assets.log.ledger import (
     records,
 )
 from tableferry.assets.log.queries import Log
-from tableferry.assets.log.records import DataVersion, Proven, Reason, State
+from tableferry.assets.log.records import DataVersion, Proven
+from tableferry.assets.log.states import Reason, State
 from tableferry.assets.planning.changes.drift import schema_changes
 from tableferry.assets.planning.changes.unplanned import only_fewer_columns
 from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.records import Reason
+from tableferry.assets.log.states import Reason
 from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers

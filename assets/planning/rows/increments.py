@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.records import Proven, RangeRecord, Reason
+from tableferry.assets.log.records import Proven, RangeRecord
+from tableferry.assets.log.states import Reason
 from tableferry.assets.planning.columns.hop_columns import watermark_column
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.copy_plan import CopyPlan

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tableferry.assets.log.records import Reason
+from tableferry.assets.log.states import Reason
 from tableferry.assets.planning.changes.drift import ADDING, removals
 from tableferry.assets.planning.changes.evolving import alterations
 from tableferry.assets.planning.changes.unplanned import unplanned_columns

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tableferry.assets.log.ledger import committed_records
-from tableferry.assets.log.records import Reason
+from tableferry.assets.log.states import Reason
 from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.assets.planning.rows.deltas import MOST_ROWS, compares_first, only_whole
 from tableferry.assets.planning.rows.rows_to_move import delta_between

@@ -13,7 +13,7 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import ONLY_SHOWN, Transfer
 from tableferry.assets.log.ledger import newest_attempts, partitions, records
 from tableferry.assets.log.queries import Log
-from tableferry.assets.log.records import State
+from tableferry.assets.log.states import State
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
 from tableferry.assets.planning.resolve import Hop

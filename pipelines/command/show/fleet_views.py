@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tableferry.assets.declaring.names import about
-from tableferry.assets.log.records import State
+from tableferry.assets.log.states import State
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.listing import ListColumn, Listing, ListRow
 from tableferry.pipelines.command.show.range_views import TransferOutcome

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tableferry.assets.log.records import RangeRecord, State
+from tableferry.assets.log.records import RangeRecord
+from tableferry.assets.log.states import State
 from tableferry.resources.contract.quarantine import SUFFIX
 from tableferry.resources.words import counted
 

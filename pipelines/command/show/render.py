@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tableferry.assets.log.records import State
+from tableferry.assets.log.states import State
 from tableferry.checks.verdict import Differences, shown_value
 from tableferry.pipelines.command.show.listing import ListColumn, Listing, ListRow, hanging
 from tableferry.resources.words import counted, one_line

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from tableferry.assets.log.records import Reason, State
+from tableferry.assets.log.states import Reason, State
 from tableferry.assets.planning.rows.decisions import Decision
 from tableferry.assets.planning.rows.rows_to_move import RowsToMove
 from tableferry.assets.running.work import Candidate

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from tableferry.assets.log.records import State
+from tableferry.assets.log.states import State
 from tableferry.pipelines.cli import main
 from tableferry.resources.connecting.gate import close_gates
 from tableferry.resources.connecting.pace import CREDIT_SECONDS

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner, Result
 
-from tableferry.assets.log.records import State
+from tableferry.assets.log.states import State
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.definitions import build

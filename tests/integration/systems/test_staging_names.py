@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tableferry.assets.log.records import Reason
+from tableferry.assets.log.states import Reason
 from tableferry.resources.contract.inspection import Use
 from tableferry.resources.contract.markers import markers_of
 from tableferry.resources.contract.table_sql import qualified
