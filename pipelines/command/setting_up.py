@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tableferry.assets.planning.servers import Servers
     from tableferry.pipelines.command.one.values import ValuesView
     from tableferry.pipelines.command.show.views import Attempt
-    from tableferry.pipelines.onboarding.init import Arrangement
+    from tableferry.pipelines.onboarding.names import Arrangement
 
 TABLES_HELP = "Tables by schema.table, as 'shop.*'; without a dot, by name; repeatable."
 
@@ -120,7 +120,7 @@ def _arrangement(
     Raises:
         InputError: both ways are given.
     """
-    from tableferry.pipelines.onboarding.init import arrangements
+    from tableferry.pipelines.onboarding.names import arrangements
 
     if chain and each:
         raise InputError("--chain and --each are two ways; give one of them")

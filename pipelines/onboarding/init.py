@@ -8,12 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from re import ASCII, sub
-from typing import Any, Literal
+from typing import Any
 
-from tableferry.assets.declaring.dagster_rules import op_name
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.many_tables import filled, fits, unknown_placeholder
+from tableferry.assets.declaring.many_tables import filled, fits
 from tableferry.assets.declaring.schema import transfer_schema
 from tableferry.assets.declaring.transfer_files import (
     DEFAULTS,
@@ -24,6 +22,16 @@ from tableferry.assets.declaring.transfer_files import (
 from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
 from tableferry.assets.planning.servers import Servers
 from tableferry.pipelines.onboarding.catalogs import Catalogs
+from tableferry.pipelines.onboarding.names import (
+    OURS,
+    Arrangement,
+    arrangements,
+    free_name,
+    identifier,
+    require_distinct,
+    suffix_of,
+    template_of,
+)
 from tableferry.pipelines.onboarding.planning import ColumnDecision
 from tableferry.pipelines.onboarding.proposal import Proposal, propose
 from tableferry.pipelines.onboarding.text import (
@@ -34,17 +42,10 @@ from tableferry.pipelines.onboarding.text import (
 )
 from tableferry.resources.connecting.names import system_of, table_of, url_variable
 from tableferry.resources.contract.catalog import Listed
-from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
 from tableferry.resources.tables import TableRef
 from tableferry.resources.words import one_line
-
-Arrangement = Literal["chain", "each"]
-"""Several targets are reached one from the other, or each from the source."""
-
-OURS = "__ferry_"
-"""The prefix of Tableferry's own tables."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,7 @@ def init(
             "transfer's file yourself: its source is a folder, such as "
             'source: "files://landing/orders/"'
         )
-    templates = [_template(text) for text in to]
+    templates = [template_of(text) for text in to]
     if len(to) > 1 and arrangement is None:
         raise InputError(
             f"{len(to)} targets may be reached in two ways: {arrangements(connection, to)}"
@@ -240,7 +241,7 @@ def init(
     moved = {target: name for name, one in known.transfers.items() for target in _hops_of(one)}
     each = arrangement == "each" and len(to) > 1
     journeys = [
-        (table, part, _suffix(part[0], templates) if each else "")
+        (table, part, suffix_of(part[0], templates) if each else "")
         for table, targets in hops.items()
         for part in ([(target,) for target in targets] if each else [targets])
     ]
@@ -324,7 +325,7 @@ def _declare(proposal: Proposal, output: Path, taken: set[str], suffix: str) -> 
         InputError: the file would not be valid, for example because of the folder's defaults.
     """
     table = proposal.source
-    name = _name(table, output, taken, suffix)
+    name = free_name(table, output, taken, suffix)
     path = output / f"{name}.yaml"
     # a running code location leaves out files whose names begin with a dot
     draft = output / f".{name}.yaml"
@@ -340,60 +341,6 @@ def _declare(proposal: Proposal, output: Path, taken: set[str], suffix: str) -> 
     return DeclaredTable(name, str(table), path, written=True, proposal=proposal)
 
 
-def arrangements(connection: str, to: Sequence[str]) -> str:
-    """Describe the ways to reach several targets, each with its option."""
-    names = [text.partition("://")[0].lower() for text in to]
-    chain = " -> ".join([connection, *names])
-    each = ", ".join(f"{connection} -> {name}" for name in names)
-    return (
-        f"--chain, from one to the next ({chain}: what the first target cannot hold as it is, such "
-        f"as a list, reaches the others as a text), or --each, a transfer per target ({each})"
-    )
-
-
-def _suffix(target: TableRef, templates: Sequence[TableRef]) -> str:
-    """What tells the transfer to one of several targets of a table from the others, by its name."""
-    same = sum(template.connection == target.connection for template in templates)
-    return f"_{target.connection}" + (f"_{target.schema}_{target.name}" if same > 1 else "")
-
-
-def _template(text: str) -> TableRef:
-    if problem := unknown_placeholder(text):
-        raise InputError(f"--to {text!r}: {problem}")
-    target = table_of(text)
-    loader_of(target.system)
-    return target
-
-
-def require_distinct(
-    hops: Mapping[TableRef, Sequence[TableRef]],
-) -> list[tuple[TableRef, str]]:
-    """Find the tables whose targets another one has but for case, each with the reason.
-
-    Raises:
-        InputError: tables have the very same target.
-    """
-    claimed: dict[tuple[str, ...], tuple[TableRef, TableRef]] = {}
-    unfit: dict[TableRef, str] = {}
-    for table, targets in hops.items():
-        for target in targets:
-            folded = target.system.dialect.folded
-            key = (target.connection, folded(target.schema), folded(target.name))
-            other, theirs = claimed.setdefault(key, (table, target))
-            if other == table:
-                continue
-            if theirs == target:
-                raise InputError(
-                    f"{other} and {table} would both go to {target}; "
-                    "put {table} or {schema}_{table} into its name, or exclude one of them"
-                )
-            unfit[table] = (
-                f"{target.system} would not tell its target {target} from that of {other}; write "
-                "a file for it with another target"
-            )
-    return list(unfit.items())
-
-
 def _matching(listed: Sequence[Listed], patterns: Sequence[str]) -> list[Listed]:
     listed = [item for item in listed if not item.table.name.startswith(OURS)]
     selected = []
@@ -407,34 +354,6 @@ def _matching(listed: Sequence[Listed], patterns: Sequence[str]) -> list[Listed]
             )
         selected += matches
     return list(dict.fromkeys(selected))
-
-
-def _name(table: TableRef, output: Path, taken: set[str], suffix: str) -> str:
-    """Choose a name for the transfer that is free in the folder."""
-    candidates = [f"{table.name}{suffix}", f"{table.schema}_{table.name}{suffix}"]
-    candidates = [identifier(name) for name in candidates]
-    candidates += [f"{candidates[1]}_{number}" for number in range(2, 1000)]
-    for name in candidates:
-        free = name.casefold() not in taken and not (output / f"{name}.yaml").exists()
-        if free and is_valid_name(name):
-            return name
-    raise InputError(f"{table}: there is no name left for its transfer")
-
-
-def identifier(text: str) -> str:
-    """Turn a text into a valid name of a transfer."""
-    name = sub(r"\W+", "_", text, flags=ASCII).strip("_") or "table"
-    return f"t_{name}" if name[0].isdigit() else name
-
-
-def is_valid_name(name: str) -> bool:
-    if f"{name}.yaml".casefold() == DEFAULTS:
-        return False
-    try:
-        op_name(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _mentions(path: Path, table: TableRef) -> bool:

@@ -21,7 +21,7 @@ from tableferry.assets.declaring.transfer_files import declarations_in, load_tra
 from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
 from tableferry.assets.planning.servers import Servers
 from tableferry.pipelines.onboarding.catalogs import Catalogs
-from tableferry.pipelines.onboarding.init import OURS, identifier, is_valid_name, require_distinct
+from tableferry.pipelines.onboarding.names import OURS, identifier, is_valid_name, require_distinct
 from tableferry.pipelines.onboarding.proposal import Proposal, propose
 from tableferry.resources.connecting.names import system_of, table_of, url_variable
 from tableferry.resources.contract.catalog import Listed

@@ -13,7 +13,7 @@ from tableferry.assets.planning.ranges.statistics import KeyStatistics, key_stat
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.table_sql import predicate
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.postgres import source as postgres_statistics
+from tableferry.resources.postgres import source as postgres_source
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
@@ -160,9 +160,9 @@ def test_a_large_table_is_sampled_and_its_ends_are_exact(
         "id bigint NOT NULL, t text",
         "SELECT g * g::bigint, repeat('x', 50) FROM generate_series(1, 200000) g",
     )
-    monkeypatch.setattr(postgres_statistics, "EXACT_BYTES", 1 << 20)
-    monkeypatch.setattr(postgres_statistics, "EXACT_ROWS", 10_000)
-    monkeypatch.setattr(postgres_statistics, "SAMPLE_BYTES", 4 << 20)
+    monkeypatch.setattr(postgres_source, "EXACT_BYTES", 1 << 20)
+    monkeypatch.setattr(postgres_source, "EXACT_ROWS", 10_000)
+    monkeypatch.setattr(postgres_source, "SAMPLE_BYTES", 4 << 20)
     stats, _, found = planned(source, key, {"count": 5})
     assert stats.rows != 200_000, "counted, not sampled"
     assert 150_000 < stats.rows < 250_000
