@@ -13,7 +13,7 @@ from tableferry.pipelines.command.many.fleet import expected, quietly
 from tableferry.pipelines.command.many.side_by_side import Queue, error_lines, in_processes
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.shell import report_waiting
-from tableferry.pipelines.command.show.views import Attempt, View
+from tableferry.pipelines.command.show.range_views import Attempt, View
 
 if TYPE_CHECKING:
     from tableferry.pipelines.command.show.views import CheckView, PlanView

@@ -13,9 +13,8 @@ from tableferry.assets.declaring.names import about
 from tableferry.assets.log.states import State
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.listing import ListColumn, Listing, ListRow
-from tableferry.pipelines.command.show.range_views import TransferOutcome
+from tableferry.pipelines.command.show.range_views import Attempt, TransferOutcome
 from tableferry.pipelines.command.show.render import number, shown
-from tableferry.pipelines.command.show.views import Attempt
 from tableferry.pipelines.reporting.fleet import Fleet, TransferState, fleet
 from tableferry.resources.words import counted, iso_time
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
@@ -172,3 +172,17 @@ class TransferOutcome:
         for range_ in self.moved:
             rows |= {range_.range: range_.rows_of_move or 0}
         return rows.total()
+
+
+View = TypeVar("View")
+
+
+@dataclass(frozen=True)
+class Attempt(Generic[View]):
+    """The outcome of a command on one of several transfers."""
+
+    transfer: str
+    view: View | None
+    """None if the command was refused."""
+    errors: Sequence[str]
+    seconds: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.planning.rows.decisions import Decision
@@ -213,17 +213,3 @@ class AdoptionView:
                 for candidate in self.candidates
             ],
         }
-
-
-View = TypeVar("View")
-
-
-@dataclass(frozen=True)
-class Attempt(Generic[View]):
-    """The outcome of a command on one of several transfers."""
-
-    transfer: str
-    view: View | None
-    """None if the command was refused."""
-    errors: Sequence[str]
-    seconds: float
