@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tableferry.assets.log.ledger import Committed
-from tableferry.assets.log.records import DataVersion, Reason
+from tableferry.assets.log.records import DataVersion
+from tableferry.assets.log.states import Reason
 from tableferry.assets.planning.rows.decisions import Decision, _after_mends, decide
 from tableferry.resources.contract.markers import ANNOUNCED, Marker, Published
 
