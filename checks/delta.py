@@ -82,18 +82,20 @@ def delta_of(comparison: Comparison, *, rows: int, most: int, keeps: bool) -> De
     buckets = {side: f"abs({identity} % {number})" for side, identity in digests.identity.items()}
     groups = {side: Grouped(bucket, where[side]) for side, bucket in buckets.items()}
     figures = both_sides(plan, source, target, groups, digests=digests, snapshot=snapshot)
-    found = _DifferingRows(plan, most, max(_total(side, ROWS) for side in figures))
+    differing = _DifferingRows(plan, most, max(_total(side, ROWS) for side in figures))
     unequal = _unequal(*figures)
     if unequal:
         # those of rows that stay may all be unequal
-        found.require_few(least_differing(len(unequal), number, found.rows) if not keeps else 0)
+        differing.require_few(
+            least_differing(len(unequal), number, differing.rows) if not keeps else 0
+        )
         if len(unequal) <= MOST_LISTED:
             listed = ", ".join(map(str, unequal))
             where = {side: f"({where[side]}) AND {buckets[side]} IN ({listed})" for side in where}
-        _read(comparison, digests, where, found)
+        _read(comparison, digests, where, differing)
     sums = _figures(_total(figures[0], ROWS), _total(figures[0], DIGEST_SUM))
     known = KnownFigures(digests.row["source"].id, sums, COMPARED)
-    return _delta(comparison, digests, found, known, keeps=keeps)
+    return _delta(comparison, digests, differing, known, keeps=keeps)
 
 
 def delta_in(
@@ -120,9 +122,9 @@ def delta_in(
     digests = Digests.of(plan, comparison.source, comparison.target)
     if known.digest != digests.row["source"].id:
         return None
-    found = _DifferingRows(plan, most, int(known.figures[ROWS]))
-    _read(comparison, digests, _rows_of(plan, parts), found)
-    return _delta(comparison, digests, found, known, keeps=False)
+    differing = _DifferingRows(plan, most, int(known.figures[ROWS]))
+    _read(comparison, digests, _rows_of(plan, parts), differing)
+    return _delta(comparison, digests, differing, known, keeps=False)
 
 
 def _rows_of(plan: CopyPlan, ranges: Sequence[KeyRange]) -> dict[Side, str]:
@@ -136,7 +138,7 @@ def _rows_of(plan: CopyPlan, ranges: Sequence[KeyRange]) -> dict[Side, str]:
 def _delta(
     comparison: Comparison,
     digests: Digests,
-    found: _DifferingRows,
+    differing: _DifferingRows,
     known: KnownFigures,
     *,
     keeps: bool,
@@ -146,12 +148,12 @@ def _delta(
     Args:
         comparison: both sides.
         digests: their digests.
-        found: the rows that differ.
+        differing: the rows that differ.
         known: the source's figures of the whole range.
         keeps: whether rows stay that only the target has.
     """
     plan, key_range = comparison.plan, comparison.key_range
-    inserted, updated, extra = found.split()
+    inserted, updated, extra = differing.split()
     moved = pa.concat_tables([inserted, updated])
     deleted = extra.slice(0, 0) if keeps else extra
     in_target = plan.target_range(key_range)
@@ -253,7 +255,7 @@ def least_differing(unequal: int, buckets: int, rows: int) -> int:
 
 
 def _read(
-    comparison: Comparison, digests: Digests, where: Mapping[Side, str], found: _DifferingRows
+    comparison: Comparison, digests: Digests, where: Mapping[Side, str], differing: _DifferingRows
 ) -> None:
     """Read identities, digests and keys of both sides, and gather what differs."""
     plan, key = comparison.plan, key_field(comparison.plan)
@@ -270,7 +272,7 @@ def _read(
         comparison.target.read_arrow(queries["target"], batch_rows=BATCH_ROWS) as target_rows,
     ):
         for chunk in unequal_chunks(layout, source_rows, target_rows):
-            found.add(chunk)
+            differing.add(chunk)
 
 
 class _DifferingRows:

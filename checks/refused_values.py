@@ -115,8 +115,8 @@ def refused_later(
     key = replace(later.key, source=first.key.source)
     plan = replace(later, source=first.source, columns=tuple(columns), key=key, where=first.where)
     written = guards(plan, wire, dialect(source).variant, more)
-    found = _examined(plan, source, written)
-    return replace(found, not_examined=(*found.not_examined, *unknown))
+    examined = _examined(plan, source, written)
+    return replace(examined, not_examined=(*examined.not_examined, *unknown))
 
 
 def _steps(column: ColumnPlan, plan: CopyPlan) -> list[Step]:
@@ -147,7 +147,7 @@ def _examined(
     }
     conditions = {name: any_of(of_column) for name, of_column in known.items() if of_column}
     by_name, rows = count_refused(plan, source, conditions)
-    found: dict[str, RefusedColumn] = {}
+    by_column: dict[str, RefusedColumn] = {}
     for column in plan.columns:
         name = column.target.name
         if not by_name.get(name):
@@ -155,7 +155,7 @@ def _examined(
         shown_values = tuple(_examples(plan, source, column, known[name]))
         reasons = {example.reason for example in shown_values}
         broken = [guard for guard in known[name] if guard.reason in reasons] or [*known[name]]
-        found[name] = RefusedColumn(column, by_name[name], shown_values, _remedies(broken))
+        by_column[name] = RefusedColumn(column, by_name[name], shown_values, _remedies(broken))
     unseen: list[tuple[str, str]] = []
     by_client = {
         name: of_column
@@ -163,9 +163,9 @@ def _examined(
         if any(guard.condition is None for guard in of_column)
     }
     for name, refused in _by_client(plan, source, by_client, unseen).items():
-        found[name] = refused
-    in_order = [column.target.name for column in plan.columns if column.target.name in found]
-    return RefusedValues(rows, tuple(found[name] for name in in_order), tuple(unseen))
+        by_column[name] = refused
+    in_order = [column.target.name for column in plan.columns if column.target.name in by_column]
+    return RefusedValues(rows, tuple(by_column[name] for name in in_order), tuple(unseen))
 
 
 def _remedies(broken: Sequence[Guard]) -> tuple[OverflowPolicy, ...]:
@@ -270,7 +270,7 @@ def _by_client(
     listed = ", ".join(f"{sql} AS {prefix}{number}" for number, sql in enumerate(fields))
     sql = f"SELECT {listed} FROM {read_from(plan.source)} WHERE {where}"
     counts: dict[str, int] = {}
-    found: dict[str, list[Example]] = {}
+    examples: dict[str, list[Example]] = {}
     try:
         with source.read_arrow(sql, batch_rows=BATCH_ROWS) as batches:
             for batch in batches:
@@ -278,7 +278,7 @@ def _by_client(
                     name = column.target.name
                     for reason, rows in refused_rows(column, plan, batch.column(position)):
                         counts[name] = counts.get(name, 0) + len(rows)
-                        shown_rows = found.setdefault(name, [])
+                        shown_rows = examples.setdefault(name, [])
                         for row in rows[: EXAMPLES - len(shown_rows)]:
                             key = _key(batch, keys, row, plan)
                             value = shown_value(batch.column(position)[row], plan.source.system)
@@ -289,7 +289,7 @@ def _by_client(
         column.target.name: RefusedColumn(
             column,
             counts[column.target.name],
-            tuple(found[column.target.name]),
+            tuple(examples[column.target.name]),
             _remedies(written[column.target.name]),
         )
         for column in columns

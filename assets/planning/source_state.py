@@ -178,8 +178,8 @@ class SourceState:
         if snapshot is None:
             return None
         with self._lock:
-            for one in ranges:
-                latest = self._latest.get(one.name)
+            for key_range in ranges:
+                latest = self._latest.get(key_range.name)
                 if latest is None or latest.snapshot is not snapshot:
                     return None
                 rows += latest.fingerprint.rows
@@ -255,15 +255,15 @@ class SourceState:
         if self._alike is snapshot:
             return
         source = self._plan.transfer.source
-        now = {one.name: one for one in self._servers.endpoint(source).columns(source)}
+        now = {column.name: column for column in self._servers.endpoint(source).columns(source)}
         declared = self._plan.transfer.columns
-        computed = {name for name, one in declared.items() if one.expression or one.cast}
-        columns = [one.source for one in self._plan.hops[0].plan.columns]
+        computed = {name for name, spec in declared.items() if spec.expression or spec.cast}
+        columns = [column.source for column in self._plan.hops[0].plan.columns]
         planned = [column for column in columns if column.name not in computed]
         changed = [
             column.name
             for column in planned
-            if (found := now.get(column.name)) != column or found.own_type != column.own_type
+            if (present := now.get(column.name)) != column or present.own_type != column.own_type
         ]
         if changed:
             raise SchemaDrift(
@@ -274,7 +274,7 @@ class SourceState:
         self._alike = snapshot
 
     def _read(self, key_range: KeyRange, snapshot: Snapshot | None) -> Reading:
-        found = fingerprints_of(
+        fingerprint = fingerprints_of(
             self._plan.transfer,
             self._plan.hops[0],
             self._servers,
@@ -284,8 +284,8 @@ class SourceState:
         )[key_range.name]
         if snapshot is None and self._shared is not None:
             # contents and versions were not read in one state
-            found = replace(found, row_versions="")
-        reading = Reading(found, snapshot, source_figures=found.source_figures)
+            fingerprint = replace(fingerprint, row_versions="")
+        reading = Reading(fingerprint, snapshot, source_figures=fingerprint.source_figures)
         with self._lock:
             self._latest[key_range.name] = reading
         return reading
@@ -323,11 +323,11 @@ def read_under(shared: SharedSnapshot | None, read: Callable[[Snapshot | None], 
     for _ in range(MOST_READINGS):
         snapshot = shared.name()
         try:
-            found = read(snapshot)
+            result = read(snapshot)
         except TableferryError:
             if shared.name() is snapshot:
                 raise
         else:
             if shared.name() is snapshot:
-                return found
+                return result
     raise SourceMoved("the source was truncated, altered or replaced each time it was read")

@@ -91,15 +91,15 @@ def adopt(
         # nothing is moved, so that targets are only verified
         decided: dict[int, dict[str, Decision]] = {hop.number: {} for hop in ready.plan.hops}
         work = build_work(context, ready, servers, hops, decided, caller)
-        found = compare(ready, servers, instance, level or level_of(transfer), _recording(work))
-    caller.candidates += found
-    for candidate in found:
+        compared = compare(ready, servers, instance, level or level_of(transfer), _recording(work))
+    caller.candidates += compared
+    for candidate in compared:
         if candidate.why_not:
             context.log.info(
                 f"{candidate.hop.plan.target} {candidate.range}: left: {candidate.why_not}"
             )
-    adopted = sum(not candidate.why_not for candidate in found)
-    context.log.info(f"{counted(adopted, 'range')} of {len(found)} adopted")
+    adopted = sum(not candidate.why_not for candidate in compared)
+    context.log.info(f"{counted(adopted, 'range')} of {len(compared)} adopted")
 
 
 def extend_ranges(transfer: Transfer, servers: Servers, instance: dg.DagsterInstance) -> None:
@@ -135,13 +135,13 @@ def compare(
     current = set(plan.ranges)
     figures = {name: each.source_figures for name, each in plan.fingerprints.items()}
     damaged: dict[str, str] = {}
-    found: list[Candidate] = []
+    compared: list[Candidate] = []
     decided: Mapping[str, Decision] | None = None
     for hop in plan.hops:
         decided = ready.decisions(hop, servers, log, force=False, before=decided)
         done = {name for name in current if decided[name].reason.needs_no_move}
         wanted = [name for name in plan.ranges if name in current and name not in done]
-        found += [
+        compared += [
             Candidate(
                 hop,
                 name,
@@ -162,7 +162,7 @@ def compare(
                 candidates = [future.result() for future in recorded]
         equal = [candidate for candidate in candidates if not candidate.why_not]
         current = done | {candidate.range for candidate in equal}
-        found += candidates
+        compared += candidates
         if hop.number < len(plan.hops):
             known = committed_records(log, hop.spec.to, done)
             ranges = [plan.ranges[name] for name in known]
@@ -175,7 +175,7 @@ def compare(
             digests = {name: record.target_digest for name, record in known.items()}
             digests |= {each.range: target_digest_of(hop, each.verdicts) for each in equal}
             figures = {name: proven_figures(digest) for name, digest in digests.items()}
-    return found
+    return compared
 
 
 _RECORDED_AT_ONCE = 4
@@ -249,7 +249,7 @@ def _compared(
         return [Candidate(hop, name, why_not=str(refused[name])) for name in names]
     known = {name: each for name, each in figures.items() if each is not None}
     sums = reconcile_all(copy, source, target, ranges, "checksum", snapshot=snapshot, known=known)
-    found: dict[str, tuple[Verdict, ...]] = {}
+    by_range: dict[str, tuple[Verdict, ...]] = {}
     for key_range in ranges:
         checksum = sums[key_range.name]
         verdicts: tuple[Verdict, ...] = (row_count_of(checksum), checksum)
@@ -261,14 +261,14 @@ def _compared(
             verdicts += allowing_extra_rows(hop, compared, [rows[key_range.name]])
         if transfer.suite and all(verdict.passed for verdict in verdicts):
             verdicts += (run_suite(transfer.suite, hop.plan, target, key_range),)
-        found[key_range.name] = verdicts
-    changed = _changed(ready, hop, servers, found)
+        by_range[key_range.name] = verdicts
+    changed = _changed(ready, hop, servers, by_range)
     return [
         Candidate(
             hop,
             name,
-            found.get(name, ()),
-            refused[name] or changed.get(name) or _difference(transfer, found[name]),
+            by_range.get(name, ()),
+            refused[name] or changed.get(name) or _difference(transfer, by_range[name]),
         )
         for name in names
     ]

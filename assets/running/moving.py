@@ -133,7 +133,9 @@ def _move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
             started = time.perf_counter()
             verdicts = audit(attempt, load)
             if kept is not None and kept.rows:
-                verdicts = tuple(with_rejected(one, hop.plan, kept.rows) for one in verdicts)
+                verdicts = tuple(
+                    with_rejected(verdict, hop.plan, kept.rows) for verdict in verdicts
+                )
             audited = time.perf_counter()
             attempt.require_snapshot()
             attempt.tell("finalise")
@@ -160,7 +162,7 @@ def _move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
             return settle(attempt, record, reason, verdicts)
         extra = visible - staged if hop.options.mode.updates_known else 0
         if extra:
-            verdicts = tuple(with_extra_rows(one, extra) for one in verdicts)
+            verdicts = tuple(with_extra_rows(verdict, extra) for verdict in verdicts)
         record = replace(record, proven=proven_whole(attempt, extra=bool(extra)))
         return settle(attempt, record, reason, verdicts)
 

@@ -30,13 +30,13 @@ def target_digest_of(hop: Hop, verdicts: Iterable[Verdict]) -> str | None:
     """
     if keeps_rows(hop.plan, hop.options):
         return None
-    return next((str(found) for verdict in verdicts if (found := _digest(verdict))), None)
+    return next((str(digest) for verdict in verdicts if (digest := _digest(verdict))), None)
 
 
 def source_digest_of(verdicts: Iterable[Verdict]) -> str | None:
     """Return, of a range's verdicts, what `target_digest_of` is of the other side."""
     digests = (_digest(verdict, "source") for verdict in verdicts)
-    return next((str(found) for found in digests if found), None)
+    return next((str(digest) for digest in digests if digest), None)
 
 
 def proven_figures(target_digest: str | None) -> KnownFigures | None:
@@ -118,7 +118,11 @@ def changed_since(
     Ranges without a digest in the log are left out. The arguments are those of
     `compared_with_commit`.
     """
-    known = [one for one in ranges if one.name in records and records[one.name].target_digest]
+    known = [
+        key_range
+        for key_range in ranges
+        if key_range.name in records and records[key_range.name].target_digest
+    ]
     if not known:
         return {}
     return {

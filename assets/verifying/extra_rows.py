@@ -25,13 +25,17 @@ def allowing_extra_rows(
     failed = [verdict for verdict in verdicts if not verdict.passed and verdict.check in names]
     if not failed or not keeps_rows(hop.plan, hop.options):
         return tuple(verdicts)
-    of_all_rows = next((one.differences for one in failed if one.check == "full_hash"), None)
+    of_all_rows = next(
+        (verdict.differences for verdict in failed if verdict.check == "full_hash"), None
+    )
     try:
         if not allows_extra_rows(hop, compared):
             return tuple(verdicts)
         differences = of_all_rows or compared.differences
     except Exception as error:
-        return tuple(one.unexplained(error) if one in failed else one for one in verdicts)
+        return tuple(
+            verdict.unexplained(error) if verdict in failed else verdict for verdict in verdicts
+        )
     return tuple(
         _judged(verdict, verdict.differences or differences, differences)
         if verdict in failed
@@ -60,9 +64,11 @@ def with_extra_rows(verdict: Verdict, rows: int) -> Verdict:
     )
 
 
-def _judged(verdict: Verdict, found: Differences, of_all: Differences) -> Verdict:
-    wrong = found.missing_in_target + (0 if verdict.check == "row_count" else found.different)
+def _judged(verdict: Verdict, differences: Differences, of_all: Differences) -> Verdict:
+    wrong = differences.missing_in_target + (
+        0 if verdict.check == "row_count" else differences.different
+    )
     if wrong:
-        return replace(verdict, differences=found, note=found.summary())
+        return replace(verdict, differences=differences, note=differences.summary())
     passed = replace(verdict, passed=True, disagreeing=(), differences=None)
     return with_extra_rows(passed, of_all.extra_in_target)

@@ -131,7 +131,7 @@ def verify(
     """
     instance = context.instance
     ranges = present_ranges(transfer, hops, servers, instance)
-    found: list[Checked] = []
+    checked: list[Checked] = []
     for hop in hops:
         if why := not_yet(hop.plan.target, hop.renames):
             raise InputError(f"{transfer.transfer}: {why}; run it first")
@@ -157,11 +157,11 @@ def verify(
             )
         )
         for verdict_of in _verify_hop(transfer, hop, context, chosen, compare):
-            found += [
+            checked += [
                 Checked(hop, name, verdict, _warns(transfer, verdict, up_to_date))
                 for name, verdict in verdict_of.items()
             ]
-    return found
+    return checked
 
 
 def _warns(transfer: Transfer, verdict: Verdict, up_to_date: bool) -> bool:
@@ -173,7 +173,7 @@ def _warns(transfer: Transfer, verdict: Verdict, up_to_date: bool) -> bool:
 def summarise(
     transfer: Transfer,
     context: EventLogger,
-    found: Sequence[Checked],
+    checked: Sequence[Checked],
     selected: Collection[dg.AssetCheckKey],
 ) -> None:
     """Record of each selected check how the ranges did in it.
@@ -183,16 +183,16 @@ def summarise(
     for key in selected:
         writer = Writer(context, key.asset_key, transfer)
         ranges = [
-            one
-            for one in found
-            if one.hop.asset == key.asset_key and one.verdict.check == key.name and one.range
+            check
+            for check in checked
+            if check.hop.asset == key.asset_key and check.verdict.check == key.name and check.range
         ]
         if ranges:
             writer.summarised(
                 key.name,
                 ranges=len(ranges),
-                failed=sum(not one.verdict.passed for one in ranges),
-                warning=all(one.warning for one in ranges if not one.verdict.passed),
+                failed=sum(not check.verdict.passed for check in ranges),
+                warning=all(check.warning for check in ranges if not check.verdict.passed),
             )
         elif key.name not in WHOLE_TABLE_CHECKS:
             last = standing(context.instance, key.asset_key, [key.name])
@@ -214,12 +214,12 @@ def _verify_hop(
     rows from before and after.
     """
     writer = Writer(context, hop.asset, transfer)
-    found: dict[str, dict[str, Verdict]] = {}
+    by_check: dict[str, dict[str, Verdict]] = {}
     todo = list(ranges)
     for _ in range(MOST_COMPARISONS):
         if not todo:
             break
-        names = [one.name for one in todo]
+        names = [key_range.name for key_range in todo]
         compared, failure = compare(todo), None
         if not transfer.write.moves:
             compared, failure = _up_to_a_failure(compared)
@@ -231,13 +231,15 @@ def _verify_hop(
             for name in sorted(verdicts, key=lambda name: not verdicts[name].passed):
                 if verdicts[name].note != UNKNOWN:  # that is no verdict about the rows
                     writer.checked(name, verdicts[name], about.get(name))
-                found.setdefault(verdicts[name].check, {})[name] = verdicts[name]
+                by_check.setdefault(verdicts[name].check, {})[name] = verdicts[name]
         if failure is not None:
             raise failure
         now = newest(context.instance, hop.asset, names)
-        todo = [one for one in todo if now.get(one.name) != about.get(one.name)]
-    in_order = [one.name for one in ranges]
-    return [{name: of[name] for name in in_order if name in of} for of in found.values()]
+        todo = [
+            key_range for key_range in todo if now.get(key_range.name) != about.get(key_range.name)
+        ]
+    in_order = [key_range.name for key_range in ranges]
+    return [{name: of[name] for name in in_order if name in of} for of in by_check.values()]
 
 
 def _up_to_a_failure(
@@ -269,7 +271,9 @@ def _record_equal(
         target_digest = target_digest_of(hop, verdicts)
         if name in known and target_digest in (None, known[name].target_digest):
             continue
-        rows = next((int(one.target[ROWS]) for one in verdicts if ROWS in one.target), None)
+        rows = next(
+            (int(verdict.target[ROWS]) for verdict in verdicts if ROWS in verdict.target), None
+        )
         version = DataVersion(digest(rows, target_digest), hop.schema_hash, hop.settings_hash)
         writer.commit(
             RangeRecord(name, State.ADOPTED, str(version), rows=rows, target_digest=target_digest)
@@ -289,16 +293,19 @@ def _compared(
     """Yield the verdicts of each declared check, or of the given level, by range."""
     source = servers.endpoint(hop.plan.source)
     target = servers.endpoint(hop.plan.target)
-    compared = {one.name: Comparison(hop.found_plan, source, target, one) for one in ranges}
+    compared = {
+        key_range.name: Comparison(hop.found_plan, source, target, key_range)
+        for key_range in ranges
+    }
     looks = {name: RepeatedLooks(both, recheck) for name, both in compared.items()}
     for one_level in (level,) if level else levels_of(transfer):
         found = reconcile_all(hop.found_plan, source, target, ranges, one_level)
         verdicts = {}
         for name, both in compared.items():
             (verdicts[name],) = allowing_extra_rows(hop, both, [found[name]])
-        failed = [one for one in ranges if not verdicts[one.name].passed]
+        failed = [key_range for key_range in ranges if not verdicts[key_range.name].passed]
         sides = _changed_sides(hop, servers, context, failed, verdicts, one_level)
-        newer = [one for one in failed if sides[one.name] == "source"]
+        newer = [key_range for key_range in failed if sides[key_range.name] == "source"]
         check = CHECK_NAMES[one_level]
         why = _why_not_newer(transfer, hop, before, servers, context, newer, check)
         for name, side in sides.items():
@@ -317,7 +324,9 @@ def _compared(
             verdicts[name] = verdict
         yield verdicts
     if suite := transfer.suite:
-        yield {one.name: run_suite(suite, hop.plan, target, one) for one in ranges}
+        yield {
+            key_range.name: run_suite(suite, hop.plan, target, key_range) for key_range in ranges
+        }
 
 
 def _changed_sides(
@@ -331,7 +340,7 @@ def _changed_sides(
     """Return which side of each failed range has changed since its commit."""
     if not failed:
         return {}
-    known = committed_records(context.instance, hop.asset, [one.name for one in failed])
+    known = committed_records(context.instance, hop.asset, [key_range.name for key_range in failed])
     now: dict[str, Verdict] = {}
     if level == "sample_hash":
         source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
@@ -339,8 +348,10 @@ def _changed_sides(
         with suppress(Exception):
             now = target_digests(hop.found_plan, source, target, failed)
     return {
-        one.name: changed_side(verdicts[one.name], known.get(one.name), now.get(one.name))
-        for one in failed
+        key_range.name: changed_side(
+            verdicts[key_range.name], known.get(key_range.name), now.get(key_range.name)
+        )
+        for key_range in failed
     }
 
 
@@ -363,25 +374,26 @@ def _why_not_newer(
         return {}
     instance, why = context.instance, {}
     stands = standing(instance, hop.asset, [check])
-    for one in ranges:
-        if check in (verdicts := stands.get(one.name, {})) and not verdicts[check].passed:
-            why[one.name] = "it has failed before, and no run has moved it since"
+    for key_range in ranges:
+        if check in (verdicts := stands.get(key_range.name, {})) and not verdicts[check].passed:
+            why[key_range.name] = "it has failed before, and no run has moved it since"
     if before is None:
         return why
     here, there = (committed(instance, each.asset, ()) for each in (hop, before))
     same = [
-        one
-        for one in ranges
-        if one.name in there and here[one.name].data_version.is_of(there[one.name].data_version)
+        key_range
+        for key_range in ranges
+        if key_range.name in there
+        and here[key_range.name].data_version.is_of(there[key_range.name].data_version)
     ]
-    known = committed_records(instance, before.asset, [one.name for one in same])
+    known = committed_records(instance, before.asset, [key_range.name for key_range in same])
     damaged = changed_since(before, servers, same, known, transfer.reconcile)
     middle, target = before.plan.target, hop.plan.target
-    for one in same:
-        why[one.name] = (
+    for key_range in same:
+        why[key_range.name] = (
             f"{middle} was changed since hop {before.number} proved it, and {target} holds what "
             "was committed"
-            if one.name in damaged
+            if key_range.name in damaged
             else f"{target} holds what was committed, and {middle} has been mended since"
         )
     return why
@@ -395,7 +407,7 @@ def _compared_with_commit(
     ranges: Sequence[KeyRange],
 ) -> Iterator[dict[str, Verdict]]:
     """Yield verdicts by range that compare what was committed with what the target has now."""
-    known = committed_records(context.instance, hop.asset, [one.name for one in ranges])
+    known = committed_records(context.instance, hop.asset, [key_range.name for key_range in ranges])
     yield compared_with_commit(hop, servers, ranges, known, transfer.reconcile)
 
 
@@ -409,7 +421,7 @@ def not_committed(
     if not transfer.write.moves:
         return []
     known = instance.get_dynamic_partitions(transfer.partitions_name)
-    found: list[NotCommitted] = []
+    open_ranges: list[NotCommitted] = []
     for hop in transfer.hops:
         asset = asset_key(hop.to)
         seen, done = records(instance, asset, known), committed(instance, asset, ())
@@ -418,7 +430,7 @@ def not_committed(
             if names and name not in names:
                 continue
             if record is None:
-                found.append(NotCommitted(str(hop.to), name, State.MISSING))
+                open_ranges.append(NotCommitted(str(hop.to), name, State.MISSING))
             elif not record.state.in_target:
                 run = instance.get_run_by_id(record.run_id) if record.run_id else None
                 moving = record.state is not State.FAILED and run and not run.is_finished
@@ -427,34 +439,39 @@ def not_committed(
                 error, why = record.error, record.why
                 if moving:
                     error = why = f"run {record.run_id} is moving it"
-                found.append(NotCommitted(str(hop.to), name, record.state, error, why))
-    return found
+                open_ranges.append(NotCommitted(str(hop.to), name, record.state, error, why))
+    return open_ranges
 
 
-def closing_line(found: Sequence[Checked], open_ranges: Sequence[NotCommitted]) -> str:
+def closing_line(checked: Sequence[Checked], open_ranges: Sequence[NotCommitted]) -> str:
     """Return a summary, e.g. `1 of 32 checks failed, 1 warned; ranges: 2 failed, 1 missing`."""
-    failed = sum(one.failed for one in found)
-    behind = {one.range: one for one in found if one.verdict.source_newer}
+    failed = sum(each.failed for each in checked)
+    behind = {each.range: each for each in checked if each.verdict.source_newer}
     warned = sum(
-        one.warning and not one.verdict.passed and not one.verdict.source_newer for one in found
+        each.warning and not each.verdict.passed and not each.verdict.source_newer
+        for each in checked
     )
-    line = f"{failed} of {len(found)} checks failed"
-    if not found:
+    line = f"{failed} of {len(checked)} checks failed"
+    if not checked:
         line = "nothing was checked: no range is committed"
     elif not failed and not warned and not behind:
-        line = "1 check passed" if len(found) == 1 else f"all {len(found)} checks passed"
+        line = "1 check passed" if len(checked) == 1 else f"all {len(checked)} checks passed"
     if warned:
         line += f", {warned} warned"
     if behind:
-        line += f"; {_behind([one.verdict for one in behind.values()])}"
-    states = Counter(one.state for one in open_ranges)
+        line += f"; {_behind([each.verdict for each in behind.values()])}"
+    states = Counter(each.state for each in open_ranges)
     parts = [f"{number} {state}" for state, number in states.items()]
     return f"{line}; ranges: {', '.join(parts)}" if parts else line
 
 
 def _behind(newer: Sequence[Verdict]) -> str:
     """Return how far a source has advanced, e.g. `the source is newer ... (120 rows more)`."""
-    rows = sum(int(one.source[ROWS]) - int(one.target[ROWS]) for one in newer if ROWS in one.source)
+    rows = sum(
+        int(verdict.source[ROWS]) - int(verdict.target[ROWS])
+        for verdict in newer
+        if ROWS in verdict.source
+    )
     ranges = "1 range" if len(newer) == 1 else f"{len(newer)} ranges"
     more = f" ({counted(abs(rows), 'row')} {'more' if rows > 0 else 'fewer'})" if rows else ""
     return f"the source is newer than the last move in {ranges}{more}"

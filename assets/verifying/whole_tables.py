@@ -71,7 +71,7 @@ def check_whole_tables(
             the hops were resolved, so the catalogs are read again.
     """
     ranges = known_ranges(transfer, hops, context.instance)
-    found: list[Checked] = []
+    checked: list[Checked] = []
     for hop in hops:
         names = [
             name
@@ -82,7 +82,9 @@ def check_whole_tables(
         if not names or not (done or not transfer.write.moves):
             continue
         writer = Writer(context, hop.asset, transfer)
-        missing = [one.name for one in ranges if one.name not in done and transfer.write.moves]
+        missing = [
+            range_.name for range_ in ranges if range_.name not in done and transfer.write.moves
+        ]
         # before the tables are read: a run beside this one may record ranges meanwhile
         about = latest_materialization(context.instance, hop.asset)
         verdicts = read_under(
@@ -90,14 +92,16 @@ def check_whole_tables(
             partial(_compared, hop, servers, ranges, source),
         )
         with together(context.instance.event_log_storage):
-            for verdict in (_explained(one, context.instance, hop, ranges) for one in verdicts):
+            for verdict in (
+                _explained(judged, context.instance, hop, ranges) for judged in verdicts
+            ):
                 if verdict.check in names:
                     warning = bool(missing) or _hint(transfer, hop, verdict)
                     writer.checked_table(
                         verdict, warning=warning, missing=len(missing), about=about
                     )
-                    found.append(Checked(hop, None, verdict, warning))
-    return found
+                    checked.append(Checked(hop, None, verdict, warning))
+    return checked
 
 
 def _compared(
@@ -124,9 +128,9 @@ def _explained(
     """Distinguish rows that the source has gained since its ranges were read from lost rows."""
     if verdict.check != TOTAL_ROWS or verdict.passed or not hop.first:
         return verdict
-    by_range = records(instance, hop.asset, [one.name for one in ranges]).values()
-    rows, rejected = [one.rows for one in by_range], verdict.metadata.get("rejected", 0)
-    if sum(one.quarantined or 0 for one in by_range) != rejected:
+    by_range = records(instance, hop.asset, [range_.name for range_ in ranges]).values()
+    rows, rejected = [record.rows for record in by_range], verdict.metadata.get("rejected", 0)
+    if sum(record.quarantined or 0 for record in by_range) != rejected:
         return verdict  # rejected rows are missing, or there are others
     there = int(verdict.target["rows"]) - rejected
     if None in rows or sum(filter(None, rows)) != there:

@@ -65,7 +65,7 @@ class ComparisonByKey(Comparison):
         total = Differences(rows_compared=source_rows, target_rows_compared=target_rows)
         kept = 0
         for keys in self._differing():
-            found = compare_rows(
+            compared = compare_rows(
                 self.plan,
                 self.source,
                 self.target,
@@ -74,8 +74,8 @@ class ComparisonByKey(Comparison):
                 limit=self.limit - len(total.examples) if kept < EXAMPLE_LETTERS else 0,
                 sink=sink,
             )
-            total = _added(total, found.differences)
-            kept += sum(map(letters, found.differences.examples))
+            total = _added(total, compared.differences)
+            kept += sum(map(letters, compared.differences.examples))
         return replace(total, remarks=tuple(limits(self.plan)))
 
     @cached_property
@@ -112,7 +112,7 @@ class ComparisonByKey(Comparison):
                 layout.query(self.plan, self._digests, side, conditions(self.plan, side, together))
                 for side in SIDES
             )
-            found: list[tuple[pa.Array, int]] = []
+            differing: list[tuple[pa.Array, int]] = []
             with (
                 self.source.read_arrow(source_sql, batch_rows=BATCH_ROWS) as source_rows,
                 self.target.read_arrow(target_sql, batch_rows=BATCH_ROWS) as target_rows,
@@ -121,8 +121,8 @@ class ComparisonByKey(Comparison):
                     keys = _unequal(*sides)
                     for first in range(0, len(keys), MOST_KEYS):
                         part = keys.slice(first, MOST_KEYS)
-                        found.append((part, max(_between(side, part) for side in sides)))
-            yield from found
+                        differing.append((part, max(_between(side, part) for side in sides)))
+            yield from differing
 
     def _where(self, side: Side, keys: _Keys) -> str:
         """Write the condition that selects the rows of some keys."""
@@ -136,14 +136,14 @@ class ComparisonByKey(Comparison):
 
 def joined(ranges: Sequence[KeyRange]) -> list[KeyRange]:
     """Make one range of neighbours."""
-    found: list[KeyRange] = []
+    merged: list[KeyRange] = []
     for each in ranges:
-        last = found[-1] if found else None
+        last = merged[-1] if merged else None
         if last and not each.null and last.upper is not None and last.upper == each.lower:
-            found[-1] = replace(last, upper=each.upper)
+            merged[-1] = replace(last, upper=each.upper)
         else:
-            found.append(each)
-    return found
+            merged.append(each)
+    return merged
 
 
 def conditions(plan: CopyPlan, side: Side, ranges: Sequence[KeyRange]) -> str:
@@ -164,14 +164,14 @@ def _unequal(source: pa.Table | None, target: pa.Table | None) -> pa.Array:
     sides = [side.combine_chunks() for side in (source, target) if side is not None]
     if len(sides) == 2 and sides[0][KEY].equals(sides[1][KEY]):
         differ = pc.not_equal(sides[0][DIGEST], sides[1][DIGEST])
-        found = [sides[0][KEY].filter(differ)]
+        chunks = [sides[0][KEY].filter(differ)]
     elif len(sides) == 2:
-        found = [_elsewhere(*sides), _elsewhere(*sides[::-1])]
+        chunks = [_elsewhere(*sides), _elsewhere(*sides[::-1])]
     else:
-        found = [side[KEY] for side in sides]
-    found += [_repeated(side[KEY]) for side in sides]
+        chunks = [side[KEY] for side in sides]
+    chunks += [_repeated(side[KEY]) for side in sides]
     keys = pc.unique(
-        pa.chunked_array([chunk for keys in found for chunk in keys.chunks], pa.int64())
+        pa.chunked_array([chunk for keys in chunks for chunk in keys.chunks], pa.int64())
     )
     return keys.take(pc.sort_indices(keys))
 
@@ -200,17 +200,17 @@ def _between(rows: pa.Table | None, keys: pa.Array) -> int:
     return int(pc.sum(pc.and_(after, before)).as_py())
 
 
-def _added(one: Differences, other: Differences) -> Differences:
+def _added(first: Differences, second: Differences) -> Differences:
     """The differences of two sets of rows, which share no key."""
-    by_column = Counter(one.by_column)
-    by_column.update(other.by_column)
+    by_column = Counter(first.by_column)
+    by_column.update(second.by_column)
     return replace(
-        other,
-        missing_in_target=one.missing_in_target + other.missing_in_target,
-        extra_in_target=one.extra_in_target + other.extra_in_target,
-        different=one.different + other.different,
+        second,
+        missing_in_target=first.missing_in_target + second.missing_in_target,
+        extra_in_target=first.extra_in_target + second.extra_in_target,
+        different=first.different + second.different,
         by_column=dict(by_column),
-        examples=one.examples + other.examples,
-        rows_compared=one.rows_compared + other.rows_compared,
-        target_rows_compared=one.target_rows_compared + other.target_rows_compared,
+        examples=first.examples + second.examples,
+        rows_compared=first.rows_compared + second.rows_compared,
+        target_rows_compared=first.target_rows_compared + second.target_rows_compared,
     )

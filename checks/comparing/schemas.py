@@ -77,21 +77,21 @@ def compare_schemas(
     """
     mine = {column.name: column for column in first.columns}
     theirs = {column.name: column for column in second.columns}
-    found = [
+    differences = [
         SchemaDifference("column", name, mine[name].type, "") for name in mine if name not in names
     ]
     paired = set(names.values())
-    found += [
+    differences += [
         SchemaDifference("column", name, "", theirs[name].type)
         for name in theirs
         if name not in paired
     ]
     systems = first.table.system, second.table.system
     for name, other in names.items():
-        found += _columns(systems, mine[name], theirs[other])
+        differences += _columns(systems, mine[name], theirs[other])
     if first.structure and second.structure:
-        found += _structures(first.structure, second.structure, names)
-    return tuple(found)
+        differences += _structures(first.structure, second.structure, names)
+    return tuple(differences)
 
 
 def _columns(
@@ -158,9 +158,9 @@ def _structures(
     yield from _sets("index", first.indexes, second.indexes, names)
     theirs = {name.casefold(): default for name, default in second.defaults.items()}
     for name, other in names.items():
-        one, two = first.defaults.get(name, ""), theirs.get(other.casefold(), "")
-        if _plain(one) != _plain(two):
-            yield SchemaDifference("default", name, one, two)
+        mine, their = first.defaults.get(name, ""), theirs.get(other.casefold(), "")
+        if _plain(mine) != _plain(their):
+            yield SchemaDifference("default", name, mine, their)
 
 
 def _sets(
@@ -207,7 +207,7 @@ def declared_of(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef
 
     Tables that do not exist are missing.
     """
-    found: dict[TableRef, TableSchema] = {}
+    schemas: dict[TableRef, TableSchema] = {}
     for here in by_schema(tables):
         source = source_of(here[0].system)
         columns = source.columns_of(endpoint, here)
@@ -216,5 +216,5 @@ def declared_of(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef
         for table in known:
             added = {source.file_key, ROW} if source.file_key else set()
             own = [column for column in columns[table] if column.name not in added]
-            found[table] = TableSchema(table, own, structures.get(table) if structures else None)
-    return found
+            schemas[table] = TableSchema(table, own, structures.get(table) if structures else None)
+    return schemas

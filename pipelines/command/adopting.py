@@ -112,7 +112,7 @@ def adopt_ranges(
                 plan = plan.fingerprinted(servers, names, snapshot=snapshot)
             return Prepared(plan.only(names), shared, snapshot)
 
-        ready = session.read(lambda log: read_under(shared, lambda found: prepare(log, found)))
+        ready = session.read(lambda log: read_under(shared, lambda state: prepare(log, state)))
         notes = [] if ranges else stray_notes(ready, servers)
         hops = ready.plan.hops
         gone = session.read(lambda log: unplanned_columns(hops, log))
@@ -125,8 +125,8 @@ def adopt_ranges(
         )
         if dry_run:
             strictness = level or level_of(transfer)
-            found = session.read(lambda log: compare(ready, servers, log, strictness))
-            return AdoptionView(name, found, dry_run, notes=notes, refused=refused)
+            candidates = session.read(lambda log: compare(ready, servers, log, strictness))
+            return AdoptionView(name, candidates, dry_run, notes=notes, refused=refused)
     chosen = tuple(ready.plan.ranges) if ranges else ()
     view = _carried_out(session, name, chosen, level, notes, log_level)
     return replace(view, refused=refused)

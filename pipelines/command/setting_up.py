@@ -82,9 +82,9 @@ def init(
     examined = _examined(written, Path(output), servers) if values else []
     errors = fleet_views.attempt_errors(examined)
     if as_json:
-        found = fleet_views.attempts_document(examined, errors)
+        examination = fleet_views.attempts_document(examined, errors)
         document = result.json() | (
-            {"ok": found["ok"], "values": found["transfers"]} if values else {}
+            {"ok": examination["ok"], "values": examination["transfers"]} if values else {}
         )
         print_json(document)
         end(errors)
@@ -154,14 +154,14 @@ def refresh(files: Sequence[str], check: bool, as_json: bool) -> None:
     servers, _ = configured_servers()
     refreshed = [refreshing.refresh(declaration, servers) for declaration in declarations]
     if not check:
-        for one in refreshed:
-            refreshing.write(one)
+        for each in refreshed:
+            refreshing.write(each)
     if as_json:
-        print_json({"ok": True, "declarations": [one.json() for one in refreshed]})
+        print_json({"ok": True, "declarations": [each.json() for each in refreshed]})
     else:
-        for one in refreshed:
-            click.echo("\n".join(one.lines()))
-    changed = [one.declaration.lock.name for one in refreshed if one.differences]
+        for each in refreshed:
+            click.echo("\n".join(each.lines()))
+    changed = [each.declaration.lock.name for each in refreshed if each.differences]
     end([f"{name} does not agree with the catalog" for name in changed if check])
 
 

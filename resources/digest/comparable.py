@@ -60,17 +60,17 @@ def comparable(source: System, first: Column, target: System, second: Column) ->
     Raises:
         NotComparableError: there is no such rule.
     """
-    one, other = declared(source.types, first.type), declared(target.types, second.type)
-    if one.kind == other.kind is None:
+    left, right = declared(source.types, first.type), declared(target.types, second.type)
+    if left.kind == right.kind is None:
         return _unread(source, first, target, second)
-    if one.kind == other.kind:
+    if left.kind == right.kind:
         return _alike(source, first, target, second)
-    if "text" in (one.kind, other.kind):
+    if "text" in (left.kind, right.kind):
         return _with_text(source, first, target, second)
-    if found := _of_two_kinds(source, first, target, second):
-        return found
-    if found := _of_two_kinds(target, second, source, first):
-        return found.swapped
+    if rule := _of_two_kinds(source, first, target, second):
+        return rule
+    if rule := _of_two_kinds(target, second, source, first):
+        return rule.swapped
     raise NotComparableError(f"{first.type} and {second.type} have no values in common")
 
 
@@ -78,14 +78,14 @@ def _of_two_kinds(
     source: System, first: Column, target: System, second: Column
 ) -> Comparable | None:
     """Compare values of two kinds, the more special one first; None if there is no rule."""
-    one, other = declared(source.types, first.type), declared(target.types, second.type)
-    match one.kind, other.kind:
+    left, right = declared(source.types, first.type), declared(target.types, second.type)
+    match left.kind, right.kind:
         case "boolean", "integer":
             return Comparable(_field(first, second, "integer"))
         case "integer", "decimal":
-            typed = _of_type(source.types.decimal(_LONGEST, other.scale), first)
+            typed = _of_type(source.types.decimal(_LONGEST, right.scale), first)
             rendered = source.dialect.cast(source.quote(first.name), typed)
-            field = _field(typed, second, "decimal", scale=other.scale)
+            field = _field(typed, second, "decimal", scale=right.scale)
             return Comparable(replace(field, rendered=rendered))
         case (("integer" | "decimal"), "float"):
             typed = _of_type(str(source.types.default(kinds.Float(64))), first)
@@ -101,10 +101,10 @@ def _of_two_kinds(
             field = replace(field, rendered=f"CASE WHEN {back} = {same} THEN {double} END")
             return Comparable(field, f"{rule}; what no double holds differs", "source")
         case "date", "timestamp":
-            return _midnights(source, first, second, other)
+            return _midnights(source, first, second, right)
         case (("date" | "time" | "timestamp"), "integer"):
-            unit = "days" if one.kind == "date" else "microseconds"
-            field = _field(first, second, one.kind, scale=one.scale)
+            unit = "days" if left.kind == "date" else "microseconds"
+            field = _field(first, second, left.kind, scale=left.scale)
             return Comparable(field, f"whole numbers are compared as {unit} since 1970")
     return None
 
@@ -129,14 +129,14 @@ def _fits_a_double(system: System, column: Column) -> bool:
 
 def _alike(source: System, first: Column, target: System, second: Column) -> Comparable:
     """Compare values of one kind."""
-    one, other = declared(source.types, first.type), declared(target.types, second.type)
+    left, right = declared(source.types, first.type), declared(target.types, second.type)
     column = ColumnPlan(first, second, None, pa.null())
     field, rules = field_between(source, target, column), []
     if field.kind in ("text", "array"):
         # arrays of one system that are declared alike are compared as the server prints them
-        if field.kind == "text" and one.kind == "text":
-            field = replace(field, padded=one.padded or other.padded)
-            if one.padded != other.padded:
+        if field.kind == "text" and left.kind == "text":
+            field = replace(field, padded=left.padded or right.padded)
+            if left.padded != right.padded:
                 rules.append("trailing blanks do not count, as one side pads")
         if field.target_rendered is None:
             field = replace(field, target_rendered=computed(target, second))
@@ -146,19 +146,19 @@ def _alike(source: System, first: Column, target: System, second: Column) -> Com
         return Comparable(
             replace(
                 field,
-                scale=max(one.scale, other.scale),
+                scale=max(left.scale, right.scale),
                 target_rendered=_digits(target, second),
             )
         )
-    zones = {one.zoned, other.zoned}
+    zones = {left.zoned, right.zoned}
     as_utc = source.types.wall_clocks_as_utc or target.types.wall_clocks_as_utc
     if field.kind == "timestamp" and zones == {True, False} and not as_utc:
         rules.append("the time without a zone is taken as UTC")
     return Comparable(
         replace(
             field,
-            scale=max(one.scale, other.scale),
-            single=one.single and other.single,
+            scale=max(left.scale, right.scale),
+            single=left.single and right.single,
             target_rendered=computed(target, second),
         ),
         "; ".join(rules),
@@ -194,10 +194,10 @@ def _unread(source: System, first: Column, target: System, second: Column) -> Co
 
 def _with_text(source: System, first: Column, target: System, second: Column) -> Comparable:
     """Compare texts with values of another type."""
-    one, other = declared(source.types, first.type), declared(target.types, second.type)
-    if one.kind == "text":
+    left, right = declared(source.types, first.type), declared(target.types, second.type)
+    if left.kind == "text":
         return _with_text(target, second, source, first).swapped
-    if one.kind == "uuid":
+    if left.kind == "uuid":
         sides = ((source, first), (target, second))
         texts = [s.dialect.lower(s.dialect.text(s.quote(c.name))) for s, c in sides]
         first, second = (_of_type(s.types.text, c) for s, c in sides)
@@ -207,13 +207,13 @@ def _with_text(source: System, first: Column, target: System, second: Column) ->
         type_ = target.types.plain(second.type)
         arrow = conversion_between(source, first.type, target, type_).arrow
     except NoConversion as error:
-        if one.kind == "bytes":
+        if left.kind == "bytes":
             raise NotComparableError(f"{first.type} and {second.type}: {error}") from None
         arrow = pa.null()
     field = field_between(source, target, ColumnPlan(first, second, None, arrow))
     if field.kind == "bytes":
         return Comparable(field)
-    field = replace(field, padded=other.padded)
+    field = replace(field, padded=right.padded)
     return Comparable(field, f"{first.type} is compared as the text that a transfer makes of it")
 
 

@@ -99,7 +99,7 @@ def fingerprints(
     """
     if plan.fitting:
         # of all rows: those that are rejected may be mended, and become others
-        found = fingerprints(
+        of_all = fingerprints(
             endpoint,
             replace(plan, fitting=None),
             ranges,
@@ -110,7 +110,7 @@ def fingerprints(
             recorded=recorded,
             segmented=segmented,
         )
-        return {name: replace(each, source_figures=None) for name, each in found.items()}
+        return {name: replace(each, source_figures=None) for name, each in of_all.items()}
     table, source = plan.source, source_of(endpoint.system)
     if method in ("auto", "content") and source.file_key is not None:
         return source.fingerprints(endpoint, table, ranges, plan.where)
@@ -264,8 +264,8 @@ def _row_versions(
     digest = RowDigest(preferred(endpoint, plan.target.system), all_fields(plan), "source")
     content = (definition(digest.dialect.algorithm), str(digest), plan.where)
     return {
-        name: (found.rows, _hash(found.value, tie, name, content))
-        for name, found in versions.items()
+        name: (version.rows, _hash(version.value, tie, name, content))
+        for name, version in versions.items()
     }
 
 

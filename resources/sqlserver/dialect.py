@@ -86,10 +86,10 @@ class SqlServerDialect(Dialect):
         is nvarchar(max) by itself, a sum of shorter ones is cut off without one.
         https://learn.microsoft.com/sql/tools/sqlcmd/sqlcmd-use-scripting-variables
         """
-        written = _QUOTED.sub(lambda found: _without_sqlcmd(found[0]), statement)
-        if found := _READ_BY_SQLCMD.search(written):
+        written = _QUOTED.sub(lambda match: _without_sqlcmd(match[0]), statement)
+        if match := _READ_BY_SQLCMD.search(written):
             raise InputError(
-                f"sqlcmd would read {found[0].strip()!r} in a name or a condition as its own; "
+                f"sqlcmd would read {match[0].strip()!r} in a name or a condition as its own; "
                 "`ferry repair` without --sql puts the rows right"
             )
         return written
@@ -258,7 +258,7 @@ def _without_sqlcmd(quoted: str) -> str:
     if not quoted.endswith("'") or not _NUMBERED.search(quoted):
         return quoted
     text = quoted[quoted.index("'") + 1 : -1]
-    parts = _NUMBERED.sub(lambda found: f"' + NCHAR({ord(found[0])}) + N'", text)
+    parts = _NUMBERED.sub(lambda match: f"' + NCHAR({ord(match[0])}) + N'", text)
     return f"(CAST(N'' AS nvarchar(max)) + N'{parts}')"
 
 

@@ -47,7 +47,7 @@ def alterations(
 
     Columns that cannot be widened in place are left out: `drift.misfits` still names them.
     """
-    system, found = plan.target.system, []
+    system, needed = plan.target.system, []
     for planned in plan.target_columns:
         before = actual.get(planned.name) if actual else None
         after = _widened(system, planned, before) if before is not None else None
@@ -55,8 +55,8 @@ def alterations(
             continue
         statements, refused = target.altering(plan.target, before, after)
         if statements:
-            found.append(Alteration(before, after, statements, refused))
-    return found
+            needed.append(Alteration(before, after, statements, refused))
+    return needed
 
 
 def unmended(
@@ -70,8 +70,8 @@ def unmended(
         target: its loader.
         policy: the transfer's; `evolve` mends what can be altered in place.
     """
-    found = alterations(plan, actual, target)
-    refused = {alteration.before.name: alteration.refused for alteration in found}
+    needed = alterations(plan, actual, target)
+    refused = {alteration.before.name: alteration.refused for alteration in needed}
     alterable = {name for name, why in refused.items() if not why}
     problems = []
     for planned in plan.target_columns:

@@ -43,12 +43,12 @@ def with_expressions(
         if name in keys
     }:
         raise ColumnsRefused(str(transfer.source), problems)
-    found = [
+    resolved = [
         computed[column.name].column if column.name in computed else column for column in columns
     ]
     names = {column.name for column in columns}
-    found += [each.column for name, each in computed.items() if name not in names]
-    return found, _read(transfer, columns, computed)
+    resolved += [each.column for name, each in computed.items() if name not in names]
+    return resolved, _read(transfer, columns, computed)
 
 
 def with_losses(transfer: Transfer, columns: Sequence[Column], plan: CopyPlan) -> CopyPlan:

@@ -107,9 +107,9 @@ def run(
 
             require_repairable(transfer, work.hops, servers)
         moves = bool(work.ranges) and not repair
-        found = session.read(partial(_adoptable, work, servers)) if moves else None
-        if found:
-            on_note(found)
+        adoptable = session.read(partial(_adoptable, work, servers)) if moves else None
+        if adoptable:
+            on_note(adoptable)
         total = len(work.ranges) * len(work.hops)
         on_progress(Progress(name, "", "", "planned", total=total))
         outcome = None
@@ -122,7 +122,7 @@ def run(
             outcome = _move(
                 session, work, caller, snapshot, force=force, profile=profile, log_level=log_level
             )
-    return _view(session, transfer, work, outcome, [one for one in (note, found) if one])
+    return _view(session, transfer, work, outcome, [line for line in (note, adoptable) if line])
 
 
 def rejected_ranges(session: Session, name: str) -> list[str]:
@@ -135,11 +135,14 @@ def rejected_ranges(session: Session, name: str) -> list[str]:
 
     def find(log: Log) -> list[str]:
         names = partitions(log, transfer.partitions_name)
-        found = [records(log, asset_key(hop.to), names) for hop in transfer.hops]
+        by_hop = [records(log, asset_key(hop.to), names) for hop in transfer.hops]
         return [
             key
             for key in names
-            if any((one := by_range.get(key)) is not None and one.quarantined for by_range in found)
+            if any(
+                (record := by_range.get(key)) is not None and record.quarantined
+                for by_range in by_hop
+            )
         ]
 
     return session.read(find)
@@ -286,7 +289,11 @@ def plan_notes(plan: TransferPlan) -> list[str]:
     notes = [f"the keys are cut {growth.cut_by}"] if growth.cut_by else []
     if plan.transfer.row_security == "apply":
         notes.append(f"row_security: apply: {ONLY_SHOWN}")
-    refused = {found.no_versions for found in plan.fingerprints.values() if found.no_versions}
+    refused = {
+        fingerprint.no_versions
+        for fingerprint in plan.fingerprints.values()
+        if fingerprint.no_versions
+    }
     notes += [
         f"{source}: fingerprint auto reads the content of all ranges to see what has changed, as "
         f"this login may not read row versions: {why}"

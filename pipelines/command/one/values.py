@@ -146,13 +146,13 @@ def examine_values(transfer: Transfer, servers: Servers) -> ValuesView:
     hops = with_wires(transfer, resolve_hops(transfer, servers), servers)
     source = servers.endpoint(transfer.source)
     first, *later = hops
-    found = [refused_values(first.plan, first.wire, source)]
-    found += [refused_later(first.plan, hop.plan, hop.wire, source) for hop in later]
+    refused = [refused_values(first.plan, first.wire, source)]
+    refused += [refused_later(first.plan, hop.plan, hop.wire, source) for hop in later]
     return ValuesView(
         transfer.transfer,
         tuple(
             HopValues(hop, values, tuple(_remedies(hop, hops, each) for each in values.columns))
-            for hop, values in zip(hops, found, strict=True)
+            for hop, values in zip(hops, refused, strict=True)
         ),
     )
 

@@ -174,10 +174,10 @@ def _rows(outcome: TableComparison, limit: int) -> list[tuple[str, ...]]:
 def document(outcome: TableComparison, limit: int) -> dict[str, Any]:
     """The outcome as JSON."""
     pairing, differences = outcome.pairing, outcome.differences
-    found = None
+    differing = None
     if differences is not None:
         first = replace(differences, examples=differences.examples[:limit])
-        found = {
+        differing = {
             "only_in_a": first.missing_in_target,
             "only_in_b": first.extra_in_target,
             "different": first.different,
@@ -214,7 +214,7 @@ def document(outcome: TableComparison, limit: int) -> dict[str, Any]:
             "a": asdict(outcome.read["source"]),
             "b": asdict(outcome.read["target"]),
         },
-        "differences": found,
+        "differences": differing,
         "causes": {
             name: [
                 {

@@ -53,11 +53,11 @@ def compared(
     pattern = table_of(first)
     if not _WILDCARD.search(f"{pattern.schema}{pattern.name}") or pattern.system.by_path:
         pairs = {pattern: table_of(second)}
-        found = _declared(servers, [*pairs, *pairs.values()])
+        schemas = _declared(servers, [*pairs, *pairs.values()])
         for table in (*pairs, *pairs.values()):
-            if table not in found:
+            if table not in schemas:
                 raise TableMissing(f"{table} does not exist")
-        return [_pair(pattern, pairs[pattern], found, choice)]
+        return [_pair(pattern, pairs[pattern], schemas, choice)]
     if not _FILLED.search(second):
         raise InputError(f"{first} is a pattern, so {second} should name its tables by {{table}}")
     if choice.mapped or choice.columns:
@@ -70,8 +70,8 @@ def compared(
     if not tables:
         raise InputError(f"{first} fits no table")
     pairs = {table: table_of(filled(second, table)) for table in tables}
-    found = _declared(servers, [*pairs, *pairs.values()])
-    compared = [_pair(one, other, found, ComparisonScope()) for one, other in pairs.items()]
+    schemas = _declared(servers, [*pairs, *pairs.values()])
+    compared = [_pair(table, other, schemas, ComparisonScope()) for table, other in pairs.items()]
     compared += [
         SchemaPair(None, table)
         for table in _listed(servers, table_of(second))
@@ -106,18 +106,20 @@ def _declared(servers: Servers, tables: Sequence[TableRef]) -> dict[TableRef, Ta
     by_connection: dict[str, list[TableRef]] = {}
     for table in dict.fromkeys(tables):
         by_connection.setdefault(table.connection, []).append(table)
-    found: dict[TableRef, TableSchema] = {}
+    schemas: dict[TableRef, TableSchema] = {}
     for each in by_connection.values():
-        found |= declared_of(servers.endpoint(each[0]), each)
-    return found
+        schemas |= declared_of(servers.endpoint(each[0]), each)
+    return schemas
 
 
 def _pair(
-    first: TableRef, second: TableRef, found: dict[TableRef, TableSchema], choice: ComparisonScope
+    first: TableRef, second: TableRef, schemas: dict[TableRef, TableSchema], choice: ComparisonScope
 ) -> SchemaPair:
-    if first not in found or second not in found:
-        return SchemaPair(first if first in found else None, second if second in found else None)
-    sides = found[first], found[second]
+    if first not in schemas or second not in schemas:
+        return SchemaPair(
+            first if first in schemas else None, second if second in schemas else None
+        )
+    sides = schemas[first], schemas[second]
     mine, theirs = ([column.name for column in side.columns] for side in sides)
     names = matched(first, mine, second, theirs, choice)
     differences = compare_schemas(*sides, names)
