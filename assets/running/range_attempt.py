@@ -25,7 +25,7 @@ from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import Target
 from tableferry.resources.contract.target_options import replaces
 from tableferry.resources.digest.fields import relaxed_fields
-from tableferry.resources.digest.placement import client_computes
+from tableferry.resources.digest.measure import client_computes
 from tableferry.resources.keys.range import KeyRange
 
 

@@ -1,7 +1,13 @@
-"""Sums up groups of rows: their counts, their digests, and the figures that a transfer declares."""
+"""Sums up groups of rows: their counts, their digests, and the figures that a transfer declares.
+
+The connection's `digest_by` says who computes the digests of a server's rows: the server, or the
+client from the rows that it sends. By default the server does, except for the variants of its SQL
+that were measured to cost more than sending the rows: `System.slow_digests`.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +18,9 @@ from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.fingerprint import Figures
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.table_sql import filtered, range_number, read_from, within
-from tableferry.resources.digest.expressions import RowDigest
-from tableferry.resources.digest.placement import client_computes
+from tableferry.resources.digest.definition import RECORD
+from tableferry.resources.digest.expressions import DigestSql, RowDigest
+from tableferry.resources.digest.probe import DigestRefused, require_client
 from tableferry.resources.digest.segments import COUNT, segment_width
 from tableferry.resources.digest.values import shown
 from tableferry.resources.errors import InputError
@@ -211,3 +218,33 @@ def empty(digested: bool, figures: Sequence[Field]) -> Figures:
     """The figures of an empty group."""
     sums = [None] * (1 + len(figures) * 3)
     return _figures([None, 0, *sums], digested, figures, {})
+
+
+logger = logging.getLogger(__name__)
+
+
+def client_computes(endpoint: Endpoint, dialect: DigestSql) -> bool:
+    """Whether the client computes the digests that the server would compute by `dialect`.
+
+    Raises:
+        DigestRefused: `digest_by` says so, but the client does not get the right digests.
+    """
+    digest_by = endpoint.digests_by()
+    if digest_by == "server" or dialect.algorithm == RECORD:
+        return False
+    if digest_by == "client":
+        require_client(endpoint, dialect)
+        return True
+    if dialect.variant not in endpoint.system.slow_digests:
+        return False
+    facts = endpoint.settings().facts
+    return facts.known(("client digests", dialect), lambda: _client_is_right(endpoint, dialect))
+
+
+def _client_is_right(endpoint: Endpoint, dialect: DigestSql) -> bool:
+    try:
+        require_client(endpoint, dialect)
+    except (DigestRefused, ImportError) as error:
+        logger.warning("the server computes its row digests, though slowly: %s", error)
+        return False
+    return True
