@@ -63,8 +63,29 @@ def test_lines_for_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.splitlines() == [
         "1 of 2: orders: ok, nothing to move, 1.5 s",
         "2 of 2: broken: FAILED after 1.5 s: it is\\nnot there",
-        "orders: 1 of 2: 1..9 -> clickhouse://w.orders committed, 8 rows so far, 0:00",
+        "orders: 1 of 2: 1..9 -> clickhouse://w.orders committed, 8 rows (8 so far), 0:00",
     ]
+
+
+def test_rows_of_a_chain_are_counted_once_and_each_range_shows_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = RangeLines()
+    lines.started("orders")
+    lines.progress(Progress("orders", "", "", "planned", total=4))
+    for target in ("sqlserver://dbo.orders", "clickhouse://w.orders"):
+        for range_, batches in (("1..9", (5, 4)), ("10..19", ())):
+            for rows in batches:
+                lines.progress(Progress("orders", target, range_, "load", rows=rows))
+            lines.progress(Progress("orders", target, range_, "committed"))
+    assert [line.partition(": ")[2] for line in capsys.readouterr().err.splitlines()] == [
+        "1 of 4: 1..9 -> sqlserver://dbo.orders committed, 9 rows (9 so far), 0:00",
+        "2 of 4: 10..19 -> sqlserver://dbo.orders committed, 0 rows (9 so far), 0:00",
+        "3 of 4: 1..9 -> clickhouse://w.orders committed, 9 rows (9 so far), 0:00",
+        "4 of 4: 10..19 -> clickhouse://w.orders committed, 0 rows (9 so far), 0:00",
+    ]
+    head, running = (line.plain for line in fleet_lines(lines, 100))
+    assert "9 rows" in head and "9 rows" in running
 
 
 def test_parts_that_do_not_fit_are_left_out_and_times_have_hours() -> None:

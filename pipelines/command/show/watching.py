@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -64,8 +65,8 @@ class Tally(Watch):
     expected: Mapping[str, float] = field(default_factory=dict)
     running: dict[str, float] = field(default_factory=dict)
     """When each transfer was started that is moved now."""
-    rows_of: dict[str, int] = field(default_factory=dict)
-    """The rows that have gone, by transfer."""
+    arrived: dict[str, Counter[str]] = field(default_factory=dict)
+    """The rows that have gone into each target, by transfer."""
     done: set[str] = field(default_factory=set)
     failed: int = 0
     total: int = 0
@@ -75,8 +76,12 @@ class Tally(Watch):
 
     @property
     def rows(self) -> int:
-        """The rows that have gone, counted once per hop."""
-        return sum(self.rows_of.values())
+        """The rows that have gone; see `rows_of`."""
+        return sum(map(self.rows_of, self.arrived))
+
+    def rows_of(self, transfer: str) -> int:
+        """Return the rows of a transfer that have gone, each once however many hops it makes."""
+        return max(self.arrived.get(transfer, Counter()).values(), default=0)
 
     @property
     def seconds(self) -> float:
@@ -97,7 +102,7 @@ class Tally(Watch):
         with self.lock:
             self.total += event.total
             self.ended += event.phase in ENDED
-            self.rows_of[event.transfer] = self.rows_of.get(event.transfer, 0) + event.rows
+            self.arrived.setdefault(event.transfer, Counter())[event.target] += event.rows
 
     def finished(self, outcome: TransferOutcome) -> None:
         """See `Watch.finished`."""
@@ -123,14 +128,24 @@ class Tally(Watch):
 class RangeLines(Tally):
     """A line per range that ends, and one for the transfer."""
 
+    def __init__(self) -> None:
+        """Make it."""
+        super().__init__()
+        self._moving: Counter[str] = Counter()
+        """The rows of ranges that have not ended."""
+
     def progress(self, event: Progress) -> None:
         """See `Watch.progress`."""
         super().progress(event)
         if event.phase.startswith("waiting"):
             _say(f"{event.transfer}: {event.phase}")
+        way = f"{event.range} -> {event.target}"
+        with self.lock:
+            self._moving[way] += event.rows
+            rows = self._moving.pop(way) if event.phase in ENDED else 0
         if event.phase in ENDED:
-            where = f"{event.range} -> {event.target} {event.phase}"
-            _say(f"{event.transfer}: {self.ended} of {self.total}: {where}{self._so_far()}")
+            ended = f"{self.ended} of {self.total}: {way} {event.phase}, {counted(rows, 'row')}"
+            _say(f"{event.transfer}: {ended}{self._so_far()}")
 
     def finished(self, outcome: TransferOutcome) -> None:
         """See `Watch.finished`."""
@@ -138,7 +153,7 @@ class RangeLines(Tally):
         _say(outcome_line(outcome))
 
     def _so_far(self) -> str:
-        return f", {counted(self.rows, 'row')} so far, {clock(self.seconds)}"
+        return f" ({self.rows:,} so far), {clock(self.seconds)}"
 
 
 class TransferLines(Tally):
@@ -248,7 +263,7 @@ def fleet_lines(tally: Tally, width: int) -> list[Text]:
         lines = [Text(fitted(head, width), "bold", no_wrap=True, overflow="crop")]
         now = time.monotonic()
         for name, began in [*tally.running.items()][:TABLES_SHOWN]:
-            rows = tally.rows_of.get(name, 0)
+            rows = tally.rows_of(name)
             parts = [clock(now - began), counted(rows, "row"), rate(rows, now - began)]
             line = fitted([f"  {one_line(name)}", *parts], width)
             lines.append(Text(line, no_wrap=True, overflow="crop"))
