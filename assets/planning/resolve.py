@@ -304,7 +304,8 @@ def _require_readable(transfer: Transfer, plan: CopyPlan, withheld: Sequence[str
     table = f"{transfer.transfer}: {plan.source}"
     if names == read:
         raise InputError(
-            f"{table}: this login may not read it: it needs SELECT, and USAGE of its schema"
+            f"{table}: this login may not read it: it needs SELECT, and in PostgreSQL USAGE of "
+            "its schema"
         )
     quote = plan.source.system.quote
     remedy = f"GRANT SELECT ({', '.join(map(quote, names))}) ON {qualified(plan.source)}"

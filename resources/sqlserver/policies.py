@@ -1,4 +1,4 @@
-"""Security policies, which hide rows of a SQL Server table."""
+"""What SQL Server keeps from a login: rows by security policies, and columns by permissions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,22 @@ from tableferry.resources.sqlserver.dialect import DIALECT
 from tableferry.resources.sqlserver.names import Row, about, by_table
 from tableferry.resources.tables import TableRef
 
-POLICIES_SQL = """
-SELECT {number}, CAST(p.name AS nvarchar(128)) FROM sys.security_predicates AS f
+WITHHELD_SQL = """
+SELECT {number}, 'policy', CAST(p.name AS nvarchar(128)) FROM sys.security_predicates AS f
 INNER JOIN sys.security_policies AS p ON p.object_id = f.object_id
 INNER JOIN sys.objects AS o ON o.object_id = f.target_object_id
 INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
 WHERE s.name = {schema} AND o.name IN ({names}) AND p.is_enabled = 1 AND f.predicate_type = 0
+UNION ALL
+SELECT {number}, 'column', CAST(c.name AS nvarchar(128)) FROM sys.columns AS c
+INNER JOIN sys.objects AS o ON o.object_id = c.object_id
+INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
+WHERE s.name = {schema} AND o.name IN ({names}) AND HAS_PERMS_BY_NAME(
+    QUOTENAME(s.name) + N'.' + QUOTENAME(o.name), 'OBJECT', 'SELECT', c.name, 'COLUMN') = 0
 """
-"""Only enabled filters: the other predicates refuse rows with an error."""
+"""Enabled filters, as the other predicates refuse rows with an error; and columns that the login
+may not read. A column may be denied where the table is granted.
+https://learn.microsoft.com/sql/t-sql/functions/has-perms-by-name-transact-sql"""
 
 
 def is_babelfish(endpoint: Endpoint) -> bool:
@@ -26,22 +34,31 @@ def is_babelfish(endpoint: Endpoint) -> bool:
 
 
 def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
-    """A message about a security policy that filters a table's rows; None if there is none.
+    """A message about a security policy that filters a table's rows; None if there is none."""
+    return withheld(endpoint, table)[0]
+
+
+def withheld(endpoint: Endpoint, table: TableRef) -> tuple[str | None, Sequence[str]]:
+    """See `Inspection.withheld`.
 
     Babelfish has no security policies, and shows none of PostgreSQL's.
     """
-    policies = answer(endpoint, _policies, table)
-    if not policies:
-        return None
-    policy = DIALECT.quote(str(policies[0][0]))
+    rows = answer(endpoint, _withheld, table) or []
+    columns = [str(name) for what, name in rows if what == "column"]
+    policies = [str(name) for what, name in rows if what == "policy"]
+    return _filtered_by(policies[0]) if policies else None, columns
+
+
+def _filtered_by(policy: str) -> str:
+    name = DIALECT.quote(policy)
     return (
-        f"the security policy {policy} filters its rows; have an administrator let this login see "
-        f"all of them and switch the filter off (ALTER SECURITY POLICY {policy} WITH (STATE = "
+        f"the security policy {name} filters its rows; have an administrator let this login see "
+        f"all of them and switch the filter off (ALTER SECURITY POLICY {name} WITH (STATE = "
         "OFF)), or declare 'row_security: apply' to take the rows that are shown for all"
     )
 
 
-def _policies(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, list[Row]]:
+def _withheld(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, list[Row]]:
     if is_babelfish(endpoint):
         return {}
-    return by_table(tables, endpoint.query(about(POLICIES_SQL, tables, "o.name")))
+    return by_table(tables, endpoint.query(about(WITHHELD_SQL, tables, "o.name")))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,6 +14,8 @@ from click.testing import CliRunner, Result
 
 from tableferry.pipelines.cli import main
 from tableferry.resources.errors import InputError
+from tableferry.resources.sqlserver.policies import is_babelfish
+from tableferry.resources.sqlserver.server import SqlServerServer
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 from tests.servers import own
@@ -300,3 +304,42 @@ def test_a_login_with_some_columns_moves_these(
         assert refused.exit_code == 2 and "may not read it: it needs SELECT" in refused.output
     finally:
         one.source(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_a_column_that_sql_server_denies_is_named(
+    ferry: Callable[..., Ferry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = ferry("['sqlserver://dbo.{t}']", *SOURCE)
+    if is_babelfish(one.session.servers.endpoints["sqlserver"]):
+        pytest.skip("Babelfish is not asked")
+    assert one.run().good
+    one.declare("['clickhouse://warehouse.{t}']", source=f"sqlserver://dbo.{one.table}")
+    for arguments in (["validate"], ["plan", one.table]):
+        ended = command(*arguments)
+        assert ended.exit_code == 0, ended.output
+    # the login of the tests owns everything
+    permission = r"HAS_PERMS_BY_NAME\([^;]*?'OBJECT', 'SELECT', c\.name, 'COLUMN'\)"
+    query = SqlServerServer.query
+
+    def denying(self: SqlServerServer, sql: str, **more: Any) -> list[tuple[Any, ...]]:
+        denied = re.sub(permission, "CASE c.name WHEN 'note' THEN 0 ELSE 1 END", sql)
+        return query(self, denied, **more)
+
+    monkeypatch.setattr(SqlServerServer, "query", denying)
+    for arguments in (["validate"], ["plan", one.table], ["run", one.table]):
+        ended = command(*arguments)
+        assert ended.exit_code == 2, ended.output
+        assert "column 'note': this login may not read it (SELECT); GRANT SELECT" in ended.output
+        assert f'("note") ON "dbo"."{one.table}", or declare' in ended.output
+        assert "'exclude: [note]'" in ended.output
+    source = f"sqlserver://dbo.{one.table}"
+    one.declare("['clickhouse://warehouse.{t}']", source=source, exclude="[note]")
+    assert command("validate").exit_code == 0
+    # NULL: the server does not know
+    one.declare("['clickhouse://warehouse.{t}']", source=source)
+    monkeypatch.setattr(
+        SqlServerServer,
+        "query",
+        lambda self, sql, **more: query(self, re.sub(permission, "NULLIF(1, 1)", sql), **more),
+    )
+    assert command("validate").exit_code == 0
