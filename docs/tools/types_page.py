@@ -165,7 +165,8 @@ error that names table, column, key and value.
   `_row_exists`, `_block_number` and `_block_offset` in ClickHouse; arrays there with a dot in their
   names beside a column or another array that begins alike (`a.x` with `a` or `a.y`), which
   ClickHouse takes for one Nested column. The error proposes a name. A table has at most 1,024
-  columns in SQL Server and 1,600 in PostgreSQL.
+  columns in SQL Server and 1,600 in PostgreSQL, and in SQL Server 8,060 bytes a row for those of
+  fixed length.
 - **Wire formats**: `arrow` carries everything. `text` carries the columns marked so, without `null`
   and `clamp`, which could not be counted. Out of SQL Server, text with a NUL character is refused
   under it too.
