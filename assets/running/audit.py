@@ -12,6 +12,7 @@ from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.work import RangeOutcome, Work
 from tableferry.assets.verifying.as_committed import (
     changed_since,
+    may_be_as_committed,
     source_digest_of,
     target_digest_of,
 )
@@ -24,6 +25,7 @@ from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.target import RangeLoad
 from tableferry.resources.crash_points import reached
+from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.tables import TableRef
 
@@ -39,30 +41,36 @@ class MiddleDamaged(TableferryError):
     """The table between two hops has other rows than the hop before has proved."""
 
 
-def require_proven_source(attempt: RangeAttempt, compared: str | None) -> None:
+def require_proven_source(
+    attempt: RangeAttempt, compared: str | None, rows: int | None = None
+) -> None:
     """Require what a later hop has read of a range to be what the hop before has proved.
 
     To be called once it has been compared with the target: damage that is done after that is not in
     the target. If the hop before did prove digests, its target is read only if these are not
-    `compared`; its failed verdict is recorded, so that the next run puts it right.
+    `compared`, and if it did prove no more than the number of rows, only if that is not `rows`; its
+    failed verdict is recorded, so that the next run puts it right.
 
     Args:
         attempt: the attempt on the range.
         compared: the digest of the rows that were read, as in `RangeRecord.target_digest`, if the
             target has the same.
+        rows: the number of rows that were read, if these are all rows of the range.
 
     Raises:
         MiddleDamaged: somebody has changed them since.
     """
     work, before = attempt.work, attempt.reading.before
-    if before is None or before.target_digest in (None, compared):
+    if before is None or (before.target_digest and before.target_digest == compared):
         return
     hop, level = work.hop_before(attempt.hop), work.plan.transfer.reconcile
+    if not before.target_digest and rows is not None and may_be_as_committed(hop, before, rows):
+        return
     known = {attempt.name: before}
     verdict = changed_since(hop, work.servers, [attempt.key_range], known, level).get(attempt.name)
     if verdict is None:
         return
-    if level != "count":
+    if before.target_digest and level != "count":
         verdict = replace(verdict, check=CHECK_NAMES[level])
     work.writers[hop.number].checked(attempt.name, verdict)
     raise MiddleDamaged(
@@ -205,7 +213,10 @@ def verdicts_of(
     if suite := attempt.work.plan.transfer.suite:
         plan = replace(attempt.hop.plan, target=table)
         verdicts.append(run_suite(suite, plan, attempt.target, attempt.key_range))
-    require_proven_source(attempt, source_digest_of([verdict] if verdict.passed else []))
+    compared = source_digest_of([verdict] if verdict.passed else [])
+    whole = attempt.reading.since is None and attempt.hop.plan.condition is None
+    rows = verdicts[0].source[ROWS] if whole else None
+    require_proven_source(attempt, compared, rows)
     return tuple(verdicts)
 
 

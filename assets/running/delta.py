@@ -63,7 +63,8 @@ def rows_that_differ(
             keeps = keeps_rows(hop.plan, hop.options)
             delta = delta_of(comparison, rows=rows, most=most, keeps=keeps)
     read = delta.source
-    require_proven_source(attempt, f"{read.digest}:{read.figures[ROWS]}:{read.figures[DIGEST]}")
+    read_rows = int(read.figures[ROWS])
+    require_proven_source(attempt, f"{read.digest}:{read_rows}:{read.figures[DIGEST]}", read_rows)
     proof = RangeProof(comparison, delta, time.perf_counter() - began)
     options = replace(hop.options, unstaged=False, delta=delta, proof=proof.prove)
     # a whole move is written by other statements

@@ -9,7 +9,8 @@ from typing import NamedTuple, Self
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
-from tableferry.checks.reconcile import PROVEN, target_digests
+from tableferry.checks.counts import count_by_range
+from tableferry.checks.reconcile import COMPARED, PROVEN, target_digests
 from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.fingerprint import KnownFigures
@@ -21,6 +22,9 @@ UNKNOWN = (
     "whether the source has changed or the target cannot be told, as the event log has no digest "
     "of these rows"
 )
+
+BY_THE_LOG = {COMPARED: "what was committed, by the event log"}
+"""The metadata of verdicts that compare a target with its commits."""
 
 
 def target_digest_of(hop: Hop, verdicts: Iterable[Verdict]) -> str | None:
@@ -115,21 +119,51 @@ def changed_since(
 ) -> dict[str, Verdict]:
     """Return the verdicts of ranges in which a hop's target has other rows than were committed.
 
-    Ranges without a digest in the log are left out. The arguments are those of
-    `compared_with_commit`.
+    Ranges without a digest in the log are held against their number of rows. The arguments are
+    those of `compared_with_commit`.
     """
-    known = [
-        key_range
-        for key_range in ranges
-        if key_range.name in records and records[key_range.name].target_digest
-    ]
-    if not known:
-        return {}
+    digested: list[KeyRange] = []
+    counted: list[KeyRange] = []
+    for key_range in ranges:
+        if record := records.get(key_range.name):
+            (digested if record.target_digest else counted).append(key_range)
+    verdicts: dict[str, Verdict] = {}
+    if digested:
+        verdicts |= compared_with_commit(hop, servers, digested, records, level)
+    if counted:
+        verdicts |= _counted_since(hop, servers, counted, records)
     return {
         name: verdict
-        for name, verdict in compared_with_commit(hop, servers, known, records, level).items()
+        for name, verdict in verdicts.items()
         if not verdict.passed and verdict.note != UNKNOWN
     }
+
+
+def may_be_as_committed(hop: Hop, record: RangeRecord, rows: int) -> bool:
+    """Whether a range of a hop's target may still have what was committed, by its row count.
+
+    A target that keeps rows of its own has at least those that were committed.
+    """
+    if record.rows is None:
+        return True
+    return rows == record.rows or (rows > record.rows and keeps_rows(hop.plan, hop.options))
+
+
+def _counted_since(
+    hop: Hop, servers: Servers, ranges: Sequence[KeyRange], records: Mapping[str, RangeRecord]
+) -> dict[str, Verdict]:
+    target = servers.endpoint(hop.plan.target)
+    counts = count_by_range(hop.found_plan, target, "target", ranges)
+    verdicts = {}
+    for name, rows in counts.items():
+        record = records[name]
+        if record.rows is None:
+            continue
+        verdict = Verdict.of_figure(
+            CHECK_NAMES["count"], ROWS, record.rows, rows, seconds=0.0, metadata=BY_THE_LOG
+        )
+        verdicts[name] = replace(verdict, passed=may_be_as_committed(hop, record, rows))
+    return verdicts
 
 
 def as_committed(verdict: Verdict, record: RangeRecord) -> Verdict:
@@ -144,7 +178,7 @@ def as_committed(verdict: Verdict, record: RangeRecord) -> Verdict:
         source=committed,
         disagreeing=() if same else tuple(committed),
         note=UNKNOWN if same is None else "",
-        metadata={"compared with": "what was committed, by the event log"},
+        metadata=BY_THE_LOG,
     )
 
 

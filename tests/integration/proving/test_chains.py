@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner, Result
 
+from tableferry.assets.running.progress import Progress
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.show.range_views import TransferView
@@ -236,6 +237,57 @@ def test_damage_of_the_middle_is_called_that(chain: Callable[..., Chain]) -> Non
     assert forced.exit_code == 1
     assert f"postgres://{middle.table} has other rows than hop 1 has proved there" in forced.stderr
     assert made.rows(-1) == made.source, "nothing of it was published"
+
+
+@pytest.mark.invariant("I10", "I13")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"reconcile": "count"},
+        {"reconcile": "count", "delta": "never"},
+        {"reconcile": "sample_hash"},
+        {"write": "append"},
+        {"write": "upsert"},
+        {"write": "upsert", "fingerprint": "{watermark: id}", "incremental": "true"},
+    ],
+    ids=lambda settings: " ".join(settings.values()),
+)
+def test_a_row_that_the_middle_loses_is_told_without_a_digest(
+    chain: Callable[..., Chain], settings: dict[str, str]
+) -> None:
+    made = chain("postgres", "clickhouse", **settings)
+    made.steps("R")
+    middle, seen = made.targets[0], made.rows(-1)
+    if settings.get("write") != "append":
+        made.one.source("UPDATE {t} SET a = 'new' WHERE id = 60")
+    made.one.source("INSERT INTO {t} VALUES (61, 'a 61')")
+
+    def lose_a_row(progress: Progress) -> None:
+        if progress.target.endswith(middle.table) and progress.phase == "committed":
+            middle.change("DELETE FROM {t} WHERE id = 61")
+
+    view = made.one.run(on_progress=lose_a_row)
+    assert not view.good
+    assert any(
+        f"{middle.table} has other rows than hop 1 has proved there: row_count FAILED: 31 rows in "
+        "source, 30 in target" in error
+        for error in view.errors
+    ), view.errors
+    assert made.rows(-1) == seen, "nothing of the range was published"
+    assert not made.proven, "the damage that was found stays known"
+    assert made.run().good
+    assert made.rows(0) == made.rows(-1) == made.source and made.proven
+
+
+@pytest.mark.parametrize("write", ["append", "upsert"])
+def test_rows_of_its_own_in_the_middle_are_no_damage(
+    chain: Callable[..., Chain], write: str
+) -> None:
+    made = chain("postgres", "clickhouse", write=write)
+    made.steps("R")
+    made.targets[0].change("INSERT INTO {t} VALUES (25000, 'its own')")
+    assert made.run(hop=2, force=True).good
+    assert (25000, "its own") in made.rows(-1)
 
 
 def test_what_only_the_source_has_changed_is_behind_and_moves(chain: Callable[..., Chain]) -> None:
