@@ -6,6 +6,7 @@ server asked, by a connection of its own, whether they wait, and for whom.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
 import os
@@ -37,6 +38,9 @@ TOLD_SECONDS = 10.0
 
 AGAIN_SECONDS = 60.0
 """How long what was told is not told again."""
+
+LONGEST_QUESTION = 20.0
+"""Seconds that a question may keep the process from ending; a login has 15."""
 
 TICK_SECONDS = 1.0
 
@@ -202,6 +206,14 @@ def _tell(address: str, server: _Server, sentence: str) -> None:
     if now - server.told.get(sentence, -math.inf) >= AGAIN_SECONDS:
         server.told = {sentence: now, **{s: at for s, at in server.told.items() if s != sentence}}
         logger.warning("%s: %s", address, sentence)
+
+
+@atexit.register
+def _let_end() -> None:
+    """Let the questions under way end: a driver that a process leaves in mid-call aborts it."""
+    for server in [*_servers.values()]:
+        if server.asking is not None:
+            server.asking.join(LONGEST_QUESTION)
 
 
 def _forget() -> None:

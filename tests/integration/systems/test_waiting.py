@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -190,3 +192,24 @@ def test_a_limit_that_is_no_number_is_refused(
     source = PostgresResource(url=stack.postgres_url)
     assert source.query("SHOW lock_timeout") == [("0",)]
     assert issubclass(InputError, TableferryError)
+
+
+ENDS = """
+import socket, time
+from tableferry.resources.connecting import waiting
+from tableferry.resources.sqlserver import connection
+from tableferry.resources.sqlserver.resource import SqlServerResource
+waiting.TICK_SECONDS = waiting.ASKED_SECONDS = 0.1
+connection.LOGIN_TIMEOUT = 2
+deaf = socket.create_server(("127.0.0.1", 0))
+server = SqlServerResource(url=f"mssql://u:p@127.0.0.1:{deaf.getsockname()[1]}/d?encrypt=no")
+with waiting.watched("sqlserver", lambda: server.query("SELECT 1")):
+    time.sleep(1)
+"""
+
+
+def test_a_process_ends_in_order_while_a_server_is_asked() -> None:
+    """The driver aborts a process that leaves it in mid-call."""
+    for _ in range(3):
+        ended = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, check=False)
+        assert ended.returncode == 0, ended.stderr
