@@ -52,9 +52,19 @@ def _is_streamed(file: File) -> bool:
         if first and lines.startswith(codecs.BOM_UTF8):
             return True
         # a line that goes on in the next piece is as long as one
-        if max(map(len, lines.split(b"\n"))) > LONG:
+        if _has_long_line(lines):
             return True
         first = False
+    return False
+
+
+def _has_long_line(lines: bytes) -> bool:
+    start = 0
+    while len(lines) - start > LONG:
+        end = lines.rfind(b"\n", start, start + LONG + 1)
+        if end < 0:
+            return True
+        start = end + 1
     return False
 
 
