@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 
+from tableferry.resources.connecting import secret_files
 from tableferry.resources.contract.budget import Budget
 from tableferry.resources.errors import InputError
 
@@ -40,10 +41,8 @@ def declared(prefix: str, connections: object = None, rate: object = None) -> Bu
 
 def _overridden(variable: str, field: str, value: object) -> tuple[str, object]:
     """Return the variable and its value if it is set, else the field and its."""
-    for name, text in os.environ.items():
-        if text and name.upper() == variable:
-            return name, text
-    return field, value
+    name = secret_files.set_as(variable)
+    return (field, value) if name is None else (name, os.environ[name])
 
 
 def _connections(name: str, value: object) -> int:

@@ -41,10 +41,7 @@ def budget_prefix(connection: str) -> str:
 
 def password_command_variable(connection: str) -> str | None:
     """The variable that is set to the program that prints the password; None if there is none."""
-    variable = f"{budget_prefix(connection)}_{PASSWORD_COMMAND}"
-    return next(
-        (name for name in os.environ if name.upper() == variable and os.environ[name]), None
-    )
+    return secret_files.set_as(f"{budget_prefix(connection)}_{PASSWORD_COMMAND}")
 
 
 def set_variable(connection: str) -> str | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from tableferry.resources.connecting.secret_files import MOST_BYTES
+from tableferry.resources.connecting.secret_files import one_line
 from tableferry.resources.errors import ConnectionFailed, InputError
 
 Arguments = ParamSpec("Arguments")
@@ -97,11 +97,11 @@ class PasswordCommand:
             said = " ".join(done.stderr.decode(errors="replace").split())[-LONGEST_COMPLAINT:]
             raise InputError(f"{where} ended with {done.returncode}{f': {said}' if said else ''}")
         try:
-            password = done.stdout.decode().rstrip("\r\n")
+            password = one_line(done.stdout)
         except UnicodeDecodeError:
             raise InputError(f"{where} printed what is not UTF-8 text") from None
-        if not password or len(password.splitlines()) > 1 or len(done.stdout) > MOST_BYTES:
-            printed = "more than that" if password else "nothing"
+        if password is None:
+            printed = "more than that" if done.stdout.rstrip(b"\r\n") else "nothing"
             raise InputError(
                 f"{where} should print the password in one line, and printed {printed}"
             )

@@ -25,6 +25,23 @@ def from_environment(variable: str) -> str | None:
     return read(path, variable + SUFFIX) if path else value or None
 
 
+def set_as(variable: str) -> str | None:
+    """Find a variable that is set, in whatever case; None if it is not."""
+    return next(
+        (name for name in os.environ if name.upper() == variable and os.environ[name]), None
+    )
+
+
+def one_line(data: bytes) -> str | None:
+    """Return the line of text that a secret is, without its end; None if it is empty or more.
+
+    Raises:
+        UnicodeDecodeError: it is not UTF-8 text.
+    """
+    text = data.decode().rstrip("\r\n")
+    return None if len(text.splitlines()) != 1 or len(data) > MOST_BYTES else text
+
+
 def both_set(variable: str) -> InputError:
     """The error for a variable that is set along with its file."""
     return InputError(f"{variable} and {variable}{SUFFIX} are both set; one of them should be")
@@ -65,11 +82,11 @@ def read(path: str, named_by: str) -> str:
     except OSError as error:
         raise InputError(f"{named_by}: {path}: {(error.strerror or '').lower()}") from None
     try:
-        text = data.decode().rstrip("\r\n")
+        text = one_line(data)
     except UnicodeDecodeError:
         raise InputError(f"{named_by}: {path} is not UTF-8 text") from None
-    if not text or len(text.splitlines()) > 1 or len(data) > MOST_BYTES:
-        problem = "is empty" if not text else "holds more than that"
+    if text is None:
+        problem = "holds more than that" if data.rstrip(b"\r\n") else "is empty"
         raise InputError(f"{named_by}: {path} should hold the secret in one line; it {problem}")
     return text
 
