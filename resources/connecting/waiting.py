@@ -77,12 +77,14 @@ def lock_milliseconds(unlimited: str) -> str:
 class _Server:
     """What is under way on a server, and what was told about it."""
 
-    ask: Ask
-    since: dict[int, float] = field(default_factory=dict)
-    """When the statements under way began."""
+    under_way: dict[int, tuple[float, Ask]] = field(default_factory=dict)
+    """When each statement under way began, and how its login asks the server; oldest first."""
     asked: float = 0.0
     asking: threading.Thread | None = None
     told: dict[str, float] = field(default_factory=dict)
+    """When each sentence was logged last."""
+    heard: dict[str, float] = field(default_factory=dict)
+    """When each sentence held last; newest first."""
 
 
 _servers: dict[str, _Server] = {}
@@ -103,8 +105,8 @@ def watched(address: str, ask: Ask) -> Iterator[None]:
     """
     began, mark = time.monotonic(), object()
     with _lock:
-        server = _servers.setdefault(address, _Server(ask))
-        server.since[id(mark)] = began
+        server = _servers.setdefault(address, _Server())
+        server.under_way[id(mark)] = (began, ask)
         _start()
     try:
         yield
@@ -112,11 +114,11 @@ def watched(address: str, ask: Ask) -> Iterator[None]:
         waited = time.monotonic() - began
         if waited >= 0.95 * limit() and _LOCK_TIMEOUT.search(str(error)):
             error.transient = False
-            error.args = (_given_up(str(error), waited, server),)
+            error.args = (_given_up(str(error), began, server),)
         raise
     finally:
         with _lock:
-            del server.since[id(mark)]
+            del server.under_way[id(mark)]
 
 
 def within(address: str, what: str, call: Callable[[], Answer]) -> Answer:
@@ -136,7 +138,7 @@ def within(address: str, what: str, call: Callable[[], Answer]) -> Answer:
         except BaseException as error:
             errors.append(error)
 
-    seconds = limit()
+    seconds, began = limit(), time.monotonic()
     thread = threading.Thread(target=run, name="statement", daemon=True)
     thread.start()
     thread.join(None if seconds == math.inf else seconds)
@@ -144,13 +146,15 @@ def within(address: str, what: str, call: Callable[[], Answer]) -> Answer:
         raise errors[0]
     if not answers:
         raise StatementFailed(
-            address.partition(" ")[0], _given_up(what, seconds, _servers.get(address))
+            address.partition(" ")[0], _given_up(what, began, _servers.get(address))
         )
     return answers[0]
 
 
-def _given_up(text: str, waited: float, server: _Server | None) -> str:
-    causes = "".join(f"; {sentence}" for sentence in (server.told if server else ()))
+def _given_up(text: str, began: float, server: _Server | None) -> str:
+    heard = server.heard if server else {}
+    waited = time.monotonic() - began
+    causes = "".join(f"; {sentence}" for sentence, at in heard.items() if at >= began)
     return f"{text}: given up after {waited:.0f} s, as {LIMIT} says{causes}"
 
 
@@ -166,12 +170,15 @@ def _watch() -> None:
         time.sleep(TICK_SECONDS)
         now = time.monotonic()
         with _lock:
-            late = [
-                (address, server, now - min(server.since.values()))
+            oldest = [
+                (address, server, *next(iter(server.under_way.values())))
                 for address, server in _servers.items()
-                if server.since and now - min(server.since.values()) >= ASKED_SECONDS
+                if server.under_way
             ]
-        for address, server, age in late:
+        for address, server, began, ask in oldest:
+            age = now - began
+            if age < ASKED_SECONDS:
+                continue
             if server.asking is not None and server.asking.is_alive():
                 if now - server.asked >= TOLD_SECONDS - ASKED_SECONDS:
                     _tell(
@@ -184,14 +191,14 @@ def _watch() -> None:
             elif now - server.asked >= max(ASKED_SECONDS, age / 2):
                 server.asked = now
                 server.asking = threading.Thread(
-                    target=_ask, args=(address, server), name="waits for whom", daemon=True
+                    target=_ask, args=(address, server, ask), name="waits for whom", daemon=True
                 )
                 server.asking.start()
 
 
-def _ask(address: str, server: _Server) -> None:
+def _ask(address: str, server: _Server, ask: Ask) -> None:
     try:
-        sentences = list(server.ask())
+        sentences = list(ask())
     except Exception as error:
         sentences = [
             "a statement is under way for long, and may wait for a lock: the server does not tell "
@@ -203,8 +210,9 @@ def _ask(address: str, server: _Server) -> None:
 
 def _tell(address: str, server: _Server, sentence: str) -> None:
     now = time.monotonic()
+    server.heard = {sentence: now, **{s: at for s, at in server.heard.items() if s != sentence}}
     if now - server.told.get(sentence, -math.inf) >= AGAIN_SECONDS:
-        server.told = {sentence: now, **{s: at for s, at in server.told.items() if s != sentence}}
+        server.told[sentence] = now
         logger.warning("%s: %s", address, sentence)
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -16,17 +17,23 @@ import pytest
 from tableferry.pipelines.command.one import runner
 from tableferry.resources.connecting import waiting
 from tableferry.resources.connecting.waiting import LIMIT
-from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
+from tableferry.resources.errors import (
+    ConnectionFailed,
+    InputError,
+    StatementFailed,
+    TableferryError,
+)
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.connection import close_pooled_connections
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 from tests.integration.support.pgbouncer import pgbouncer
-from tests.servers import SQLSERVER, Servers, named
+from tests.servers import SQLSERVER, Servers, named, own
 
 pytestmark = pytest.mark.integration
 
 TABLE = "CREATE TABLE {t} (id int PRIMARY KEY, note text)"
+GONE, LOCKED = own("gone"), "public." + own("locked")
 ROWS = "INSERT INTO {t} SELECT g, 'note' FROM generate_series(1, 20) g"
 
 
@@ -64,9 +71,9 @@ def until_told(
 
 
 @contextmanager
-def locked(url: str, sql: str) -> Iterator[psycopg.Connection]:
+def locked(url: str, sql: str, application: str = "hoarder") -> Iterator[psycopg.Connection]:
     """Another session that holds the locks of a statement until its transaction ends."""
-    with psycopg.connect(url, application_name="hoarder") as connection:
+    with psycopg.connect(url, application_name=application) as connection:
         connection.execute(sql.encode())
         yield connection
 
@@ -90,6 +97,31 @@ def test_a_locked_source_is_told_by_every_command(
             with until_told(caplog, words, other.rollback):
                 command()
         assert "idle in transaction)" in caplog.text and "postgres at 127" in caplog.text
+
+
+def test_each_login_asks_for_itself_who_is_in_its_way(
+    stack: Servers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = urlsplit(stack.postgres_url)
+    gone = f"postgresql://{GONE}:secret@{parts.hostname}:{parts.port}{parts.path}"
+    monkeypatch.setenv(LIMIT, "3")
+    with psycopg.connect(stack.postgres_url, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {GONE} LOGIN PASSWORD 'secret'".encode())
+        try:
+            assert PostgresResource(url=gone).query("SELECT 1") == [(1,)]
+            admin.execute(f"ALTER ROLE {GONE} NOLOGIN".encode())
+            admin.execute(f"CREATE TABLE {LOCKED} (id int)".encode())
+            for application in ("hoarder", "miser"):
+                with (
+                    locked(stack.postgres_url, f"LOCK TABLE {LOCKED}", application),
+                    pytest.raises(StatementFailed, match=rf"\({application}, ") as failed,
+                ):
+                    PostgresResource(url=stack.postgres_url).query(f"SELECT * FROM {LOCKED}")
+            assert "hoarder" not in str(failed.value), "who was in the way before is not now"
+            assert "not permitted to log in" not in caplog.text
+        finally:
+            admin.execute(f"DROP TABLE IF EXISTS {LOCKED}".encode())
+            admin.execute(f"DROP ROLE {GONE}".encode())
 
 
 def test_a_locked_row_of_the_target_fails_its_range_at_the_limit(
