@@ -15,6 +15,7 @@ import pytest
 from tableferry.assets.log.run_tags import COMPLETE
 from tableferry.assets.running.processes import PROCESS
 from tableferry.assets.running.progress import Progress
+from tableferry.pipelines.command.many import side_by_side
 from tableferry.pipelines.command.many.fleet import Selection, run_fleet
 from tableferry.pipelines.command.show.range_views import TransferOutcome
 from tableferry.pipelines.command.show.watching import Watch
@@ -78,11 +79,12 @@ class Killer(Watch):
 
     def __init__(self) -> None:
         self.killed: str | None = None
+        self.others = {*multiprocessing.active_children()}
 
     def progress(self, event: Progress) -> None:
         if self.killed is None and event.range:
             self.killed = event.transfer
-            (child,) = multiprocessing.active_children()
+            (child,) = {*multiprocessing.active_children()} - self.others
             assert child.pid is not None
             os.kill(child.pid, signal.SIGKILL)
 
@@ -91,6 +93,8 @@ def test_a_process_that_dies_fails_its_transfer_alone(
     fleet: Ferry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(multiprocessing, "get_context", lambda method: ferry_process.forking)
+    # one process at a time, however slow this machine is
+    monkeypatch.setattr(side_by_side, "SECONDS_TO_START", 3_600)
     watch = Killer()
 
     def run(watch: Watch, *transfers: str) -> dict[str, TransferOutcome]:
