@@ -17,11 +17,12 @@ from contextlib import (
     suppress,
 )
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import adbc_driver_manager
 import psycopg
 import pyarrow as pa
+from pydantic import PrivateAttr
 
 from tableferry.resources.connecting.address import Server
 from tableferry.resources.connecting.gate import SETTLE_SECONDS
@@ -30,6 +31,7 @@ from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.connecting.waiting import lock_milliseconds
 from tableferry.resources.contract.endpoint import BATCH_ROWS
 from tableferry.resources.contract.looking_ahead import answer
+from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.contract.snapshots import (
     HeldSnapshot,
     SetSnapshot,
@@ -53,7 +55,7 @@ from tableferry.resources.postgres.settings import (
     conninfo,
     statements,
 )
-from tableferry.resources.postgres.snapshots import ExportedSnapshot
+from tableferry.resources.postgres.snapshots import ExportedSnapshot, at_node, node_of
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.wires.counted import CountedBytes
@@ -85,6 +87,13 @@ class PostgresServer(Server):
 
     system_name: ClassVar[str] = "postgres"
 
+    _node: str = PrivateAttr(default="")
+    """The node of a snapshot, of several that the address may lead to; see `snapshots.node_of`."""
+
+    def settings(self) -> ConnectionSettings:
+        """See `Server.settings`."""
+        return at_node(super().settings(), self._node)
+
     def ping(self) -> str:
         """See `Endpoint.ping`."""
         return str(self.query("SHOW server_version")[0][0])
@@ -112,7 +121,7 @@ class PostgresServer(Server):
             StatementFailed: the server refused the statement.
             SnapshotLost: the snapshot has ended.
         """
-        with self._lent(QUERIES) as connection, self._translated(snapshot):
+        with self._at(snapshot)._lent(QUERIES) as connection, self._translated(snapshot):
             for statement in _begin(snapshot):
                 connection.execute(statement.encode())
             cursor = connection.execute(sql.encode())
@@ -161,14 +170,15 @@ class PostgresServer(Server):
             StatementFailed: also while the batches are read.
             SnapshotLost: the snapshot has ended.
         """
+        server = self._at(snapshot)
         with ExitStack() as opened:
-            session = opened.enter_context(self._arrow_session())
+            session = opened.enter_context(server._arrow_session())
             with self._translated(snapshot):
                 source = session.select(sql, *_begin(snapshot))
                 if not session.knows(source.schema):
                     source.close()
                     session.close()
-                    session = opened.enter_context(self._another_arrow_session())
+                    session = opened.enter_context(server._another_arrow_session())
                     source = session.select(sql, *_begin(snapshot))
             ended = False
 
@@ -224,7 +234,7 @@ class PostgresServer(Server):
             StatementFailed: also while the chunks are read.
             SnapshotLost: the snapshot has ended.
         """
-        with self._lent() as connection:
+        with self._at(snapshot)._lent() as connection:
             finished = False
 
             def chunks() -> Iterator[CountedBytes]:
@@ -292,13 +302,14 @@ class PostgresServer(Server):
     def _hold(
         self, table: TableRef | None = None, joined: str | None = None, at: str | None = None
     ) -> Iterator[Snapshot]:
-        with self._lent(QUERIES) as connection:
+        with self._at(joined)._lent(QUERIES) as connection:
+            node = node_of(self.settings(), connection)
             with self._translated(joined):
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 if joined is not None:
-                    name = DIALECT.literal(joined)
-                    connection.execute(f"SET TRANSACTION SNAPSHOT {name}")
-                snapshot = ExportedSnapshot.of(connection, table, self.query, at)
+                    connection.execute(_import(joined).encode())
+                ask = self._at(node).query
+                snapshot = ExportedSnapshot.of(connection, table, ask, at, node)
             yield snapshot
             _rollback(connection)
 
@@ -308,8 +319,9 @@ class PostgresServer(Server):
         holding = self._gate.holding_set() if self._gate else nullcontext()
         with holding, contextmanager(self._hold)() as snapshot:
             # the server's clock, as a snapshot's name comes again after a restart
-            ((moment,),) = self.query("SELECT clock_timestamp()")
-            here = position(self.query)
+            ask = self._at(snapshot).query
+            ((moment,),) = ask("SELECT clock_timestamp()")
+            here = position(ask)
             state = f"{snapshot!s} of {moment.isoformat().replace('+00:00', 'Z')}"
             held = HeldSnapshot(str(snapshot), state, str(here) if here else None)
             yield SetSnapshot(held, snapshot.check)
@@ -344,6 +356,14 @@ class PostgresServer(Server):
             yield shared
         finally:
             shared.close()
+
+    def _at(self, snapshot: str | None) -> Self:
+        """Return the server at the node that has a snapshot."""
+        if snapshot is None or "@" not in snapshot:
+            return self
+        copy = self.model_copy()
+        copy._node = snapshot
+        return copy
 
     def _preparation(self, extra: Mapping[str, str] = NOTHING) -> Sequence[str]:
         """The statements that set up a session, with settings besides those of every session."""
@@ -482,8 +502,12 @@ def _begin(snapshot: str | None) -> tuple[str, ...]:
         return ()
     return (
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-        f"SET TRANSACTION SNAPSHOT {DIALECT.literal(str(snapshot))}",
+        _import(snapshot),
     )
+
+
+def _import(snapshot: str) -> str:
+    return f"SET TRANSACTION SNAPSHOT {DIALECT.literal(snapshot.partition('@')[0])}"
 
 
 def _log_notice(notice: psycopg.errors.Diagnostic) -> None:

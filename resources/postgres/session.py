@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from tableferry.resources.connecting.waiting import watched
 from tableferry.resources.contract.settings import ConnectionSettings
@@ -55,7 +56,11 @@ def has_own_session(
     own, others = {_asked(connection)}, set[int]()
     if own == {connection.info.backend_pid}:
         return True
-    with closing(psycopg.connect(conninfo(settings), autocommit=True)) as second:
+    info = connection.info
+    there = make_conninfo(
+        conninfo(settings), host=info.host, hostaddr=info.hostaddr, port=info.port
+    )
+    with closing(psycopg.connect(there, autocommit=True)) as second:
         for _ in range(LOOKS):
             if (other := _asked_briefly(second.pgconn)) is None:
                 break  # there is no session for it while the first connection has its own

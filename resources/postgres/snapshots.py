@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
+from dataclasses import replace
 from typing import Any, Self
 
 import psycopg
 
+from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.contract.snapshots import Snapshot
 from tableferry.resources.digest.same_rows import Ask
 from tableferry.resources.errors import SourceMoved
@@ -13,6 +16,39 @@ from tableferry.resources.postgres.errors import snapshot_lost
 from tableferry.resources.postgres.position import Position, position
 from tableferry.resources.postgres.storage import StoredRelations, moved, storage
 from tableferry.resources.tables import TableRef
+
+
+def node_of(settings: ConnectionSettings, connection: psycopg.Connection[Any]) -> str:
+    """Return what a snapshot's name says of the node that has it.
+
+    Several hosts, or a host name whose address changes, may lead each connection to another node.
+    That one does not know the snapshot, or knows another one by this name.
+
+    Returns:
+        The node of the connection; nothing if the settings lead to a single one.
+    """
+    info = connection.info
+    if len(settings.hosts) == 1 and (_is_one_node(settings.host) or not info.hostaddr):
+        return ""
+    return f"@{info.host},{info.hostaddr},{info.port}"
+
+
+def at_node(settings: ConnectionSettings, snapshot: str) -> ConnectionSettings:
+    """Return the settings that lead to the node that has a snapshot; see `node_of`."""
+    _, named, node = snapshot.partition("@")
+    if not named:
+        return settings
+    host, address, port = node.rsplit(",", 2)
+    options = {**settings.options, "hostaddr": address}
+    return replace(settings, host=host, port=int(port), more_hosts=(), options=options)
+
+
+def _is_one_node(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.startswith("/")
+    return True
 
 
 class ExportedSnapshot(Snapshot):
@@ -32,21 +68,23 @@ class ExportedSnapshot(Snapshot):
         table: TableRef | None,
         ask: Ask,
         at: str | None = None,
+        node: str = "",
     ) -> Self:
         """Export the snapshot of the transaction that is open on a connection.
 
         Args:
             connection: holds the snapshot.
             table: the table that is read under it.
-            ask: runs a query outside of the snapshot.
+            ask: runs a query on the same node, outside of the snapshot.
             at: its position, if that is known already.
+            node: see `node_of`.
         """
         then: StoredRelations = {}
         if table is not None:
             # the connection sees the catalog as of the snapshot
             then = storage(lambda sql: connection.execute(sql.encode()).fetchall(), table)
         row = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchone()
-        snapshot = cls(row[0] if row else "")
+        snapshot = cls(f"{row[0] if row else ''}{node}")
         snapshot._connection, snapshot._table, snapshot._ask = connection, table, ask
         snapshot._then = then
         if at is not None:

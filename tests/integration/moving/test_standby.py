@@ -17,8 +17,10 @@ import pytest
 
 from tableferry.assets.running import moving
 from tableferry.pipelines.command.one import runner
+from tableferry.resources.postgres.arrow_session import pool as arrow_pool
 from tableferry.resources.postgres.position import Position
 from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.postgres.server import _pool
 from tests.integration.conftest import Ferry
 from tests.servers import POSTGRES, named
 
@@ -170,6 +172,26 @@ def test_a_standby_is_read_and_what_it_lacks_is_noticed(
         assert source.query("SELECT pg_is_in_recovery()") == [(recovering,)]
         with source.read_arrow("SELECT pg_is_in_recovery() AS r") as reader:
             assert reader.read_all().to_pylist() == [{"r": recovering}]
+
+    # whichever of them has a snapshot, all its readers go there
+    source = PostgresResource(url=f"{listed}?load_balance_hosts=random")
+    recovers = "SELECT pg_is_in_recovery() AS r"
+    met = set()
+    for _ in range(12):
+        with source.set_snapshot() as held:
+            name = held.held.name
+            with source.snapshot(joined=name) as snapshot:
+                snapshot.check()
+                assert snapshot.endswith(name.partition("@")[2])
+                ((there,),) = source.query(recovers, snapshot=snapshot)
+            with source.read_arrow(recovers, snapshot=name) as reader:
+                assert reader.read_all().to_pylist() == [{"r": there}]
+            with source.read_text(f"SELECT {recovers[7:]}", snapshot=name) as chunks:
+                assert b"".join(chunks) == (b"t\n" if there else b"f\n")
+            met.add(there)
+        _pool.close()
+        arrow_pool.close()
+    assert met == {True, False}
 
     # what recovery cancels is read again
     seen: list[str] = []
