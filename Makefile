@@ -60,8 +60,11 @@ TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 ROOM = $(shell df -k --output=avail /dev/shm 2>/dev/null | tail -1)
 IN_MEMORY = $(if $(TMPDIR),,$(shell [ "$(ROOM)" -gt 8000000 ] 2>/dev/null && echo TMPDIR=/dev/shm))
 
-test: install system-packages ## Run the tests, but for the slow and the long random ones
-	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) $(ARGS)
+# Of each test that moves tables, so many parameter sets; none: all of them
+SETS ?= 2
+
+test: install system-packages ## Run the tests, but for the slow and the long random ones (SETS= for all parameter sets)
+	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) $(if $(ARGS),$(ARGS),$(if $(SETS),--sets $(SETS)))
 
 test-slow: install browser ## Run those that need a browser, Compose, other projects or environments
 	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) -m slow $(ARGS)
@@ -72,7 +75,9 @@ test-soak: install system-packages ## Run the long random tests (TABLEFERRY_SEED
 test-mutants: install ## Change the code that decides what is true, and see that tests fail (ARGS='digest --sample 60')
 	@$(IN_MEMORY) $(BIN)/python -m tests.mutants $(ARGS)
 
-test-all: test test-slow test-soak ## Run all tests
+test-all: ## Run all tests, with all parameter sets
+	@$(MAKE) test SETS=
+	@$(MAKE) test-slow test-soak
 
 test-unit: install ## Run the tests that need no servers
 	@$(IN_MEMORY) $(BIN)/python -m pytest -n auto --dist worksteal --ignore-glob="*/integration" $(ARGS)

@@ -102,6 +102,7 @@ def snapshots(*transfers: str) -> set[str | None]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("writer")
 def test_tables_arrive_in_one_state_also_after_a_kill(family: Ferry, tmp_path: Path) -> None:
     command = Command(tmp_path)

@@ -80,6 +80,7 @@ def folder(ferry: Make) -> Ferry:
     return one
 
 
+@pytest.mark.slow
 def test_a_fleet_with_a_failed_a_damaged_and_an_unmoved_table(
     folder: Ferry, tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import Command, ask_clickhouse, reopen, runs_by_status
 from tests.servers import own
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "fleet.schema.json"
 TABLES = 200

@@ -90,8 +90,8 @@ def declared(transfers: Path) -> dict[str, dict[str, object]]:
     [
         ("clickhouse://warehouse.{schema}_{table}",),
         ("postgres://{copies}.{schema}_{table}", "clickhouse://warehouse.{schema}_{table}"),
-        ("sqlserver://dbo.{schema}_{table}",),
-        ("files://{copies}/{schema}_{table}/",),
+        pytest.param(("sqlserver://dbo.{schema}_{table}",), marks=pytest.mark.slow),
+        pytest.param(("files://{copies}/{schema}_{table}/",), marks=pytest.mark.slow),
     ],
     ids=("clickhouse", "chain", "sqlserver", "files"),
 )

@@ -17,7 +17,7 @@ from tableferry.pipelines.cli import main
 from tests.integration.support import looking, odd_tables
 from tests.servers import Servers, own
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 SCHEMA = own("odd")
 MOST_EDITS = 9

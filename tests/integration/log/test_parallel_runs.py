@@ -144,6 +144,7 @@ def interface(ferry: Make, tmp_path: Path, storage: str) -> Iterator[tuple[Ferry
         yield found
 
 
+@pytest.mark.slow
 def test_a_backfill_is_several_runs_and_the_pool_bounds_them(
     interface: tuple[Ferry, Interface],
 ) -> None:
