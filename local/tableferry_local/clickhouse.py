@@ -34,7 +34,11 @@ DATABASE = "warehouse"
 CONFIG = """<clickhouse>
   <listen_host>{host}</listen_host>
   <http_port>{port}</http_port>
+  <display_name>{host}:{port}</display_name>
   <users_config>{folder}/users.xml</users_config>
+  <remote_servers><default><shard><replica>
+    <host>{host}</host><port>9000</port>
+  </replica></shard></default></remote_servers>
   <max_server_memory_usage>{memory}</max_server_memory_usage>
   <shutdown_wait_unfinished>1</shutdown_wait_unfinished>
   <mark_cache_size>67108864</mark_cache_size>

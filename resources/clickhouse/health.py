@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
+from tableferry.resources.clickhouse.nodes import several
 from tableferry.resources.clickhouse.policies import hidden, may_look
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.connecting.health import asked, clock, disk, encryption, privileges
 from tableferry.resources.connecting.tls import examine
 from tableferry.resources.contract.inspection import Finding, Use
+from tableferry.resources.errors import InputError
 
 ON_DATABASE = (
     *("SELECT", "INSERT", "CREATE TABLE", "DROP TABLE"),
@@ -28,6 +30,7 @@ def findings(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
     return asked(
         [
             ("version", lambda: [Finding("version", "ok", f"ClickHouse {resource.ping()}")]),
+            ("servers", lambda: _servers(resource)),
             ("TLS", lambda: _encryption(resource)),
             ("privileges", lambda: _privileges(resource, use)),
             ("row security", lambda: _policies(resource, use)),
@@ -35,6 +38,26 @@ def findings(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
             ("clock", lambda: clock(resource, now)),
         ]
     )
+
+
+def _servers(resource: ClickHouseServer) -> Iterator[Finding]:
+    try:
+        names = list(dict.fromkeys(resource.answering()))
+        if len(names) > 1:
+            raise InputError(several(str(resource.settings()), names))
+    except InputError as error:
+        yield Finding("servers", "problem", str(error))
+        return
+    clusters = [
+        f"{name} of {shards} x {replicas}"
+        for name, shards, replicas in resource.query(
+            "SELECT cluster, uniqExact(shard_num), max(replica_num) FROM system.clusters "
+            "GROUP BY cluster HAVING count() > 1 ORDER BY cluster"
+        )
+    ]
+    if clusters:
+        says = f"{names[0]} answers; clusters (shards x replicas): {', '.join(clusters)}"
+        yield Finding("servers", "note", says, ())
 
 
 def _encryption(resource: ClickHouseServer) -> Iterator[Finding]:

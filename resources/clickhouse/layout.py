@@ -29,6 +29,7 @@ class TableLayout:
     uuid: str
     atomic: bool
     """Whether it has one partition per key range, like the tables that we create."""
+    database_engine: str
 
 
 def layout_of(resource: ClickHouseServer, table: TableRef) -> TableLayout | None:
@@ -42,12 +43,15 @@ def layouts_of(
     """Return the layouts of tables of one database, without tables that do not exist."""
     rows = resource.query(
         "SELECT name, engine, toString(uuid), partition_key, "
-        f"position(create_table_query, '`{RANGE_COLUMN}` UInt64 MATERIALIZED ') "
+        f"position(create_table_query, '`{RANGE_COLUMN}` UInt64 MATERIALIZED '), "
+        f"(SELECT engine FROM system.databases WHERE name = {literal(tables[0].schema)}) "
         f"FROM system.tables WHERE {among(tables)}"
     )
     layouts = {
-        name: TableLayout(engine, identity, bool(hidden) and partition_key == RANGE_COLUMN)
-        for name, engine, identity, partition_key, hidden in rows
+        name: TableLayout(
+            engine, identity, bool(hidden) and partition_key == RANGE_COLUMN, str(database_engine)
+        )
+        for name, engine, identity, partition_key, hidden, database_engine in rows
     }
     return {table: layouts[table.name] for table in tables if table.name in layouts}
 

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import from_driver, translate
+from tableferry.resources.clickhouse.nodes import OneNode
 from tableferry.resources.clickhouse.settings import INSERT, WAITING, pin
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.connecting.address import Server
@@ -74,6 +75,18 @@ class ClickHouseServer(Server):
     def ping(self) -> str:
         """The server's version."""
         return str(self.query("SELECT version()")[0][0])
+
+    def answering(self) -> list[str]:
+        """Return the names of the servers that answer the next few connections.
+
+        Raises:
+            InputError: they answer in turn.
+        """
+        names = []
+        for _ in range(4):
+            self._client().http.clear()  # the next request opens a connection
+            names.append(str(self.query("SELECT displayName()")[0][0]))
+        return names
 
     def identity(self) -> str:
         """Return the server's number. A table's schema is its database, whatever the address."""
@@ -324,7 +337,7 @@ def _connect(settings: ConnectionSettings, secure: bool, verify: bool, ca_cert: 
     # it warns of each lost connection with the URL
     logging.getLogger("clickhouse_connect").setLevel(logging.ERROR)
     user = settings.user or "default"
-    client = get_client(
+    client: Any = get_client(
         host=settings.host,
         port=settings.port,
         username=user,
@@ -340,6 +353,7 @@ def _connect(settings: ConnectionSettings, secure: bool, verify: bool, ca_cert: 
         send_receive_timeout=READ_TIMEOUT,
         client_name="tableferry",
     )
+    client.http = OneNode(client.http, str(settings))
     pin(client, f"user {user!r} of clickhouse at {settings.host}:{settings.port}")
     return client
 

@@ -31,6 +31,7 @@ from tableferry.resources.clickhouse.markers import (
     published,
     table_identity,
 )
+from tableferry.resources.clickhouse.nodes import require_one_node
 from tableferry.resources.clickhouse.publish_audit import BEFORE
 from tableferry.resources.clickhouse.quarantine import (
     create_quarantine,
@@ -107,6 +108,8 @@ class ClickHouseTarget(Target):
 
     def _required(self, plan: CopyPlan, options: TargetOptions) -> TableLayout | None:
         layout = answer(self.resource, layouts_of, plan.target)
+        if layout is not None:
+            require_one_node(plan.target, layout.database_engine)
         kept = layout if not options.recreate else None
         _check_mode(plan, options, kept.atomic if kept else options.partition_by is None)
         if kept is None:
@@ -486,7 +489,8 @@ class ClickHouseTarget(Target):
         return int(self.resource.query(f"SELECT count() FROM {table} WHERE {condition}")[0][0])
 
     def _require_database(self, table: TableRef) -> None:
-        if not answer(self.resource, _has_database, table):
+        engine = answer(self.resource, _database_engines, table)
+        if engine is None:
             databases = self.resource.query("SELECT name FROM system.databases ORDER BY name")
             present = [name for (name,) in databases if name.lower() not in SYSTEM_DATABASES]
             raise InputError(
@@ -494,6 +498,7 @@ class ClickHouseTarget(Target):
                 f"there are {', '.join(present)}. Correct the name, or create it: "
                 f"CREATE DATABASE {DIALECT.quote(table.schema)}"
             )
+        require_one_node(table, engine)
 
     def _require_syntax(self, plan: CopyPlan, options: TargetOptions) -> None:
         statement = create_table(plan, options)
@@ -517,10 +522,12 @@ class ClickHouseTarget(Target):
         return layout
 
 
-def _has_database(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[TableRef, bool]:
+def _database_engines(
+    resource: ClickHouseServer, tables: Sequence[TableRef]
+) -> dict[TableRef, str]:
     schema = literal(tables[0].schema)
-    rows = resource.query(f"SELECT count() FROM system.databases WHERE name = {schema}")
-    return dict.fromkeys(tables, bool(rows[0][0]))
+    rows = resource.query(f"SELECT engine FROM system.databases WHERE name = {schema}")
+    return {table: str(engine) for table in tables for (engine,) in rows}
 
 
 def _verified(plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]) -> list[str]:

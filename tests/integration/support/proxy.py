@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import selectors
 import socket
 import ssl
 import threading
+from collections.abc import Sequence
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -170,6 +172,44 @@ class CutsAnswers(_Proxy):
                 self.cut += 1
                 cutting.set()
             server.sendall(data)
+        _hang_up(client, server)
+
+
+class Balances(_Proxy):
+    """A balancer of HTTP servers that have one login: connections go to one after the other.
+
+    Args:
+        url: of the first.
+        ports: of the others, on the same host.
+        by_request: whether each request goes to another one, as balancers of HTTP do it.
+    """
+
+    def __init__(self, url: str, ports: Sequence[int], *, by_request: bool = True) -> None:
+        super().__init__(url)
+        host, port = self._behind
+        self.nodes = itertools.cycle([(host, port), *((host, other) for other in ports)])
+        self._by_request = by_request
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(next(self.nodes))
+            threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        def answers() -> None:
+            with contextlib.suppress(OSError):  # the client is gone
+                while data := _receive(server):
+                    client.sendall(data)
+            _hang_up(client, server)
+
+        threading.Thread(target=answers, daemon=True).start()
+        closing = b" HTTP/1.1\r\nConnection: close\r\n" if self._by_request else b" HTTP/1.1\r\n"
+        while data := _receive(client):
+            server.sendall(data.replace(b" HTTP/1.1\r\n", closing, 1))
         _hang_up(client, server)
 
 
