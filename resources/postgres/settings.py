@@ -54,6 +54,10 @@ SESSION = {
     "idle_in_transaction_session_timeout": "0",
     "idle_session_timeout": "0",
     "transaction_timeout": "0",
+    # a session whose connection was lost on the way is to give up its locks within two minutes
+    "tcp_keepalives_idle": "60",
+    "tcp_keepalives_interval": "15",
+    "tcp_keepalives_count": "4",
 }
 """docs/security.md tells what each would change."""
 

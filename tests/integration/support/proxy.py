@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
+import re
 import selectors
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Sequence
 from typing import Self
 from urllib.parse import urlsplit
 
 import trustme
+
+TCP_REPAIR = 19
+"""Of linux/tcp.h; setting it takes CAP_NET_ADMIN."""
 
 
 class _Proxy:
@@ -20,14 +26,18 @@ class _Proxy:
 
     Args:
         url: of the server behind; what is sent must not be encrypted.
+        host: the address to listen on.
+        port: the port to listen on; by default a free one.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
         parts = urlsplit(url)
         self._behind = (parts.hostname, parts.port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        port = self._listener.getsockname()[1]
-        self.url = url.replace(f"{parts.hostname}:{parts.port}", f"127.0.0.1:{port}")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, port), family=family)
+        self.port = int(self._listener.getsockname()[1])
+        listens = f"[{host}]" if ":" in host else host
+        self.url = url.replace(f"{parts.hostname}:{parts.port}", f"{listens}:{self.port}")
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -210,6 +220,80 @@ class Balances(_Proxy):
         closing = b" HTTP/1.1\r\nConnection: close\r\n" if self._by_request else b" HTTP/1.1\r\n"
         while data := _receive(client):
             server.sendall(data.replace(b" HTTP/1.1\r\n", closing, 1))
+        _hang_up(client, server)
+
+
+class Passes(_Proxy):
+    """A proxy that passes on what comes, until it hangs up on everybody."""
+
+    def __init__(self, url: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        super().__init__(url, host=host, port=port)
+        self._ends: list[socket.socket] = []
+        self.connections = 0
+
+    def hang_up(self) -> None:
+        """End all connections."""
+        _hang_up(*self._ends)
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        self.connections += 1
+        self._ends += (client, server)
+
+        def answers() -> None:
+            while data := _receive(server):
+                client.sendall(data)
+            _hang_up(client, server)
+
+        threading.Thread(target=answers, daemon=True).start()
+        while data := _receive(client):
+            server.sendall(data)
+        _hang_up(client, server)
+
+
+class Forgets(_Proxy):
+    """A firewall that forgets a connection while the answer to a request is awaited.
+
+    Nobody is told: neither end gets a packet. It answers what comes later as one does that never
+    heard of the connection, by a reset.
+
+    Args:
+        url: of the server behind.
+        marker: a pattern of the request.
+    """
+
+    def __init__(self, url: str, marker: bytes) -> None:
+        super().__init__(url)
+        self._marker = re.compile(marker, re.DOTALL)
+        self._servers: list[socket.socket] = []
+        self.forgotten = 0
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        _hang_up(*self._servers)  # their sessions hold locks
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        self._servers.append(server)
+        silent = threading.Event()
+
+        def answers() -> None:
+            while data := _receive(server):
+                if not silent.is_set():
+                    client.sendall(data)
+            if not silent.is_set():
+                _hang_up(client, server)
+
+        threading.Thread(target=answers, daemon=True).start()
+        while data := _receive(client):
+            if not self.forgotten and self._marker.search(data):
+                self.forgotten += 1
+                silent.set()
+                server.sendall(data)
+                time.sleep(0.3)  # until the request is acknowledged, or it would be sent again
+                # a socket that is closed while under repair sends no FIN
+                client.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
+                os.close(client.detach())
+                return
+            server.sendall(data)
         _hang_up(client, server)
 
 

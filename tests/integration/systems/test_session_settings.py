@@ -49,6 +49,9 @@ ADVERSE = {
     "idle_in_transaction_session_timeout": "100ms",
     "idle_session_timeout": "100ms",
     "transaction_timeout": "100ms",
+    "tcp_keepalives_idle": "7200",
+    "tcp_keepalives_interval": "75",
+    "tcp_keepalives_count": "9",
 }
 FOR_ADMINISTRATORS = {"zero_damaged_pages": "on", "ignore_checksum_failure": "on"}
 
