@@ -111,8 +111,16 @@ def _kind(name: str, arguments: list[str]) -> Kind | None:
     return Decimal(SHORT_DECIMALS[name], first or 0) if name in SHORT_DECIMALS else None
 
 
-HAVE_NULL = ("Variant", "Dynamic")
-"""Types that have a NULL of their own, of which `toString` makes an empty text."""
+HAVE_NULL = ("Variant", "Dynamic", "Geometry")
+"""Types that have a NULL of their own, of which `toString` makes an empty text. Geometry is the
+name of a Variant."""
+
+
+def _null_of_its_own(declared: str) -> bool:
+    name, arguments = reader.clickhouse(declared)
+    if name == "SimpleAggregateFunction":
+        return _null_of_its_own(arguments[-1])
+    return name in HAVE_NULL
 
 
 def split_type(declared: str) -> tuple[str, bool]:
@@ -122,7 +130,7 @@ def split_type(declared: str) -> tuple[str, bool]:
     ('LowCardinality(String)', True)
     """
     name, arguments = reader.clickhouse(declared)
-    if name in HAVE_NULL:
+    if _null_of_its_own(declared):
         return declared, True
     if name == "SimpleAggregateFunction":
         return declared, split_type(arguments[-1])[1]
@@ -174,7 +182,7 @@ def export(declared: str) -> Export | Refusal:
         case Array():
             return Refusal("an array", "toJSONString({})", "JSON")
     text = "toString({})"
-    if type_.name in HAVE_NULL:
+    if _null_of_its_own(declared):
         text = f"if(isNull({{}}), NULL, {text})"
     return Refusal("of an unknown type", text, "what ClickHouse prints")
 

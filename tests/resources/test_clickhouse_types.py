@@ -32,7 +32,10 @@ def test_arrays_cannot_be_nullable() -> None:
     [
         ("Variant(Int64, String)", True),
         ("Dynamic(max_types=3)", True),
+        ("Geometry", True),
+        ("Point", False),
         ("SimpleAggregateFunction(anyLast, Nullable(Int64))", True),
+        ("SimpleAggregateFunction(anyLast, Dynamic)", True),
         ("SimpleAggregateFunction(max, Int64)", False),
         ("AggregateFunction(max, Nullable(Int64))", False),
         ("Tuple(a Nullable(Int32))", False),

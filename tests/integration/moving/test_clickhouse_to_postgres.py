@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tableferry.assets.planning.ranges.statistics import key_statistics
 from tableferry.pipelines.command.one import runner
 from tableferry.resources.contract.source import source_of
+from tableferry.resources.errors import StatementFailed
 from tableferry.resources.registry import system
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
@@ -268,3 +269,29 @@ def test_null_that_a_type_has_of_its_own_stays_null(
     for name in (table, f"{table}_copy"):
         source.query(f"DROP TABLE {name}")
     SqlServerResource(url=stack.sqlserver_url).execute(f"DROP TABLE dbo.{one.table}_copy")
+
+
+@pytest.mark.parametrize("type_", ["Geometry", "SimpleAggregateFunction(anyLast, Dynamic)"])
+def test_null_of_a_type_that_only_leads_to_a_variant_stays_null(
+    ferry: Make, source: ClickHouseEnd, copies: str, type_: str
+) -> None:
+    one = ferry("['clickhouse://warehouse.{t}_copy']")
+    table = f"warehouse.{one.table}"
+    try:
+        source.query(f"CREATE TABLE {table} (id UInt32, v {type_}) ENGINE = MergeTree ORDER BY id")
+    except StatementFailed:
+        pytest.skip("this release does not have the type")
+    source.query(f"INSERT INTO {table} SELECT 1, NULL")
+    source.query(f"INSERT INTO {table} SELECT 2, (1, 2)::Point")
+    for hop in (f"postgres://{copies}.{{t}}", "clickhouse://warehouse.{t}_copy"):
+        text = system(hop.partition(":")[0]).types.text
+        columns = f"{{v: {{type: {text}}}}}"
+        settings = {"columns": columns, "reconcile": "full_hash"}
+        one.declare(f"['{hop}']", source=f"clickhouse://{table}", **settings)
+        view = one.run()
+        assert view.good, view.errors
+    copied = one.rows(f"SELECT id, v FROM {copies}.{{t}} ORDER BY id")
+    assert copied == [(1, None), (2, "(1,2)")]
+    assert source.query(f"SELECT id, v FROM {table}_copy ORDER BY id") == "1\t\\N\n2\t(1,2)\n"
+    for name in (table, f"{table}_copy"):
+        source.query(f"DROP TABLE {name}")
