@@ -147,9 +147,13 @@ _NO_SELECT = "this login may not read it (SELECT)"
 def _readable(described: Described, unreadable: Collection[str]) -> Described:
     """Leave out what a login does not see that may read some columns of a table only."""
     readable = [column for column in described.columns if column.name not in unreadable]
+    if not readable:
+        raise InputError(_NO_SELECT)
     if any(column.primary_key for column in described.columns if column.name in unreadable):
         readable = [replace(column, primary_key=None) for column in readable]
-    no_blocks = "cut by blocks only for a login that may read all of it (SELECT)"
+    no_blocks = described.no_blocks
+    if described.blocks is not None:
+        no_blocks = "cut by blocks only for a login that may read all of it (SELECT)"
     return replace(described, columns=readable, blocks=None, no_blocks=no_blocks)
 
 

@@ -3,34 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from tableferry.resources.contract import catalog
+from tableferry.resources.contract.catalog import Listed
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.sqlserver.dialect import DIALECT
 from tableferry.resources.sqlserver.names import Row, about, by_table
 from tableferry.resources.tables import TableRef
 
-WITHHELD_SQL = """
-SELECT {number}, 'policy', CAST(p.name AS nvarchar(128)) FROM sys.security_predicates AS f
+
+def _query(table: str, where: str) -> str:
+    return f"""
+SELECT {table}, 'policy', CAST(p.name AS nvarchar(128)) FROM sys.security_predicates AS f
 INNER JOIN sys.security_policies AS p ON p.object_id = f.object_id
 INNER JOIN sys.objects AS o ON o.object_id = f.target_object_id
 INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
-WHERE s.name = {schema} AND o.name IN ({names}) AND p.is_enabled = 1 AND f.predicate_type = 0
+WHERE {where} AND p.is_enabled = 1 AND f.predicate_type = 0
 UNION ALL
-SELECT {number}, 'column', CAST(c.name AS nvarchar(128)) FROM sys.columns AS c
+SELECT {table}, 'column', CAST(c.name AS nvarchar(128)) FROM sys.columns AS c
 INNER JOIN sys.objects AS o ON o.object_id = c.object_id
 INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
-WHERE s.name = {schema} AND o.name IN ({names}) AND HAS_PERMS_BY_NAME(
+WHERE {where} AND HAS_PERMS_BY_NAME(
     QUOTENAME(s.name) + N'.' + QUOTENAME(o.name), 'OBJECT', 'SELECT', c.name, 'COLUMN') = 0
 """
+
+
+WITHHELD_SQL = _query("{number}", "s.name = {schema} AND o.name IN ({names})")
 """Enabled filters, as the other predicates refuse rows with an error; and columns that the login
 may not read. A column may be denied where the table is granted.
 https://learn.microsoft.com/sql/t-sql/functions/has-perms-by-name-transact-sql"""
+
+ALL_WITHHELD_SQL = _query(
+    "CAST(s.name AS nvarchar(128)), CAST(o.name AS nvarchar(128))", "o.type IN ('U', 'V')"
+)
+"""The same of all tables and views."""
 
 
 def is_babelfish(endpoint: Endpoint) -> bool:
     """Whether the server is Babelfish."""
     return endpoint.query("SELECT CAST(SERVERPROPERTY('babelfish') AS int)") == [(1,)]
+
+
+def listed(endpoint: Endpoint, connection: str) -> list[Listed]:
+    """See `Source.tables`."""
+    tables = catalog.listed(endpoint, connection)
+    if is_babelfish(endpoint):
+        return tables
+    rows: dict[tuple[str, str], list[Row]] = {}
+    for schema, name, *row in endpoint.query(ALL_WITHHELD_SQL):
+        rows.setdefault((schema, name), []).append(tuple(row))
+    by_name = {name: _parted(of_table) for name, of_table in rows.items()}
+    return [
+        replace(each, hidden=policy, unreadable=tuple(columns) or None)
+        for each in tables
+        for policy, columns in [by_name.get((each.table.schema, each.table.name), (None, []))]
+    ]
 
 
 def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
@@ -43,7 +72,10 @@ def withheld(endpoint: Endpoint, table: TableRef) -> tuple[str | None, Sequence[
 
     Babelfish has no security policies, and shows none of PostgreSQL's.
     """
-    rows = answer(endpoint, _withheld, table) or []
+    return _parted(answer(endpoint, _withheld, table) or ())
+
+
+def _parted(rows: Sequence[Row]) -> tuple[str | None, list[str]]:
     columns = [str(name) for what, name in rows if what == "column"]
     policies = [str(name) for what, name in rows if what == "policy"]
     return _filtered_by(policies[0]) if policies else None, columns

@@ -29,6 +29,7 @@ from tableferry.resources.sqlserver.dialect import (
     literal,
     orders_text,
 )
+from tableferry.resources.sqlserver.policies import listed
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.tsv_text import tab_separated
 from tableferry.resources.sqlserver.types import read
@@ -174,6 +175,7 @@ class SqlServerSource(Source):
 
     instead_of_snapshot = "a database snapshot (CREATE DATABASE ... AS SNAPSHOT OF ...)"
 
+    tables = staticmethod(listed)
     row_version = staticmethod(row_version)
     version_scope = staticmethod(version_scope)
 

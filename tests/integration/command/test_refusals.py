@@ -306,6 +306,9 @@ def test_a_login_with_some_columns_moves_these(
         one.source(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
+QUERY = SqlServerServer.query
+
+
 def test_a_column_that_sql_server_denies_is_named(
     ferry: Callable[..., Ferry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,15 +320,7 @@ def test_a_column_that_sql_server_denies_is_named(
     for arguments in (["validate"], ["plan", one.table]):
         ended = command(*arguments)
         assert ended.exit_code == 0, ended.output
-    # the login of the tests owns everything
-    permission = r"HAS_PERMS_BY_NAME\([^;]*?'OBJECT', 'SELECT', c\.name, 'COLUMN'\)"
-    query = SqlServerServer.query
-
-    def denying(self: SqlServerServer, sql: str, **more: Any) -> list[tuple[Any, ...]]:
-        denied = re.sub(permission, "CASE c.name WHEN 'note' THEN 0 ELSE 1 END", sql)
-        return query(self, denied, **more)
-
-    monkeypatch.setattr(SqlServerServer, "query", denying)
+    permitted(monkeypatch, "CASE c.name WHEN 'note' THEN 0 ELSE 1 END")
     for arguments in (["validate"], ["plan", one.table], ["run", one.table]):
         ended = command(*arguments)
         assert ended.exit_code == 2, ended.output
@@ -337,9 +332,43 @@ def test_a_column_that_sql_server_denies_is_named(
     assert command("validate").exit_code == 0
     # NULL: the server does not know
     one.declare("['clickhouse://warehouse.{t}']", source=source)
-    monkeypatch.setattr(
-        SqlServerServer,
-        "query",
-        lambda self, sql, **more: query(self, re.sub(permission, "NULLIF(1, 1)", sql), **more),
-    )
+    permitted(monkeypatch, "NULLIF(1, 1)")
     assert command("validate").exit_code == 0
+
+
+def permitted(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    """Have SQL Server say what the login may read, as that of the tests owns everything."""
+    permission = r"HAS_PERMS_BY_NAME\([^;]*?'OBJECT', 'SELECT', c\.name, 'COLUMN'\)"
+
+    def answering(self: SqlServerServer, sql: str, **more: Any) -> list[tuple[Any, ...]]:
+        return QUERY(self, re.sub(permission, answer, sql), **more)
+
+    monkeypatch.setattr(SqlServerServer, "query", answering)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("CASE c.name WHEN 'note' THEN 0 ELSE 1 END", "{t}.note: this login may not read it"),
+        ("0", "dbo.{t}: this login may not read it (SELECT)"),
+    ],
+)
+def test_init_leaves_out_what_sql_server_denies(
+    ferry: Callable[..., Ferry], monkeypatch: pytest.MonkeyPatch, answer: str, told: str
+) -> None:
+    one = ferry("['sqlserver://dbo.{t}']", *SOURCE)
+    if is_babelfish(one.session.servers.endpoints["sqlserver"]):
+        pytest.skip("Babelfish is not asked")
+    assert one.run().good
+    (one.folder / "t.yaml").unlink()
+    permitted(monkeypatch, answer)
+    arguments = ("--from", "sqlserver", "--tables", f"dbo.{one.table}")
+    to = "clickhouse://warehouse.{table}"
+    written = command("init", *arguments, "--to", to, "--output", str(one.folder))
+    assert told.format(t=one.table) in " ".join(written.stdout.split()), written.output
+    if answer == "0":
+        assert not [*one.folder.glob("*.yaml")]
+        return
+    assert "exclude: [note]" in (one.folder / f"{one.table}.yaml").read_text()
+    ran = command("run", one.table)
+    assert ran.exit_code == 0, ran.output
