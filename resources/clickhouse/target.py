@@ -53,7 +53,7 @@ from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.markers import Publication, Published, markers_of
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import Alive, Target, TargetMoved, no_live_owner
-from tableferry.resources.contract.target_columns import unfilled, verify_columns
+from tableferry.resources.contract.target_columns import unfilled, unfilled_notes, verify_columns
 from tableferry.resources.contract.target_names import (
     aside_of,
     is_rejected,
@@ -533,10 +533,7 @@ def _database_engines(
 def _verified(plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]) -> list[str]:
     if not options.recreate:
         verify_columns(plan, columns, incompatibility)
-    return [
-        f"{plan.target}: column {column.name!r} is not in the transfer; new rows get its default"
-        for column in unfilled(plan, columns)
-    ]
+    return unfilled_notes(plan, unfilled(plan, columns, options.mark))
 
 
 def _check_mode(plan: CopyPlan, options: TargetOptions, atomic: bool) -> None:

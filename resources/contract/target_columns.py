@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import SchemaDrift
 from tableferry.resources.types.column import Column
@@ -102,11 +103,27 @@ def _exact(staged: Kind | None, existing: Kind | None) -> bool:
     return staged is not None
 
 
-def unfilled(plan: CopyPlan, actual: Sequence[Column]) -> list[Column]:
-    """List the target's columns that neither the transfer writes nor the server computes."""
-    planned = {column.name for column in plan.target_columns}
+def unfilled(plan: CopyPlan, actual: Iterable[Column], mark: Mark | None = None) -> list[Column]:
+    """List the target's columns that neither the transfer writes nor the server computes.
+
+    Args:
+        plan: the hop.
+        actual: the target's columns.
+        mark: the column that the transfer marks rows by, if it does.
+    """
+    written = {column.name for column in [*plan.target_columns, *([mark.column] if mark else [])]}
     return [
         column
         for column in actual
-        if column.name not in planned and not column.generated and not column.identity
+        if column.name not in written and not column.generated and not column.identity
+    ]
+
+
+def unfilled_notes(plan: CopyPlan, columns: Sequence[Column]) -> list[str]:
+    """Say what becomes of the values in columns that a transfer does not write."""
+    return [
+        f"{plan.target}: column {column.name!r} is not in the transfer: rows that are inserted, "
+        "and so all rows of a range that moves as a whole, get its default or NULL; the others "
+        "keep their values"
+        for column in columns
     ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.target_columns import unfilled, verify_columns
+from tableferry.resources.contract.target_columns import unfilled, unfilled_notes, verify_columns
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import InputError, SchemaDrift, StatementFailed
 from tableferry.resources.transactional.statements import Statements, TargetSession
@@ -43,14 +43,14 @@ def verify_table(
     """Verify that an existing target takes the plan's rows.
 
     Returns:
-        A note for each column that the transfer does not write.
+        See `Target.verify`.
 
     Raises:
         SchemaDrift: a column is missing, cannot hold every value, or must be written but is not.
         InputError: a swap would lose columns.
     """
     verify_columns(plan, columns, incompatibility)
-    others = unfilled(plan, columns)
+    others = unfilled(plan, columns, options.mark)
     if not others:
         return []
     required = {row[0] for row in session.query(sql.required_columns(plan.target))}
@@ -65,8 +65,4 @@ def verify_table(
             f"{plan.target}: {options.mode} would lose the columns that the transfer does "
             f"not write: {', '.join(repr(column.name) for column in others)}"
         )
-    return [
-        f"{plan.target}: column {column.name!r} is not in the transfer; new rows get its "
-        "default or NULL"
-        for column in others
-    ]
+    return unfilled_notes(plan, others)

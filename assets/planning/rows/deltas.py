@@ -94,9 +94,7 @@ def most_rows(transfer: Transfer, hop: Hop, rows: int) -> int:
 
 def _unfilled(hop: Hop) -> bool:
     """Whether the target has columns whose values a move of whole ranges would not bring again."""
-    mark = hop.options.mark.column.name if hop.options.mark else None
-    others = unfilled(hop.plan, [*(hop.existing or {}).values()])
-    return any(column.name != mark for column in others)
+    return bool(unfilled(hop.plan, (hop.existing or {}).values(), hop.options.mark))
 
 
 def _digests_slowly(hop: Hop, servers: Servers) -> bool:

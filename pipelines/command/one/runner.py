@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +42,7 @@ from tableferry.pipelines.command.show.views import CheckView, PlannedRange, Pla
 from tableferry.resources.columns.key_kind import is_text_key
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
+from tableferry.resources.contract.target_columns import unfilled, unfilled_notes
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -103,6 +104,7 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
             *order_notes(plan.hops, servers),
             *(f"a run will be refused: {why}" for why in refused),
             *_drift_notes(plan, servers, log, gone),
+            *_unfilled_notes(plan, gone, {each.hop for each in ranges if each.state == "run"}),
             *hazard_notes(plan.hops),
         ]
         hazards = [
@@ -135,6 +137,18 @@ def _drift_notes(
                 if not alteration.refused:
                     yield f"a run will alter {table}: {alteration.statements[0]}"
         yield from notes
+
+
+def _unfilled_notes(
+    plan: TransferPlan, gone: Mapping[int, Unplanned], moving: Collection[int]
+) -> Iterator[str]:
+    """Say what becomes of columns of others, in targets into which rows are about to move."""
+    for hop in plan.hops:
+        # a folder has no columns of its own
+        if hop.number in moving and not hop.plan.target.system.by_path:
+            told = {column.name for column in [*gone[hop.number].lost, *gone[hop.number].left_out]}
+            columns = unfilled(hop.plan, (hop.existing or {}).values(), hop.options.mark)
+            yield from unfilled_notes(hop.plan, [each for each in columns if each.name not in told])
 
 
 def _location_notes(transfer: Transfer, servers: Servers) -> Iterator[str]:

@@ -219,3 +219,54 @@ def test_a_renamed_column_is_asked_about_first_under_fail(ferry: Callable[..., F
     (note,) = [note for note in one.plan().notes if "refused" in note]
     code, said = command("validate", one.table)
     assert code == 2 and "columns: {company: {was: b}}" in said and "was: b" in note
+
+
+THEIRS = {"postgres": "text", "sqlserver": "nvarchar(40)", "clickhouse": "Nullable(String)"}
+
+
+@pytest.mark.parametrize("write", ["replace", "swap"])
+@pytest.mark.parametrize("system", SCHEMAS)
+def test_values_of_others_are_told_before_a_whole_range_loses_them(
+    ferry: Callable[..., Ferry], copies: str, system: str, write: str
+) -> None:
+    if write == "swap" and system != "clickhouse":
+        pytest.skip("refused: see test_recreated_tables")
+    one = ferry(hop_into(system, copies), *TABLE, ranges=RANGES, delta="never", write=write)
+    assert one.run().good
+    target = one.session.transfer(one.table).hops[0].to
+    server, name = one.session.servers.endpoints[system], f"{target.schema}.{target.name}"
+    server.execute(
+        f"ALTER TABLE {name} ADD {'' if system == 'sqlserver' else 'COLUMN '}"
+        f"theirs {THEIRS[system]}"
+    )
+    if system == "clickhouse":
+        settings = "WHERE 1 SETTINGS mutations_sync = 2"
+        server.execute(f"ALTER TABLE {name} UPDATE theirs = 'x' {settings}")
+    else:
+        server.execute(f"UPDATE {name} SET theirs = 'x'")
+    if write == "replace":
+        assert one.plan().notes == [], "nothing is about to move"
+    one.source("UPDATE {t} SET a = 'changed' WHERE id = 3")
+    told = (
+        f"{target}: column 'theirs' is not in the transfer: rows that are inserted, and so all "
+        "rows of a range that moves as a whole, get its default or NULL; the others keep their "
+        "values"
+    )
+    assert told in one.plan().notes
+    view = one.run()
+    assert view.good and told in view.notes, (view.errors, view.notes)
+    values = column(one, "theirs")
+    assert values is not None
+    moved_whole = 40 if write == "swap" else 20
+    assert values.count(None) == moved_whole and values.count("x") == 40 - moved_whole
+
+
+def test_the_column_that_marks_rows_is_the_transfers_own(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    hop = hop_into("postgres", copies)
+    settings = {"write": "upsert", "deletes": "{mark: gone_at}"}
+    one = ferry(hop, *TABLE, ranges=RANGES, **settings)
+    assert one.run().good
+    one.source("UPDATE {t} SET a = 'changed' WHERE id = 3")
+    assert not any("gone_at" in note for note in [*one.plan().notes, *one.run().notes])
