@@ -226,7 +226,7 @@ def _array(declared: str, item_type: str) -> Export | Refusal:
     item = _scalar(item_type)
     as_json = "array_to_json({})::text"
     if isinstance(item, Refusal):
-        return Refusal(f"an array {item.why}", item.as_text)
+        return Refusal(f"an array {item.why}", item.as_text, item.note)
     if isinstance(item.kind, Time):
         return Refusal("an array of times of day", as_json, "JSON")
     declared_name = name = reader.read(declared).name
