@@ -21,9 +21,14 @@ if TYPE_CHECKING:
     from tableferry.assets.declaring.transfer_files import load_transfers
     from tableferry.assets.planning.servers import Servers
     from tableferry.assets.transfer import transfer_assets
-    from tableferry.pipelines.api import compare, definitions, session
+    from tableferry.checks.comparing.tables import TableComparison
+    from tableferry.checks.verdict import Differences, Verdict
+    from tableferry.pipelines.api import TransferSession, compare, definitions, session
     from tableferry.pipelines.command.one.runner import check, differences, plan, run, status
+    from tableferry.pipelines.command.show.range_views import RangeView, TransferView
+    from tableferry.pipelines.command.show.views import CheckView, PlannedRange, PlanView
     from tableferry.pipelines.component.component import TransfersComponent
+    from tableferry.pipelines.reporting.report import Report
     from tableferry.resources.clickhouse.resource import ClickHouseResource
     from tableferry.resources.errors import InputError, TableferryError
     from tableferry.resources.files.resource import FilesResource
@@ -34,17 +39,27 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "CheckView",
     "ClickHouseResource",
+    "Differences",
     "FilesResource",
     "HopSpec",
     "InputError",
+    "PlanView",
+    "PlannedRange",
     "PostgresResource",
+    "RangeView",
+    "Report",
     "Servers",
     "SqlServerResource",
+    "TableComparison",
     "TableRef",
     "TableferryError",
     "Transfer",
+    "TransferSession",
+    "TransferView",
     "TransfersComponent",
+    "Verdict",
     "__version__",
     "asset_key",
     "check",
@@ -66,9 +81,14 @@ _MODULES = {
     "assets.declaring.transfer_files": ("load_transfers",),
     "assets.planning.servers": ("Servers",),
     "assets.transfer": ("transfer_assets",),
-    "pipelines.api": ("compare", "definitions", "session"),
+    "checks.comparing.tables": ("TableComparison",),
+    "checks.verdict": ("Differences", "Verdict"),
+    "pipelines.api": ("TransferSession", "compare", "definitions", "session"),
     "pipelines.command.one.runner": ("check", "differences", "plan", "run", "status"),
+    "pipelines.command.show.range_views": ("RangeView", "TransferView"),
+    "pipelines.command.show.views": ("CheckView", "PlanView", "PlannedRange"),
     "pipelines.component.component": ("TransfersComponent",),
+    "pipelines.reporting.report": ("Report",),
     "resources.clickhouse.resource": ("ClickHouseResource",),
     "resources.errors": ("InputError", "TableferryError"),
     "resources.files.resource": ("FilesResource",),

@@ -1,11 +1,9 @@
-"""The Python API for transfers and servers that code declares; see docs/python-api.md.
-
-`pipelines.command.one.runner` has the operations on a session.
-"""
+"""The Python API for transfers and servers that code declares; see docs/python-api.md."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 
@@ -13,13 +11,101 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.running.source_slots import sharing
+from tableferry.checks.comparing.pairing import ComparisonScope
+from tableferry.checks.comparing.tables import TableComparison
+from tableferry.checks.recheck import Recheck
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.pipelines import event_log
+from tableferry.pipelines.command.one import runner
+from tableferry.pipelines.command.one.comparison import compare_pair, compared_table, paired
 from tableferry.pipelines.command.one.finding import resolve_range
 from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.command.show.range_views import TransferView
 from tableferry.pipelines.definitions import build
+from tableferry.pipelines.reporting import collect
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.digest.tolerance import Tolerance
+
+
+class TransferSession(Session):
+    """Transfers, their servers and an event log, with what the commands do as methods.
+
+    `transfers` has the declarations by name, `instance` Dagster's instance.
+    """
+
+    plan = runner.plan
+    run = runner.run
+    status = runner.status
+    check = runner.check
+    diff = runner.differences
+    report = collect.report
+
+    def repair(
+        self, name: str, *, ranges: Sequence[str] = (), hop: int | None = None
+    ) -> TransferView:
+        """Put right the rows of committed ranges that differ from their source.
+
+        Args:
+            name: the transfer.
+            ranges: only these, by partition key.
+            hop: only this hop (1-based).
+
+        Raises:
+            InputError: the transfer, hop or a range does not exist, or a target cannot be repaired.
+        """
+        return runner.run(self, name, ranges=ranges, hop=hop, repair=True)
+
+    def compare(
+        self,
+        first: str,
+        second: str,
+        *,
+        key: Sequence[str] = (),
+        columns: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        renamed: Mapping[str, str] | None = None,
+        tolerances: Mapping[str, Mapping[str, Any]] | None = None,
+        where: str | tuple[str | None, str | None] | None = None,
+        level: Level = "checksum",
+        ranges: int | None = None,
+        recheck: str | None = None,
+    ) -> TableComparison:
+        """Compare any two tables, views, files or queries, as `ferry compare` does.
+
+        Nothing is recorded, and no transfer is needed.
+
+        Args:
+            first: a table (`postgres://sales.orders`), or a query behind the name of its connection
+                (`postgres: SELECT ...`).
+            second: what it is compared with.
+            key: what identifies a row; by default the primary key of either.
+            columns: only these columns of the first; by default all that both have.
+            exclude: not these.
+            renamed: columns of the second by those of the first.
+            tolerances: by column, e.g. `{"price": {"round": 2}}`.
+            where: a filter of the rows of both, or one for each, in its server's SQL.
+            level: how strict.
+            ranges: into how many ranges of the key the tables are cut.
+            recheck: `NxS`, compare rows that differ N more times, S seconds apart.
+
+        Raises:
+            InputError: they cannot be compared so.
+            TableferryError: a server cannot be asked. Differences are never an exception.
+        """
+        scope = ComparisonScope(
+            mapped=renamed or {},
+            columns=columns,
+            exclude=exclude,
+            key=key,
+            tolerances={
+                column: Tolerance.read(declared) for column, declared in (tolerances or {}).items()
+            },
+            where=where if isinstance(where, tuple) else (where, where),
+        )
+        pairing = paired(self.servers, compared_table(first), compared_table(second), scope)
+        looks = Recheck.parse(recheck) if recheck else None
+        return compare_pair(self.servers, pairing, level, ranges=ranges, recheck=looks)
 
 
 def definitions(transfers: Iterable[Transfer], servers: Mapping[str, Endpoint]) -> dg.Definitions:
@@ -67,8 +153,8 @@ def session(
     transfers: Iterable[Transfer],
     servers: Mapping[str, Endpoint],
     instance: dg.DagsterInstance | None = None,
-) -> Session:
-    """Open a session for `plan`, `run`, `check`, `status` and `differences`.
+) -> TransferSession:
+    """Open a session, whose methods do what the commands do.
 
     Args:
         transfers: the declarations.
@@ -80,4 +166,4 @@ def session(
     """
     opened = instance or event_log.open_to_record()
     declared = TransferFolder.of(transfers)
-    return Session(lambda: opened, declared, Servers(servers, sharing(opened)), servers)
+    return TransferSession(lambda: opened, declared, Servers(servers, sharing(opened)), servers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -17,15 +16,12 @@ if TYPE_CHECKING:
     from tableferry.assets.planning.servers import Servers
     from tableferry.checks.comparing.pairing import Pairing
     from tableferry.checks.verdict import Level
-    from tableferry.resources.contract.endpoint import Endpoint
     from tableferry.resources.digest.tolerance import Tolerance
-    from tableferry.resources.tables import TableRef
 
 MOST_SHOWN = 10_000
 """As many differing values as are kept, see `checks.comparing.tables.EXAMINED`."""
 
 LEVELS = ("count", "checksum", "sample_hash", "full_hash")
-_QUERY = re.compile(r"(?P<connection>\w+):(?!//)\s*(?P<query>\S.*)", re.DOTALL)
 
 
 def _not_compared(command: Callable[..., None]) -> Callable[..., None]:
@@ -130,20 +126,21 @@ def compare(
     if schema:
         if key or tolerances or where or where_a or where_b or sample or ranges or recheck or save:
             raise InputError("--schema reads no rows; it takes --map, --columns and --exclude only")
-        if query := next((each for each in (first, second) if _QUERY.fullmatch(each.strip())), ""):
+        from tableferry.pipelines.command.one.comparison import is_query
+
+        if query := next((each for each in (first, second) if is_query(each)), ""):
             raise InputError(f"--schema compares tables; {query!r} is a query")
         _compare_schemas(first, second, mapped, columns, exclude, html, as_json=as_json)
-    from tableferry.checks.comparing.pairing import ComparisonScope, pair
-    from tableferry.checks.comparing.tables import compare_tables
+    from tableferry.checks.comparing.pairing import ComparisonScope
     from tableferry.checks.recheck import Recheck
+    from tableferry.pipelines.command.one.comparison import compare_pair, compared_table, paired
     from tableferry.pipelines.command.session import configured_servers
     from tableferry.pipelines.command.show import compare_views
     from tableferry.pipelines.command.show.render import console
-    from tableferry.resources.contract.source import columns_of_rows
 
     tables = compared_table(first), compared_table(second)
     looks = Recheck.parse(recheck) if recheck else None
-    choice = ComparisonScope(
+    scope = ComparisonScope(
         mapped=_mapped(mapped),
         columns=_listed(columns),
         exclude=_listed(exclude),
@@ -152,33 +149,17 @@ def compare(
         where=(where_a or where, where_b or where),
     )
     servers, _ = configured_servers()
-    source, target = servers.endpoint(tables[0]), servers.endpoint(tables[1])
-    for endpoint, table in ((source, tables[0]), (target, tables[1])):
-        require_rows_shown(endpoint, table)
-    pairing = pair(
-        tables[0],
-        columns_of_rows(source, tables[0]),
-        tables[1],
-        columns_of_rows(target, tables[1]),
-        choice,
-    )
+    pairing = paired(servers, *tables, scope)
     level = "sample_hash" if sample else level
     if save:
         _save(pairing, level, Path(save), servers)
-    if looks and not pairing.keyed:
-        raise InputError("--recheck looks at rows, which need a key: --key COLUMNS")
-    with source.read_beside(target):
-        outcome = compare_tables(
-            pairing,
-            source,
-            target,
-            cast("Level", level),
-            ranges=ranges,
-            recheck=looks,
-        )
+    outcome = compare_pair(servers, pairing, cast("Level", level), ranges=ranges, recheck=looks)
     if html:
         Path(html).write_text(
-            compare_views.page(outcome, limit, (source, target)), encoding="utf-8"
+            compare_views.page(
+                outcome, limit, (servers.endpoint(tables[0]), servers.endpoint(tables[1]))
+            ),
+            encoding="utf-8",
         )
     if as_json:
         print_json(compare_views.document(outcome, limit))
@@ -275,40 +256,6 @@ def _save(pairing: Pairing, level: str, path: Path, servers: Servers) -> None:
     except TableferryError as error:
         path.unlink()
         raise InputError(f"--save: no transfer can compare that: {error}") from None
-
-
-def require_rows_shown(endpoint: Endpoint, table: TableRef) -> None:
-    """Refuse a table of which row-level security hides rows.
-
-    Raises:
-        RowsHidden: names the table and the remedies.
-    """
-    from tableferry.resources.contract.inspection import inspection_of
-    from tableferry.resources.errors import RowsHidden
-
-    why = None if table.query else inspection_of(table.system).hidden(endpoint, table)
-    if why:
-        raise RowsHidden(f"{table}: {why}")
-
-
-def compared_table(text: str) -> TableRef:
-    """Read a reference to a table, or a query behind the name of its connection.
-
-    Raises:
-        InputError: it is neither, or the system of the connection runs no queries.
-    """
-    from tableferry.resources.connecting.names import system_of, table_of
-    from tableferry.resources.tables import TableRef
-
-    match = _QUERY.fullmatch(text.strip())
-    if match is None:
-        return table_of(text)
-    connection = match["connection"].lower()
-    system = system_of(connection)
-    if system.by_path:
-        raise InputError(f"{text!r}: {system.title} are compared by their names, not by a query")
-    query = match["query"].rstrip().rstrip(";")
-    return TableRef(system.name, "", "query", connection, query=query)
 
 
 def tolerances_of(declared: Sequence[str]) -> dict[str, Tolerance]:

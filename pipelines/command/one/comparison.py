@@ -1,0 +1,88 @@
+"""Compares any two tables that a user names, with no transfer."""
+
+from __future__ import annotations
+
+import re
+
+from tableferry.assets.planning.servers import Servers
+from tableferry.checks.comparing.pairing import ComparisonScope, Pairing, pair
+from tableferry.checks.comparing.tables import TableComparison, compare_tables
+from tableferry.checks.recheck import Recheck
+from tableferry.checks.verdict import Level
+from tableferry.resources.connecting.names import system_of, table_of
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.inspection import inspection_of
+from tableferry.resources.contract.source import columns_of_rows
+from tableferry.resources.errors import InputError, RowsHidden
+from tableferry.resources.tables import TableRef
+
+_QUERY = re.compile(r"(?P<connection>\w+):(?!//)\s*(?P<query>\S.*)", re.DOTALL)
+
+
+def is_query(text: str) -> bool:
+    """Whether a reference is a query behind the name of its connection."""
+    return _QUERY.fullmatch(text.strip()) is not None
+
+
+def compared_table(text: str) -> TableRef:
+    """Read a reference to a table, or a query behind the name of its connection.
+
+    Raises:
+        InputError: it is neither, or the system of the connection runs no queries.
+    """
+    match = _QUERY.fullmatch(text.strip())
+    if match is None:
+        return table_of(text)
+    connection = match["connection"].lower()
+    system = system_of(connection)
+    if system.by_path:
+        raise InputError(f"{text!r}: {system.title} are compared by their names, not by a query")
+    query = match["query"].rstrip().rstrip(";")
+    return TableRef(system.name, "", "query", connection, query=query)
+
+
+def paired(servers: Servers, first: TableRef, second: TableRef, scope: ComparisonScope) -> Pairing:
+    """Find how two tables are compared.
+
+    Raises:
+        RowsHidden: row-level security hides rows of one of them.
+        InputError: they have nothing in common, or the scope names what is not there.
+    """
+    columns = []
+    for table in (first, second):
+        endpoint = servers.endpoint(table)
+        _require_rows_shown(endpoint, table)
+        columns.append(columns_of_rows(endpoint, table))
+    return pair(first, columns[0], second, columns[1], scope)
+
+
+def compare_pair(
+    servers: Servers,
+    pairing: Pairing,
+    level: Level,
+    *,
+    ranges: int | None = None,
+    recheck: Recheck | None = None,
+) -> TableComparison:
+    """Compare two tables; see `compare_tables`.
+
+    Raises:
+        InputError: rows are to be looked at again, and there is no key to find them by.
+    """
+    if recheck and not pairing.keyed:
+        raise InputError("--recheck looks at rows, which need a key: --key COLUMNS")
+    source = servers.endpoint(pairing.plan.source)
+    target = servers.endpoint(pairing.plan.target)
+    with source.read_beside(target):
+        return compare_tables(pairing, source, target, level, ranges=ranges, recheck=recheck)
+
+
+def _require_rows_shown(endpoint: Endpoint, table: TableRef) -> None:
+    """Refuse a table of which row-level security hides rows.
+
+    Raises:
+        RowsHidden: names the table and the remedies.
+    """
+    why = None if table.query else inspection_of(table.system).hidden(endpoint, table)
+    if why:
+        raise RowsHidden(f"{table}: {why}")

@@ -1,0 +1,86 @@
+"""The methods of a session, as code uses them; docs/python-api.md shows most of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import tableferry
+from tests.integration.conftest import Ferry
+from tests.servers import Servers
+
+pytestmark = pytest.mark.integration
+
+TABLE = (
+    "CREATE TABLE {t} (id int PRIMARY KEY, note text, amount numeric(12,2))",
+    "INSERT INTO {t} SELECT g, 'note ' || g, g * 1.25 FROM generate_series(1, 200) g",
+)
+
+
+@pytest.fixture
+def opened(ferry: Callable[..., Ferry], stack: Servers) -> tuple[tableferry.TransferSession, str]:
+    one = ferry("['clickhouse://warehouse.{t}']", *TABLE)
+    servers = {
+        "postgres": tableferry.PostgresResource(url=stack.postgres_url),
+        "clickhouse": tableferry.ClickHouseResource(url=stack.clickhouse_url),
+    }
+    transfers = [one.session.transfer(one.table)]
+    return tableferry.session(transfers, servers, one.session.instance), one.table
+
+
+def test_methods_do_what_the_commands_do(opened: tuple[tableferry.TransferSession, str]) -> None:
+    session, name = opened
+    planned = session.plan(name)
+    assert isinstance(planned, tableferry.PlanView)
+    assert {each.state for each in planned.ranges} == {"run"}
+    moved = session.run(name)
+    assert isinstance(moved, tableferry.TransferView)
+    assert moved.good, moved.errors
+    first = moved.ranges[0].range
+    target = session.servers.endpoints["clickhouse"]
+    target.execute(
+        f"ALTER TABLE warehouse.{name} UPDATE note = 'damaged' WHERE id = 7 "
+        "SETTINGS mutations_sync = 2"
+    )
+    checked = session.check(name)
+    assert isinstance(checked, tableferry.CheckView)
+    assert not checked.good
+    assert session.status(name).failed
+    (differences,) = session.diff(name, first).values()
+    assert isinstance(differences, tableferry.Differences)
+    assert [(each.key, each.column) for each in differences.examples] == [("7", "note")]
+    report = session.report(name)
+    assert isinstance(report, tableferry.Report)
+    assert report.problems
+    repaired = session.repair(name)
+    assert repaired.good, repaired.errors
+    assert session.check(name).good
+    assert session.status(name).good
+    with pytest.raises(tableferry.InputError, match="no transfer"):
+        session.plan("nothing")
+
+
+def test_any_two_tables_are_compared(opened: tuple[tableferry.TransferSession, str]) -> None:
+    session, name = opened
+    assert session.run(name).good
+    first, second = f"postgres://public.{name}", f"clickhouse://warehouse.{name}"
+    outcome = session.compare(first, second)
+    assert isinstance(outcome, tableferry.TableComparison)
+    assert outcome.equal
+    session.servers.endpoints["clickhouse"].execute(
+        f"ALTER TABLE warehouse.{name} UPDATE amount = amount + toDecimal64('0.01', 2) "
+        "WHERE id <= 3 SETTINGS mutations_sync = 2"
+    )
+    outcome = session.compare(first, second)
+    assert not outcome.equal
+    assert outcome.differences is not None
+    assert {each.key for each in outcome.differences.examples} == {"1", "2", "3"}
+    assert session.compare(first, second, where="id > 3").equal
+    assert session.compare(first, second, exclude=["amount"]).equal
+    rounded = {"amount": {"round": 0}}
+    assert session.compare(first, second, tolerances=rounded, where=("id = 1", "id = 1")).equal
+    query = f"postgres: SELECT id AS number, note FROM public.{name}"
+    assert session.compare(query, second, key=["number"], renamed={"number": "id"}).equal
+    with pytest.raises(tableferry.InputError, match="round"):
+        session.compare(first, second, tolerances={"amount": {"rund": 2}})
