@@ -26,6 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--user", default="sa")
     parser.add_argument("--password-env", required=True, help="variable that holds the password")
     parser.add_argument("--cert-dir", type=Path, required=True, help="where the certificate is")
+    parser.add_argument("--hang-up-on", default="", help="an application that cannot log in")
     given = parser.parse_args(arguments)
     password = os.environ.get(given.password_env)
     if password is None:
@@ -39,7 +40,13 @@ def main(arguments: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    settings = Settings(given.postgres, given.user, password, tls_context(given.cert_dir))
+    settings = Settings(
+        given.postgres,
+        given.user,
+        password,
+        tls_context(given.cert_dir),
+        hangs_up_on=given.hang_up_on,
+    )
     print(f"listening on {given.host}:{listener.getsockname()[1]}", flush=True)
     Server(listener, settings).run()
     return 0

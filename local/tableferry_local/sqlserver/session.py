@@ -49,6 +49,8 @@ class Settings:
     password: str = field(repr=False)
     tls: ssl.SSLContext
     name: str = "TABLEFERRY"
+    hangs_up_on: str = ""
+    """An application whose logins end without an answer, as some servers do with a driver's."""
 
 
 class Session:
@@ -83,9 +85,12 @@ class Session:
 
     def _login(self) -> None:
         settings = self._settings
-        login = logins.greet(self._transport, self._packets, settings.tls)
-        if not logins.accepted(login, settings.user, settings.password):
-            self._packets.send(tds.REPLY, logins.refusal(login, settings.name))
+        asking = logins.greet(self._transport, self._packets, settings.tls)
+        login = logins.accepted(asking, settings.user, settings.password)
+        if asking.application == settings.hangs_up_on:
+            raise Disconnected("as its settings say")
+        if login is None:
+            self._packets.send(tds.REPLY, logins.refusal(asking, settings.name))
             raise logins.LoginRefused
         self._make = lambda: Engine(
             settings.postgres_url, login=login.user, database=login.database or None

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,6 +25,7 @@ from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry_local.stack import Stack
 from tests.integration.conftest import Ferry
 from tests.integration.support.proxy import Encrypts
+from tests.integration.support.standin import Standin
 
 pytestmark = pytest.mark.integration
 
@@ -71,46 +69,11 @@ def secured(local_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Ite
             folder / "ca.pem",
             folder / "another.pem",
             postgres.url.replace("127.0.0.1", "localhost"),
-            opened.enter_context(_Standin(local_stack, folder / "standin", certificate)).url,
+            opened.enter_context(Standin(local_stack, folder / "standin", certificate)).url,
             clickhouse.url.replace("http:", "https:").replace("127.0.0.1", "localhost"),
             (postgres, clickhouse),
         )
         close_pooled_connections()
-
-
-class _Standin:
-    """Another stand-in in front of the stack's database, with a certificate of ours."""
-
-    def __init__(self, stack: Stack, folder: Path, certificate: trustme.LeafCert) -> None:
-        folder.mkdir()
-        certificate.cert_chain_pems[0].write_to_path(folder / "server.pem")
-        certificate.private_key_pem.write_to_path(folder / "server.key")
-        behind, front = urlsplit(stack.postgres_url), urlsplit(stack.sqlserver_url)
-        place = f"postgresql://{behind.username}@{behind.hostname}:{behind.port}/sqlserver"
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "tableferry_local.sqlserver", "--port", "0"),
-                *("--postgres", place, "--password-env", "STANDIN_PASSWORD"),
-                *("--cert-dir", str(folder)),
-            ],
-            env={
-                **os.environ,
-                "STANDIN_PASSWORD": front.password or "",
-                "PGPASSWORD": behind.password or "",
-            },
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        port = self._process.stdout.readline().rpartition(":")[2].strip()
-        self.url = f"mssql://{front.username}:{front.password}@localhost:{port}{front.path}"
-
-    def __enter__(self) -> _Standin:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.communicate()
 
 
 WIRES = [

@@ -1,13 +1,17 @@
-"""The beginning of a TDS connection: prelogin, TLS, LOGIN7 ([MS-TDS] 2.2.6.4 and 2.2.6.5)."""
+"""The beginning of a TDS connection: prelogin, TLS, LOGIN7 ([MS-TDS] 2.2.6.4 and 2.2.6.5).
+
+Of federated logins it knows those that bring their token along.
+"""
 
 from __future__ import annotations
 
 import hmac
 import ssl
 import struct
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
-from tableferry_local.sqlserver.wire import tokens
+from tableferry_local.sqlserver.wire import federated, tokens
 from tableferry_local.sqlserver.wire.packets import (
     DEFAULT_PACKET_SIZE,
     LOGIN7,
@@ -21,10 +25,12 @@ from tableferry_local.sqlserver.wire.packets import (
     Transport,
 )
 
-_VERSION, _ENCRYPTION, _INSTANCE, _THREAD, _MARS, _END = 0, 1, 2, 3, 4, 0xFF
+_VERSION, _ENCRYPTION, _INSTANCE, _THREAD, _MARS, _FEDERATED, _END = 0, 1, 2, 3, 4, 6, 0xFF
 _ENCRYPT_OFF, _ENCRYPT_ON, _ENCRYPT_NOT_SUPPORTED = 0, 1, 2
 _TLS_HANDSHAKE = 0x16
-_UTF8_SUPPORT = 0x0A
+_UTF8_SUPPORT, _FEDERATED_LOGIN = 0x0A, 0x02
+_SECURITY_TOKEN = 1
+"""The library of a federated login that brings its token along."""
 # TDS 7.2 brought the 64-bit row counts and the headers that the rest of this server speaks.
 _OLDEST, _TDS_8 = 0x72090002, 0x08000000
 _SERVER_LOGIN_FAILED = 18456
@@ -43,6 +49,8 @@ class Login:
     packet_size: int
     tds_version: int
     features: frozenset[int]
+    token: str | None = field(default=None, repr=False)
+    """Stands in the place of user and password."""
 
 
 class LoginRefused(Exception):
@@ -62,9 +70,9 @@ def greet(transport: Transport, packets: Packets, context: ssl.SSLContext) -> Lo
     message = packets.receive_message()
     if message.type != PRELOGIN:
         raise ProtocolError(f"a connection should begin with a prelogin; it is {message.type}")
-    wanted = _options(message.payload).get(_ENCRYPTION, b"\x02")[0]
-    answer = _encryption(wanted, strict)
-    packets.send(REPLY, _prelogin(answer))
+    options = _options(message.payload)
+    answer = _encryption(options.get(_ENCRYPTION, b"\x02")[0], strict)
+    packets.send(REPLY, _prelogin(answer, options.get(_FEDERATED)))
     if not strict and answer != _ENCRYPT_NOT_SUPPORTED:
         transport.wrapped_handshake(context)
     message = packets.receive_message()
@@ -91,7 +99,7 @@ def _options(payload: bytes) -> dict[int, bytes]:
     return options
 
 
-def _prelogin(encryption: int) -> bytes:
+def _prelogin(encryption: int, federated: bytes | None = None) -> bytes:
     major, minor, build = tokens.VERSION
     options = {
         _VERSION: struct.pack(">BBHH", major, minor, build, 0),
@@ -99,7 +107,7 @@ def _prelogin(encryption: int) -> bytes:
         _INSTANCE: b"\0",
         _THREAD: b"",
         _MARS: b"\0",
-    }
+    } | ({} if federated is None else {_FEDERATED: federated})
     head, body = b"", b""
     start = 5 * len(options) + 1
     for kind, value in options.items():
@@ -121,6 +129,7 @@ def read_login(data: bytes) -> Login:
     _, version, packet_size = struct.unpack_from("<III", data, 0)
     if version != _TDS_8 and version < _OLDEST:
         raise ProtocolError(f"TDS 7.2 or later is needed; the client has 0x{version:08X}")
+    features = _features(data) if data[27] & 0x10 else {}
     # Each byte of the password has its halves exchanged and is combined with A5.
     hidden = bytes(((byte ^ 0xA5) << 4 | (byte ^ 0xA5) >> 4) & 0xFF for byte in raw(44))
     return Login(
@@ -132,30 +141,42 @@ def read_login(data: bytes) -> Login:
         application=text(48),
         packet_size=packet_size,
         tds_version=version,
-        features=_features(data) if data[27] & 0x10 else frozenset(),
+        features=frozenset(features),
+        token=_token(features[_FEDERATED_LOGIN]) if _FEDERATED_LOGIN in features else None,
     )
 
 
-def _features(data: bytes) -> frozenset[int]:
+def _token(feature: bytes) -> str:
+    if feature[0] >> 1 != _SECURITY_TOKEN:
+        raise ProtocolError("a federated login should bring its token along")
+    (length,) = struct.unpack_from("<I", feature, 1)
+    return feature[5 : 5 + length].decode("utf-16-le", "replace")
+
+
+def _features(data: bytes) -> Mapping[int, bytes]:
     (pointer,) = struct.unpack_from("<H", data, 56)
     (at,) = struct.unpack_from("<I", data, pointer)
-    found = set()
+    found = {}
     while at + 5 <= len(data) and data[at] != 0xFF:
         kind, length = struct.unpack_from("<BI", data, at)
-        found.add(kind)
+        found[kind] = data[at + 5 : at + 5 + length]
         at += 5 + length
-    return frozenset(found)
+    return found
 
 
-def accepted(login: Login, user: str, password: str) -> bool:
-    """Whether the login is the one that the server was started with."""
+def accepted(login: Login, user: str, password: str) -> Login | None:
+    """Return the login if it is the one that the server was started with, else None."""
+    if login.token is not None:
+        bearer = federated.user_of(login.token, password)
+        return replace(login, user=bearer) if bearer and bearer.lower() == user.lower() else None
     same = hmac.compare_digest(login.password.encode(), password.encode())
-    return same and login.user.lower() == user.lower()
+    return login if same and login.user.lower() == user.lower() else None
 
 
 def refusal(login: Login, server: str, *also: bytes) -> bytes:
     """The reply to a login that is refused; `also` are tokens that say why."""
-    text = f"Login failed for user '{login.user}'."
+    user = login.user if login.token is None else "<token-identified principal>"
+    text = f"Login failed for user '{user}'."
     message = tokens.message(_SERVER_LOGIN_FAILED, text, severity=14, server=server)
     return b"".join(also) + message + tokens.done(status=tokens.ERROR)
 
@@ -179,8 +200,9 @@ def welcome(
         tokens.packet_size_changed(size, DEFAULT_PACKET_SIZE),
     ]
     if login.features:
-        known = [(_UTF8_SUPPORT, b"\x01")] if _UTF8_SUPPORT in login.features else []
-        parts.append(tokens.feature_ack(known))
+        known = {_UTF8_SUPPORT: b"\x01", _FEDERATED_LOGIN: b""}
+        answers = [(kind, data) for kind, data in known.items() if kind in login.features]
+        parts.append(tokens.feature_ack(answers))
     parts.append(tokens.done())
     return b"".join(parts), size
 
