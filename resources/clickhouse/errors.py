@@ -84,7 +84,8 @@ def translate(
     if match := _EXCEPTION.search(text):
         code, text = code or (match["code"] and int(match["code"])), match["text"]
     if code in LOGIN_REFUSED:
-        return settings.failed(f"login of user {settings.user or 'default'!r} refused")
+        refused = f"login of user {settings.user or 'default'!r} refused"
+        return settings.failed(refused, refused=True)
     if code == MISSING_DATABASE:
         return settings.failed(text)
     if code is not None:

@@ -19,7 +19,9 @@ from tableferry.resources.connecting.names import budget_prefix
 from tableferry.resources.connecting.password_commands import (
     KEPT_SECONDS,
     PasswordCommand,
+    PasswordProvider,
     kept_seconds,
+    named,
 )
 from tableferry.resources.contract.budget import Budget, Sharing
 from tableferry.resources.contract.looking_ahead import LookAhead
@@ -88,7 +90,7 @@ def parse_url(system: System, url: str) -> ConnectionSettings:
         port=port,
         database=database or system.database,
         user=login.get("user", unquote(user) if userinfo else None),
-        password=login.get("password", unquote(password) if colon else None),
+        given_password=login.get("password", unquote(password) if colon else None),
         options={**scheme.options, **given_options},
         more_hosts=tuple(more),
     )
@@ -162,6 +164,11 @@ class Server(BaseModel):
     password_command_seconds: float | None = Field(
         default=None, description="For how long what it printed is used again (300)."
     )
+    password_provider: str | None = Field(
+        default=None,
+        description="Object that gives the password when called, or by its method get_token; or "
+        "its name, module:attribute.",
+    )
     database: str | None = Field(default=None, description="Database name.")
     max_connections: int | None = Field(
         default=None, description="The most connections of all runs that read from it."
@@ -179,6 +186,8 @@ class Server(BaseModel):
     """Lets connections be opened within a budget, see `within_budget`."""
 
     def __init__(self, **values: Any) -> None:
+        if values.get("password_provider"):
+            values["password_provider"] = named(values["password_provider"])
         super().__init__(**values)
         # pydantic has turned variables into plain strings
         variables = {name: value for name, value in values.items() if isinstance(value, Variable)}
@@ -297,7 +306,7 @@ class Server(BaseModel):
         return self._gate.paced(items, size) if self._gate else items
 
     def settings(self) -> ConnectionSettings:
-        """Merge the fields with those of the URL.
+        """Merge the fields with those of the URL; nobody is asked for a password yet.
 
         Raises:
             InputError: neither `url` nor `host` is given, an environment variable is not set, the
@@ -311,36 +320,40 @@ class Server(BaseModel):
             base = ConnectionSettings(self.system_name, host, usual.port, self.system.database)
         else:
             raise InputError(f"the {self.system} resource should be given url or host")
-        password = self._secret("password") or base.password
+        password = self._secret("password") or base.given_password
         command = self._password_command(base.options)
-        if command is not None:
-            if password is not None:
-                raise InputError(
-                    f"{command.named_by} of {base.address}: the password is given as well; one of "
-                    "them should be"
-                )
-            password = command.password()
+        if command is not None and password is not None:
+            raise InputError(
+                f"{command.named_by} of {base.address}: the password is given as well; one of them "
+                "should be"
+            )
         return ConnectionSettings(
             system=self.system_name,
             host=host or base.host,
             port=int(self._value("port") or base.port),
             database=self._value("database") or base.database,
             user=self._value("user") or base.user,
-            password=password,
+            given_password=password,
             options={k: v for k, v in base.options.items() if k not in PASSWORD_OPTIONS},
             more_hosts=() if host else base.more_hosts,
-            password_command=command,
+            password_source=command,
         )
 
     def _password_command(self, options: Mapping[str, str]) -> PasswordCommand | None:
         field, kept = PASSWORD_OPTIONS
         command, seconds = self._value(field), self._value(kept)
-        command = command or options.get(field)
+        command, provider = command or options.get(field), self._value("password_provider")
+        if command and provider:
+            raise InputError(f"the {self.system} resource was given {field} and password_provider")
+        seconds = kept_seconds(
+            options.get(kept, KEPT_SECONDS) if seconds is None else seconds, kept
+        )
+        if provider:
+            return PasswordProvider(provider, "password_provider", seconds)
         if not command:
             return None
-        seconds = options.get(kept, KEPT_SECONDS) if seconds is None else seconds
         variable = getattr(getattr(self, field), "env_var_name", None)
-        return PasswordCommand(command, variable or field, kept_seconds(seconds, kept))
+        return PasswordCommand(command, variable or field, seconds)
 
     def identity(self) -> str:
         """A name that only this database has, whichever address leads to it.

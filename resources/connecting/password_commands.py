@@ -1,19 +1,22 @@
-"""Programs that print a password: the tokens of cloud databases, or the secrets of a vault."""
+"""Programs and objects that give a password: a cloud database's token, or a secret of a vault."""
 
 from __future__ import annotations
 
+import itertools
+import os
+import pkgutil
 import shlex
 import subprocess
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from tableferry.resources.connecting.secret_files import one_line
-from tableferry.resources.errors import ConnectionFailed, InputError
+from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError, describe
 
 Arguments = ParamSpec("Arguments")
 Connection = TypeVar("Connection")
@@ -31,7 +34,12 @@ FRESH_SECONDS = 1.0
 LONGEST_COMPLAINT = 300
 """Characters of what a failed program has written to stderr that its error repeats."""
 
+LATEST = 4
+"""How many of a program's passwords are looked for in texts: logins under way may have old ones."""
+
 _kept: dict[str, tuple[float, str]] = {}
+_given: defaultdict[str, deque[str]] = defaultdict(lambda: deque(maxlen=LATEST))
+_providers: dict[str, object] = {}
 _asking: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
@@ -49,6 +57,14 @@ class PasswordCommand:
     named_by: str
     seconds: float = KEPT_SECONDS
 
+    def __str__(self) -> str:
+        return f"the program {self.command.split(maxsplit=1)[0]}"
+
+    @property
+    def key(self) -> str:
+        """What only this program has."""
+        return self.command
+
     def password(self) -> str:
         """Return the password, asking the program unless one is kept.
 
@@ -56,24 +72,29 @@ class PasswordCommand:
             InputError: the program cannot be run, fails, takes longer than `PATIENCE`, or does not
                 print one line. The message names the program, never what it printed.
         """
-        with _asking[self.command]:
-            asked_at, password = _kept.get(self.command, (0.0, ""))
+        with _asking[self.key]:
+            asked_at, password = _kept.get(self.key, (0.0, ""))
             if not password or time.monotonic() - asked_at >= self.seconds:
                 password = self._ask()
-                _kept[self.command] = time.monotonic(), password
+                _kept[self.key] = time.monotonic(), password
+                _given[self.key].append(password)
             return password
 
-    def forget(self, refused: str | None) -> bool:
+    def forget(self, refused: str) -> bool:
         """Forget a refused password; return whether the next one may be let in.
 
         That is so if the refused one was kept, or another thread has it replaced already.
         """
-        with _asking[self.command]:
-            asked_at, password = _kept.get(self.command, (0.0, ""))
+        with _asking[self.key]:
+            asked_at, password = _kept.get(self.key, (0.0, ""))
             if password != refused:
                 return True
-            del _kept[self.command]
+            del _kept[self.key]
             return time.monotonic() - asked_at >= FRESH_SECONDS
+
+    def given(self) -> Sequence[str]:
+        """Return the latest passwords, without asking the program."""
+        return tuple(_given[self.key])
 
     def _ask(self) -> str:
         try:
@@ -108,6 +129,44 @@ class PasswordCommand:
         return password
 
 
+@dataclass(frozen=True)
+class PasswordProvider(PasswordCommand):
+    """A Python object that gives the password, as Dagster's and the clouds' own token providers do.
+
+    Args:
+        command: its name, `module:attribute`, or as `named` returns it. It is called, or its method
+            `get_token`.
+    """
+
+    def __str__(self) -> str:
+        return self.command
+
+    def _ask(self) -> str:
+        where = f"{self.named_by}: {self.command}"
+        try:
+            provider: Any = _providers.get(self.command) or pkgutil.resolve_name(self.command)
+            password = getattr(provider, "get_token", provider)()
+        except TableferryError:
+            raise
+        except Exception as error:  # the user's code
+            raise InputError(f"{where}: {describe(error)}") from None
+        if not isinstance(password, str) or not password:
+            raise InputError(f"{where} should give a text, and gave {type(password).__name__}")
+        return password
+
+
+def named(provider: object) -> str:
+    """Return a name for a provider that is handed over as an object, which is kept."""
+    if isinstance(provider, str):
+        return provider
+    name = getattr(provider, "__qualname__", type(provider).__qualname__)
+    for number in itertools.count(1):
+        key = f"{name} {number}"
+        if _providers.setdefault(key, provider) is provider:
+            return key
+    raise AssertionError
+
+
 def asking_again(connect: Callable[Arguments, Connection]) -> Callable[Arguments, Connection]:
     """Let a function that connects do so once more with a new password, if its was outdated."""
 
@@ -136,3 +195,7 @@ def kept_seconds(value: object, named_by: str) -> float:
     if not 0 <= seconds < float("inf"):
         raise InputError(f"{named_by} should be a number of seconds, 0 or more; it is {value!r}")
     return seconds
+
+
+# a thread of the parent may have been asking, and does not go on in the child
+os.register_at_fork(after_in_child=_asking.clear)

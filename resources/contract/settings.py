@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, Protocol
 from urllib.parse import quote
 
@@ -48,10 +49,20 @@ class Scheme:
 
 
 class PasswordSource(Protocol):
-    """What is asked for a password again after it was refused."""
+    """What is asked for a password when somebody logs in, and again after it was refused."""
 
-    def forget(self, refused: str | None) -> bool:
+    @property
+    def key(self) -> str:
+        """What only this source has; no secret."""
+
+    def password(self) -> str:
+        """Return the password, which may be one that was given before."""
+
+    def forget(self, refused: str) -> bool:
         """Forget a refused password; return whether the next one may be let in."""
+
+    def given(self) -> Sequence[str]:
+        """Return the latest passwords, without asking."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +74,42 @@ class ConnectionSettings:
     port: int
     database: str
     user: str | None = field(default=None, repr=False)
-    password: str | None = field(default=None, repr=False)
+    given_password: str | None = field(default=None, repr=False)
+    """The password, if none has to be asked for it."""
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The URL's query parameters, and its scheme's options (for ClickHouse `secure: yes|no`)."""
     more_hosts: tuple[tuple[str, int], ...] = ()
     """Further hosts and ports, which the driver tries after the first."""
-    password_command: PasswordSource | None = field(default=None, repr=False, compare=False)
-    """Where the password comes from, if a program prints it."""
+    password_source: PasswordSource | None = field(default=None, repr=False)
+    """Whom to ask for the password otherwise."""
+
+    @cached_property
+    def password(self) -> str | None:
+        """The password for a login.
+
+        Raises:
+            InputError: the source gives none.
+        """
+        source = self.password_source
+        return self.given_password if source is None else source.password()
+
+    def secret(self, kind: str = "password") -> str:
+        """Say for people where the password comes from, or what else takes its place."""
+        if self.password_source is not None:
+            return f"a {kind} of {self.password_source}"
+        return f"no {kind}" if self.given_password is None else f"a {kind}"
+
+    @property
+    def has_password(self) -> bool:
+        """Whether there is a password, or somebody to ask for it."""
+        return self.password_source is not None or self.given_password is not None
+
+    @property
+    def for_pool(self) -> ConnectionSettings:
+        """What sessions have in common: those of one source's passwords are alike."""
+        if self.password_source is None:
+            return self
+        return replace(self, given_password=self.password_source.key, password_source=None)
 
     @property
     def hosts(self) -> tuple[tuple[str, int], ...]:
@@ -97,20 +137,30 @@ class ConnectionSettings:
 
     def redact(self, text: str) -> str:
         """Remove the password, see `without_password`, and join lines."""
-        return " ".join(without_password(text, self.password).split())
+        source = self.password_source
+        for password in (self.given_password,) if source is None else source.given():
+            text = without_password(text, password)
+        return " ".join(text.split())
 
-    def failed(self, reason: str, *, transient: bool = False) -> ConnectionFailed:
+    def failed(
+        self, reason: str, *, transient: bool = False, refused: bool = False
+    ) -> ConnectionFailed:
         """Return the error that says why this server cannot be used.
 
-        A password that was kept is forgotten: trying again asks for a new one.
+        Args:
+            reason: says why.
+            transient: whether it may work later.
+            refused: whether the login was refused. A password that was kept is forgotten then, so
+                that trying again asks for a new one.
         """
-        command, outdated = self.password_command, False
-        if command is not None:
-            outdated = command.forget(self.password)
+        source = self.password_source
+        # nobody is asked for a password to forget it
+        used = vars(self).get("password")
+        outdated = refused and source is not None and used is not None and source.forget(used)
         error = ConnectionFailed(
             f"cannot connect to {self.address}: {self.redact(reason)}",
             transient=transient or outdated,
-            address=self.address,
+            address=None if outdated else self.address,  # it is not away
         )
         error.outdated_password = outdated
         return error

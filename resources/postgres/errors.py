@@ -45,12 +45,20 @@ _NO_SNAPSHOT = re.compile(
 )
 
 _PERMANENT_CONNECT = re.compile(
-    r"authentication failed|does not exist|no pg_hba\.conf entry|no password supplied"
-    r"|permission denied|invalid connection option|not currently accepting connections"
-    r"|not permitted to log in|certificate|does not support SSL|translate host name|resolve host"
-    r"|query_wait_timeout"
+    r"authentication (?:failed|not supported)|does not exist|no pg_hba\.conf entry"
+    r"|no password supplied|permission denied|invalid connection option"
+    r"|not currently accepting connections|not permitted to log in|certificate|does not support SSL"
+    r"|translate host name|resolve host|query_wait_timeout"
 )
 """libpq gives no SQLSTATE for a connection that was never established, only a text."""
+
+_REFUSED = re.compile(r"authentication|password|token", re.IGNORECASE)
+"""What servers say of a password or token that is wrong or has expired."""
+
+
+NO_KERBEROS = (
+    "it asks for Kerberos, which ADBC's libpq does not have, unlike psycopg's: use 'wire: text'"
+)
 
 
 def connection_failed(settings: ConnectionSettings, error: Exception) -> ConnectionFailed:
@@ -60,7 +68,13 @@ def connection_failed(settings: ConnectionSettings, error: Exception) -> Connect
     if not reasons:
         reasons = (str(error).strip() or type(error).__name__).splitlines()[:1]
     reason = "; ".join(dict.fromkeys(reason.strip() for reason in reasons))
-    return settings.failed(reason, transient=not _PERMANENT_CONNECT.search(str(error)))
+    if "GSSAPI authentication not supported" in reason:
+        reason = NO_KERBEROS
+    return settings.failed(
+        reason,
+        transient=not _PERMANENT_CONNECT.search(str(error)),
+        refused=bool(_REFUSED.search(reason)),
+    )
 
 
 def statement_failed(

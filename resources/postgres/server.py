@@ -256,6 +256,11 @@ class PostgresServer(Server):
                         connection.cancel_safe(timeout=5)
                     connection.close()
 
+    def by_kerberos(self) -> bool:
+        """Whether a ticket has logged in."""
+        with self._lent(QUERIES) as connection:
+            return bool(connection.pgconn.used_gssapi)
+
     def open_session(self) -> PostgresSession:
         """Open a session in autocommit mode, which the caller closes."""
         return PostgresSession(self.settings(), self._new_connection(QUERIES))
@@ -374,7 +379,7 @@ class PostgresServer(Server):
     def _lent(self, extra: Mapping[str, str] = NOTHING) -> AbstractContextManager[PgConnection]:
         if self._gate is not None:
             extra = QUERIES  # one kind of session, so that few are opened
-        key = "\n".join((conninfo(self.settings()), *self._preparation(extra)))
+        key = "\n".join((conninfo(self.settings().for_pool), *self._preparation(extra)))
         return _pool.lent(key, partial(self._new_connection, extra), self._gate)
 
     @asking_again
@@ -399,7 +404,7 @@ class PostgresServer(Server):
         return connection
 
     def _arrow_session(self) -> AbstractContextManager[ArrowSession]:
-        key = "\n".join((conninfo(self.settings()), *self._preparation()))
+        key = "\n".join((conninfo(self.settings().for_pool), *self._preparation()))
         return arrow_session.pool.lent(key, self._new_arrow_session, self._gate)
 
     @contextmanager

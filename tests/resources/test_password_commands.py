@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import dagster as dg
 import pytest
+from dagster_postgres.auth import AzureWifTokenProvider
 
 from tableferry.pipelines.settings import server
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.connecting import password_commands
+from tableferry.resources.connecting.address import Server
 from tableferry.resources.connecting.names import connection_names
-from tableferry.resources.errors import InputError
+from tableferry.resources.connecting.password_commands import PasswordCommand
+from tableferry.resources.errors import ConnectionFailed, InputError
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.resource import SqlServerResource
 
@@ -38,13 +47,50 @@ def test_a_password_is_asked_for_kept_and_asked_for_anew(
 ) -> None:
     endpoint = resource(host="h", password_command=counting)
     assert [endpoint.settings().password for _ in range(3)] == ["secret-0"] * 3
-    assert not endpoint.settings().failed("login refused").transient, "it is new: it is wrong"
+    assert not _refused(endpoint).transient, "it is new: it is wrong"
     assert endpoint.settings().password == "secret-1"
     monkeypatch.setattr(password_commands, "FRESH_SECONDS", 0.0)
-    assert endpoint.settings().failed("login refused").transient, "another one may be right"
+    assert _refused(endpoint).transient, "another one may be right"
     assert endpoint.settings().password == "secret-2"
     always = resource(host="h", password_command=counting, password_command_seconds=0)
     assert [always.settings().password for _ in range(2)] == ["secret-3", "secret-4"]
+
+
+def _refused(endpoint: Server) -> ConnectionFailed:
+    settings = endpoint.settings()
+    assert settings.password
+    return settings.failed("login refused", refused=True)
+
+
+def test_only_a_login_asks_and_only_a_refused_one_asks_anew(
+    counting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(password_commands, "FRESH_SECONDS", 0.0)
+    endpoint = PostgresResource(host="h", password_command=counting)
+    asked = tmp_path / "asked"
+    assert str(endpoint.settings()) == "postgres at h:5432"
+    assert endpoint.settings().redact("text") == "text"
+    assert endpoint.settings().for_pool == endpoint.settings().for_pool
+    assert not asked.exists()
+    settings = endpoint.settings()
+    assert settings.password == "secret-0"
+    assert settings.failed("no answer", transient=True).transient
+    assert not settings.failed("database does not exist").transient
+    assert endpoint.settings().password == "secret-0"
+    assert len(asked.read_text()) == 1
+
+
+def test_a_child_is_not_kept_waiting_by_a_thread_of_its_parent(counting: str) -> None:
+    """A fork copies the lock that a thread holds while it asks, but not the thread."""
+    endpoint = PostgresResource(host="h", password_command="sleep 1")
+    with ThreadPoolExecutor(1) as other, suppress(InputError):
+        asking = other.submit(lambda: endpoint.settings().password)
+        time.sleep(0.3)
+        if (child := os.fork()) == 0:
+            command = PasswordCommand("sleep 1", "x")
+            os._exit(0 if password_commands._asking[command.key].acquire(timeout=0.1) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        asking.result()
 
 
 def test_it_is_declared_by_a_field_an_option_or_a_variable(
@@ -73,7 +119,7 @@ def test_it_is_declared_by_a_field_an_option_or_a_variable(
 )
 def test_a_program_that_gives_no_password_is_named(command: str, says: str) -> None:
     with pytest.raises(InputError, match=f"^password_command: .*{says}"):
-        PostgresResource(host="h", password_command=command).settings()
+        assert PostgresResource(host="h", password_command=command).settings().password
 
 
 def test_a_password_beside_it_and_no_number_of_seconds_are_refused() -> None:
@@ -88,6 +134,68 @@ def test_a_password_beside_it_and_no_number_of_seconds_are_refused() -> None:
 def test_it_is_not_printed(counting: str) -> None:
     endpoint = PostgresResource(host="h", user="me", password_command=counting)
     settings = endpoint.settings()
+    assert settings.password == "secret-0"
     for text in (repr(endpoint), str(endpoint), repr(settings), str(settings)):
         assert counting not in text and "secret-0" not in text
     assert "secret-0" not in str(settings.failed("password secret-0 refused"))
+
+
+class Tokens:
+    """As Dagster's providers of the clouds' tokens are."""
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def get_token(self) -> str:
+        self.given += 1
+        return f"t0ken-{self.given}"
+
+
+def of_module() -> str:
+    return "by-its-n4me"
+
+
+def test_an_object_gives_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(password_commands, "FRESH_SECONDS", 0.0)
+    first, second = Tokens(), Tokens()
+    endpoint = PostgresResource(host="h", password_provider=first)
+    another = PostgresResource(host="h", password_provider=second)
+    assert [endpoint.settings().password for _ in range(2)] == ["t0ken-1"] * 2
+    assert _refused(endpoint).transient
+    assert endpoint.settings().password == "t0ken-2"
+    assert (another.settings().password, second.given) == ("t0ken-1", 1), "each its own"
+    assert endpoint.settings().for_pool != another.settings().for_pool
+    assert "t0ken" not in str(endpoint.settings().failed("t0ken-1 and t0ken-2 refused"))
+    called = PostgresResource(host="h", password_provider=lambda: "c4lled")
+    assert called.settings().password == "c4lled"
+    imported = PostgresResource(host="h", password_provider=f"{__name__}:of_module")
+    assert imported.settings().password == "by-its-n4me"
+
+
+def test_dagsters_own_providers_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = AzureWifTokenProvider()
+    monkeypatch.setattr(provider, "_fetch_token", lambda: ("azur3", time.time() + 900))
+    endpoint = PostgresResource(host="h", password_provider=provider)
+    seen: list[str | None] = []
+
+    @dg.asset
+    def rows(postgres: PostgresResource) -> None:
+        seen.append(postgres.settings().password)
+
+    assert dg.materialize([rows], resources={"postgres": endpoint}).success
+    assert seen == ["azur3"]
+
+
+@pytest.mark.parametrize(
+    ("provider", "says"),
+    [
+        (lambda: 1 // 0, "ZeroDivisionError"),
+        (lambda: None, "should give a text, and gave NoneType"),
+        ("no.such.module:token", "ModuleNotFoundError"),
+    ],
+)
+def test_an_object_that_gives_none_is_named(provider: Any, says: str) -> None:
+    with pytest.raises(InputError, match=f"^password_provider: .*{says}"):
+        assert PostgresResource(host="h", password_provider=provider).settings().password
+    with pytest.raises(InputError, match="password_command and password_provider"):
+        PostgresResource(host="h", password_provider=provider, password_command="echo x").settings()
