@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tableferry.resources.connecting.names import (
     connection_names,
+    login_variables,
     names_file,
-    password_command_variable,
     set_variable,
     system_of,
 )
@@ -67,14 +67,12 @@ def server(connection: str) -> Endpoint:
 
 
 def _address(name: str) -> dict[str, str]:
-    """Map the address field that the environment sets for a connection to its variable."""
+    """Map the fields that the environment sets for a connection to their variables."""
     variable = set_variable(name)
     if not variable:
         return {}
     fields = {"url_file" if names_file(variable) else "url": variable}
-    if command := password_command_variable(name):
-        fields["password_command"] = command
-    return fields
+    return fields | login_variables(name)
 
 
 def configured() -> list[str]:

@@ -20,8 +20,8 @@ variable with a URL it may name a file instead: `TABLEFERRY_CONNECTION_<NAME>_FI
 ENV_ONLY: Mapping[str, str] = MappingProxyType({})
 """No connections but those that the environment defines."""
 
-PASSWORD_COMMAND = "PASSWORD_COMMAND"
-OPTIONS = (*budget.OPTIONS, PASSWORD_COMMAND)
+LOGIN = ("PASSWORD_COMMAND", "AUTHENTICATION", "TRUSTED_CONNECTION")
+OPTIONS = (*budget.OPTIONS, *LOGIN)
 """What variables say of a connection besides its URL, behind the prefix of their names."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -39,9 +39,19 @@ def budget_prefix(connection: str) -> str:
     return url_variable(connection).removesuffix("_URL")
 
 
-def password_command_variable(connection: str) -> str | None:
-    """The variable that is set to the program that prints the password; None if there is none."""
-    return secret_files.set_as(f"{budget_prefix(connection)}_{PASSWORD_COMMAND}")
+def login_variables(connection: str) -> dict[str, str]:
+    """The variables that are set to say how one logs in, by the fields that they stand for.
+
+    Raises:
+        InputError: the connection's system has no such field.
+    """
+    fields = {}
+    for name in LOGIN:
+        if variable := secret_files.set_as(f"{budget_prefix(connection)}_{name}"):
+            fields[name.lower()] = variable
+            if name.lower() not in getattr(system_of(connection).resource, "model_fields", ()):
+                raise InputError(f"{variable}: {system_of(connection)} has no {name.lower()}")
+    return fields
 
 
 def set_variable(connection: str) -> str | None:

@@ -31,6 +31,7 @@ from tableferry.resources.errors import ReceiptMismatch, ValueRefused
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.sqlserver.bcp_tool import (
     POLL_SECONDS,
+    TOKEN_FILE,
     BcpProcess,
     require_rows,
     running,
@@ -199,13 +200,16 @@ def _tool(
     silence: float | None = None,
 ) -> Iterator[BcpProcess]:
     """Run the installed tool on a table or query, with a file in a private folder."""
-    tool, settings, encryption = resource.bcp_tool(), resource.settings(), resource.encryption()
-    command = tool.command(what, direction, file, framing, settings, encryption)
+    tool, login, encryption = resource.bcp_tool(), resource.login(), resource.encryption()
+    command = tool.command(what, direction, file, framing, login, encryption)
     if tool.kind == "freebcp":
-        configuration = tool.configuration(settings, encryption)
+        configuration = tool.configuration(login.settings, encryption)
         (file.parent / "freetds.conf").write_text(configuration, encoding="utf-8")
     timeout = silence or resource.bcp_silence()
-    with running(tool, command, settings, file.parent, task=task, timeout=timeout) as work:
+    with (
+        login.token_file(file.parent / TOKEN_FILE),
+        running(tool, command, login, file.parent, task=task, timeout=timeout) as work,
+    ):
         yield work
 
 

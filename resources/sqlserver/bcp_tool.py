@@ -23,6 +23,8 @@ from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.refusals import refused_in_query
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import InputError, ReceiptMismatch, StatementFailed
+from tableferry.resources.sqlserver.errors import LOGIN_REFUSED
+from tableferry.resources.sqlserver.login import Login
 from tableferry.resources.sqlserver.settings import SESSION, statements
 
 TOOL = "TABLEFERRY_BCP"
@@ -44,6 +46,10 @@ INFORMATION = re.compile(
 freebcp's own errors have such levels too, but no state.
 https://learn.microsoft.com/sql/relational-databases/errors-events/database-engine-error-severities"""
 SECTION = "tableferry"
+TOKEN_FILE = "token"
+"""In the folder of the tool's file; bcp reads a token from the file that -P names beside -G.
+https://learn.microsoft.com/sql/tools/bcp-utility"""
+
 MESSAGE_LENGTH = 1000
 """Characters of a tool's message that an error repeats."""
 
@@ -137,14 +143,24 @@ class BcpTool:
         direction: Literal["in", "queryout"],
         file: Path,
         framing: Framing | None,
-        settings: ConnectionSettings,
+        login: Login,
         encryption: Encryption,
     ) -> list[str]:
         """The command line that copies a table or a query (`what`), without the password.
 
         Without `framing`, the terminators are tab and newline.
+
+        Raises:
+            InputError: the tool cannot log in like this.
         """
-        command = [self.path, what, direction, str(file), "-c", "-U", settings.user or ""]
+        settings = login.settings
+        command = [self.path, what, direction, str(file), "-c"]
+        if login.by_password:
+            command += ["-U", settings.user or ""]
+        elif self.kind == "freebcp":
+            raise InputError(f"{self.path} can log in by a password only; use Microsoft's bcp")
+        else:
+            command += ["-T"] if login.kerberos else ["-G", "-P", str(file.parent / TOKEN_FILE)]
         if framing is not None:
             command += ["-t", framing.field, "-r", framing.row]
         if encryption.packet_size:
@@ -246,7 +262,7 @@ class BcpProcess:
 
     process: subprocess.Popen[bytes]
     tool: BcpTool
-    settings: ConnectionSettings
+    login: Login
     task: str
     """Table and range, for messages."""
     timeout: float
@@ -270,10 +286,19 @@ class BcpProcess:
             )
 
     def wait(self) -> ToolResult:
-        """Wait for the end while the tool is active; return its output without the password."""
+        """Wait for the end while the tool is active; return its output without the password.
+
+        Raises:
+            StatementFailed: it was silent for too long.
+            ConnectionFailed: the login was refused, and the next one has another password.
+        """
         while self.is_running():
             self.require_active()
         output, errors = self._decoded(self.output), self._decoded(self.errors)
+        if LOGIN_REFUSED in f"{output} {errors}".lower():
+            refused = self.login.settings.failed(f"{self.tool.name}: login refused", refused=True)
+            if refused.outdated_password:
+                raise refused
         return ToolResult(self.process.returncode, output, errors)
 
     def is_running(self) -> bool:
@@ -338,7 +363,7 @@ class BcpProcess:
         lines = b"".join(pieces).decode(errors="replace").splitlines()
         # a message's text begins with a tab, unlike the lines that follow it
         return "\n".join(
-            "\t" * line.startswith("\t") + self.settings.redact(line) for line in lines
+            "\t" * line.startswith("\t") + self.login.settings.redact(line) for line in lines
         )
 
 
@@ -346,7 +371,7 @@ class BcpProcess:
 def running(
     tool: BcpTool,
     command: Sequence[str],
-    settings: ConnectionSettings,
+    login: Login,
     folder: Path,
     *,
     task: str,
@@ -357,7 +382,7 @@ def running(
     The folder is private, and has freetds.conf for freebcp. `task` names table and range in
     messages; the tool may be silent for `timeout` seconds.
     """
-    secret = f"{settings.password or ''}\n".encode()
+    secret = f"{login.settings.password or ''}\n".encode() if login.by_password else b""
     terminal, stdin = os.openpty() if tool.kind == "bcp" else (None, subprocess.PIPE)
     try:
         process = subprocess.Popen(
@@ -381,7 +406,7 @@ def running(
     finally:
         if terminal is not None:
             os.close(stdin)
-    work = BcpProcess(process, tool, settings, task, timeout)
+    work = BcpProcess(process, tool, login, task, timeout)
     streams: Any = process.stdout, process.stderr
     for stream, pieces in zip(streams, (work.output, work.errors), strict=True):
         work.drain(stream, pieces)

@@ -7,7 +7,7 @@ import logging
 import math
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.extras import require
 from tableferry.resources.sqlserver.errors import connecting, driver_missing, from_driver, translate
+from tableferry.resources.sqlserver.login import Login
 from tableferry.resources.sqlserver.settings import SESSION, statements
 
 logger = logging.getLogger(__name__)
@@ -53,25 +54,33 @@ class SqlServerConnection:
     raw: Any
     """The driver's connection."""
 
-    def __init__(self, settings: ConnectionSettings, connection_string: str) -> None:
-        self._settings, self._string = settings, connection_string
+    def __init__(self, login: Login, connection_string: Callable[[Login], str]) -> None:
+        self.login, self._string = login, connection_string
+        self._settings = login.settings
         self.failed = False
         """Whether any statement has failed."""
-        driver = load_driver()
+        load_driver()
         _check_reachable(self._settings)
         try:
-            self.raw = driver.connect(connection_string, autocommit=True, timeout=LOGIN_TIMEOUT)
+            self.raw = self._opened()
         except Exception as error:
             self._settings.facts.note(CONNECTED, -math.inf)
             if not from_driver(error):
                 raise
-            raise connecting(error, self._settings) from None
+            raise connecting(error, login.settings) from None
         self._settings.facts.note(CONNECTED, time.monotonic())
         try:
             self.pin()
         except BaseException:
             self.close()
             raise
+
+    def _opened(self) -> Any:
+        string = self._string(self.login)
+        provider = self.login.token_provider
+        return load_driver().connect(
+            string, autocommit=True, timeout=LOGIN_TIMEOUT, token_provider=provider
+        )
 
     def pin(self) -> None:
         """Set the session to `SESSION` by one batch.
@@ -134,7 +143,7 @@ class SqlServerConnection:
         return watched(self._settings.address, self._blocked)
 
     def _blocked(self) -> list[str]:
-        raw = load_driver().connect(self._string, autocommit=True, timeout=LOGIN_TIMEOUT)
+        raw = self._opened()
         with closing(raw), quiet_cursor(raw) as cursor:
             cursor.execute(REQUESTS_SQL, use_prepare=False)
             rows = all_rows(cursor)

@@ -75,8 +75,12 @@ _NUMBER = re.compile(r"(?:error|Msg|code)[ :(]+(\d{2,5})\b", re.IGNORECASE)
 _DECORATION = re.compile(
     r"\[Microsoft\]|\[ODBC Driver \d+ for SQL Server\]|\[SQL Server\]|^Driver Error:.*?DDBC Error: "
 )
+LOGIN_REFUSED = "login failed"
+BULK_LOGIN = "Failed to connect to SQL Server"
+"""How an error of the bulk copy begins if its own login failed."""
+
 _REFUSED = {
-    "login failed": "login of user {user!r} refused",
+    LOGIN_REFUSED: "login of {user} refused",
     "cannot open database": "database {database!r} does not exist, or may not be used",
     "certificate verify failed": (
         "its certificate cannot be verified for this name; SSL_CERT_FILE names an authority of "
@@ -121,12 +125,24 @@ def from_driver(error: BaseException) -> bool:
 
 def connecting(error: BaseException, settings: ConnectionSettings) -> TableferryError:
     """The error that says why a connection failed."""
+    if own := _own(error):
+        return own
     text = _plain(error)
     for mark, message in (_REFUSED | _UNREACHABLE).items():
         if mark in text.lower():
-            reason = message.format(user=settings.user or "", database=settings.database, text=text)
-            return settings.failed(reason, transient=mark in _UNREACHABLE)
+            user = f"user {settings.user!r}" if settings.user else "the token's or ticket's user"
+            reason = message.format(user=user, database=settings.database, text=text)
+            refused = mark == LOGIN_REFUSED
+            return settings.failed(reason, transient=mark in _UNREACHABLE, refused=refused)
     return settings.failed(text)
+
+
+def _own(error: BaseException) -> TableferryError | None:
+    """The error of ours for which the driver got no token."""
+    cause = error.__cause__
+    while cause is not None and not isinstance(cause, TableferryError):
+        cause = cause.__cause__
+    return cause
 
 
 def translate(
@@ -144,6 +160,27 @@ def translate(
         settings.redact(text) or "unknown error",
         code=_state(error),
         transient=transient,
+    )
+
+
+class BulkLoginFailed(StatementFailed):
+    """The driver's bulk copy, which logs in by itself, cannot; see `copying`."""
+
+
+def copying(error: BaseException, settings: ConnectionSettings, table: str) -> TableferryError:
+    """The error that says why a bulk copy failed."""
+    text = _plain(error)
+    if own := _own(error):
+        return own
+    if not text.startswith(BULK_LOGIN):
+        return translate(error, settings, table)
+    refused = LOGIN_REFUSED in text.lower()
+    outdated = settings.failed(text, refused=refused).outdated_password
+    return BulkLoginFailed(
+        "sqlserver",
+        "the driver logs in a second time to bulk copy, by a way of its own, and that login "
+        f"failed: {settings.redact(text)}",
+        transient=outdated or _is_transient(error),
     )
 
 

@@ -20,7 +20,7 @@ from tableferry.resources.errors import InputError, ReceiptMismatch, StatementFa
 from tableferry.resources.sqlserver.bcp import load_files
 from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.ddl import loaded, rows_of
-from tableferry.resources.sqlserver.errors import translate
+from tableferry.resources.sqlserver.errors import copying
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.load import TransactionalLoad
@@ -114,7 +114,7 @@ def bulk_copy(
             )
     except Exception as error:
         # the driver's own checks of the values raise ValueError
-        raise (source.error or translate(error, resource.settings(), qualified(table))) from None
+        raise (source.error or copying(error, session.login.settings, qualified(table))) from None
     if result["rows_copied"] != source.rows:
         raise ReceiptMismatch(
             f"{table}: the driver copied {result['rows_copied']} of {source.rows} rows"

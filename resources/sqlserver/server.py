@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, cast, get_args
 
@@ -22,6 +23,8 @@ from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.sqlserver.bcp_tool import BcpTool, Encryption, find_tool, silent_seconds
 from tableferry.resources.sqlserver.catalog import columns_of
 from tableferry.resources.sqlserver.connection import SqlServerConnection, pool, quiet_cursor
+from tableferry.resources.sqlserver.login import METHODS, Login, login_of
+from tableferry.resources.sqlserver.login import OPTIONS as LOGIN_OPTIONS
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -40,7 +43,8 @@ USE_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL SNAPSHOT"
 READ COMMITTED locks row after row: it may miss a row that moves, or read it twice."""
 
 OPTIONS = {
-    *("encrypt", "trust_server_certificate", "server_certificate", "packet_size", "digest_by")
+    *("encrypt", "trust_server_certificate", "server_certificate", "packet_size", "digest_by"),
+    *LOGIN_OPTIONS,
 }
 """The options of a URL."""
 
@@ -57,8 +61,9 @@ class SqlServerServer(Server):
 
     Args:
         url: `mssql://user:pass@host:port/database`, with `?encrypt=yes|no|strict`,
-            `trust_server_certificate=yes|no`, `server_certificate=/path.pem`, `packet_size=bytes`
-            and `digest_by=auto|server|client` as options. By default the connection is encrypted
+            `trust_server_certificate=yes|no`, `server_certificate=/path.pem`, `packet_size=bytes`,
+            `authentication=ActiveDirectory...`, `trusted_connection=yes|no` and
+            `digest_by=auto|server|client` as options. By default the connection is encrypted
             and the certificate verified, for a host name and not for an IP address, by the
             authorities of the machine or of the file that the variable SSL_CERT_FILE names.
 
@@ -68,6 +73,15 @@ class SqlServerServer(Server):
 
     system_name: ClassVar[str] = "sqlserver"
 
+    authentication: str | None = Field(
+        default=None, description=f"Who gives a token to log in: {', '.join(METHODS.values())}."
+    )
+    trusted_connection: str | None = Field(
+        default=None, description="yes to log in by Kerberos; no (default)."
+    )
+    tenant: str | None = Field(
+        default=None, description="Tenant of a service principal; AZURE_TENANT_ID if not given."
+    )
     encrypt: str | None = Field(default=None, description="yes (default), no or strict.")
     trust_server_certificate: bool | None = Field(
         default=None, description="Accept any certificate."
@@ -136,7 +150,7 @@ class SqlServerServer(Server):
         are those of one moment; SQL Server cannot share a snapshot between connections.
         """
         refuse_snapshot(self.system, snapshot)
-        lent = pool.lent(self.connection_string() + "streams", self._streaming, self._gate)
+        lent = pool.lent(self._pool_key() + "streams", self._streaming, self._gate)
         with lent as connection, connection.translated(sql):
             cursor = quiet_cursor(connection.raw)
             with connection.waits():
@@ -159,7 +173,7 @@ class SqlServerServer(Server):
     @asking_again
     def connected(self) -> SqlServerConnection:
         """A new connection, which the caller closes."""
-        return SqlServerConnection(self.settings(), self.connection_string())
+        return SqlServerConnection(self.login(), self.connection_string)
 
     @contextmanager
     def pooled_connection(self) -> Iterator[SqlServerConnection]:
@@ -168,7 +182,7 @@ class SqlServerServer(Server):
         The user must end its transactions and release its locks, and may set XACT_ABORT. After a
         failed statement the connection is closed.
         """
-        with pool.lent(self.connection_string(), self.connected, self._gate) as connection:
+        with pool.lent(self._pool_key(), self.connected, self._gate) as connection:
             yield connection
             if connection.failed:
                 connection.close()
@@ -180,14 +194,30 @@ class SqlServerServer(Server):
             connection.execute(USE_SNAPSHOT)
         return connection
 
-    def connection_string(self) -> str:
-        """The driver's connection string, with the password."""
-        settings, how = self.settings(), self.encryption()
+    def login(self) -> Login:
+        """How to log in.
+
+        Raises:
+            InputError: what is declared contradicts itself, or is not known.
+        """
+        settings = self.settings()
+        declared = {name: self._value(name) or settings.options.get(name) for name in LOGIN_OPTIONS}
+        return login_of(settings, declared)
+
+    def _pool_key(self) -> str:
+        login = self.login()
+        common = login.settings.for_pool
+        who = (login.method, login.tenant, common.user, common.given_password)
+        return f"{self.connection_string(replace(login, settings=common))} {who}"
+
+    def connection_string(self, login: Login | None = None) -> str:
+        """The driver's connection string, with the password that its login has asked for."""
+        login = login or self.login()
+        settings, how = login.settings, self.encryption()
         parts = {
             "Server": f"{settings.host},{settings.port}",
             "Database": settings.database,
-            "UID": settings.user or "",
-            "PWD": settings.password or "",
+            **login.parts(),
             "Encrypt": how.encrypt,
             "TrustServerCertificate": "yes" if how.trust else "no",
             # a silent reconnection would lose the session's application lock

@@ -30,9 +30,11 @@ from tableferry.resources.sqlserver.bcp_tool import (
     running,
     silent_seconds,
 )
+from tableferry.resources.sqlserver.login import Login
 
 SECRET = "s3cret pass"
 SETTINGS = ConnectionSettings("sqlserver", "db.example", 1433, "shop", "sa", SECRET)
+LOGIN = Login(SETTINGS)
 FREEBCP, BCP = BcpTool("/usr/bin/freebcp", "freebcp"), BcpTool("/opt/bcp", "bcp")
 FRAMING = Framing("~aaaaaaaaf", "~aaaaaaaar")
 GOOD = "\nStarting copy...\n12 rows copied.\n"
@@ -144,14 +146,14 @@ def test_a_guard_of_the_query_names_its_value() -> None:
 @pytest.mark.parametrize("tool", [FREEBCP, BCP])
 @pytest.mark.parametrize("direction", ["in", "queryout"])
 def test_no_command_line_holds_the_password(tool: BcpTool, direction: str) -> None:
-    command = tool.command("[t]", direction, Path("/f"), FRAMING, SETTINGS, Encryption())  # type: ignore[arg-type]
+    command = tool.command("[t]", direction, Path("/f"), FRAMING, LOGIN, Encryption())  # type: ignore[arg-type]
     assert not any(SECRET in word for word in command)
     assert "-c" in command
 
 
 @pytest.mark.parametrize("direction", ["in", "queryout"])
 def test_quotation_marks_hold_names(direction: str) -> None:
-    arguments = ('"t"', direction, Path("/f"), FRAMING, SETTINGS, Encryption())
+    arguments = ('"t"', direction, Path("/f"), FRAMING, LOGIN, Encryption())
     assert "-q" in BCP.command(*arguments)  # type: ignore[arg-type]
     options = FREEBCP.command(*arguments)  # type: ignore[arg-type]
     assert "SET QUOTED_IDENTIFIER ON; " in options[options.index("-O") + 1]
@@ -205,8 +207,8 @@ def test_a_tool_that_asks_on_its_terminal_is_answered(tmp_path: Path) -> None:
     )
     program.chmod(0o755)
     tool = find_tool(str(program))
-    command = tool.command("[t]", "in", tmp_path / "f", FRAMING, SETTINGS, Encryption())
-    with running(tool, command, SETTINGS, tmp_path, task="t") as work:
+    command = tool.command("[t]", "in", tmp_path / "f", FRAMING, LOGIN, Encryption())
+    with running(tool, command, LOGIN, tmp_path, task="t") as work:
         result = work.wait()
     assert result.rows == 3
     assert SECRET not in result.output + result.errors
@@ -217,7 +219,7 @@ def test_a_tool_that_cannot_start_leaves_nothing_open(tmp_path: Path) -> None:
     for _ in range(3):
         with (
             pytest.raises(InputError, match=r"t: the query is longer .* use 'wire: arrow'"),
-            running(BCP, ["true", "x" * ARGUMENT_BYTES], SETTINGS, tmp_path, task="t"),
+            running(BCP, ["true", "x" * ARGUMENT_BYTES], LOGIN, tmp_path, task="t"),
         ):
             pass
     assert len(os.listdir("/proc/self/fd")) == before
@@ -262,13 +264,13 @@ def test_a_hung_tool_is_ended_and_named(
     program.write_text(f"#!/bin/sh\necho $$ >> pids\n{script}\n")
     program.chmod(0o755)
     tool = find_tool(str(program))
-    command = tool.command("[t]", "in", tmp_path / "f", FRAMING, SETTINGS, Encryption())
+    command = tool.command("[t]", "in", tmp_path / "f", FRAMING, LOGIN, Encryption())
     task = "sqlserver://dbo.orders range ..7"
     with (
         pytest.raises(
             StatementFailed, match=rf"{name}: {task}: no sign of life for 0\.02 s"
         ) as caught,
-        running(tool, command, SETTINGS, tmp_path, task=task, timeout=0.02) as work,
+        running(tool, command, LOGIN, tmp_path, task=task, timeout=0.02) as work,
     ):
         # it counts from here, however late the tool was
         assert eventually(lambda: len(pids_in(tmp_path)) == 1 + script.count("pids"))
@@ -281,7 +283,7 @@ def test_a_hung_tool_is_ended_and_named(
 
 def work_with(tool: BcpTool, command: list[str], folder: Path) -> None:
     """What a ferry does that is to be killed."""
-    with running(tool, command, SETTINGS, folder, task="t") as work:
+    with running(tool, command, LOGIN, folder, task="t") as work:
         work.wait()
 
 
@@ -292,7 +294,7 @@ def test_a_tool_does_not_outlive_a_ferry_that_is_killed(tmp_path: Path, name: st
     program.write_text("#!/bin/sh\ntrap '' HUP TERM\necho $$ > pid\nexec sleep 600\n")
     program.chmod(0o755)
     tool = find_tool(str(program))
-    command = tool.command("[t]", "in", tmp_path / "f", FRAMING, SETTINGS, Encryption())
+    command = tool.command("[t]", "in", tmp_path / "f", FRAMING, LOGIN, Encryption())
     forking = multiprocessing.get_context("fork")
     ferry = forking.Process(target=work_with, args=(tool, command, tmp_path))
     ferry.start()
@@ -330,7 +332,7 @@ def test_a_tool_that_says_something_is_not_hung(
     program.write_text("#!/bin/sh\nwhile read i; do echo $i; done < told; echo '5 rows copied.'\n")
     program.chmod(0o755)
     tool = find_tool(str(program))
-    with running(tool, [tool.path], SETTINGS, tmp_path, task="t", timeout=1.5) as work:
+    with running(tool, [tool.path], LOGIN, tmp_path, task="t", timeout=1.5) as work:
         work.touch()
 
         def tell() -> None:

@@ -256,7 +256,7 @@ def _freebcp(
     tool = find_tool()
     (folder / "freetds.conf").write_text(tool.configuration(settings, how), encoding="utf-8")
     way = "in" if direction == "in" else "queryout"
-    argv = tool.command(what, way, Path("pipe"), None, settings, how)  # type: ignore[arg-type]
+    argv = tool.command(what, way, Path("pipe"), None, servers.sqlserver.login(), how)  # type: ignore[arg-type]
     if direction == "in":
         argv += ["-b", "100000"]
     environment: Mapping[str, str] = {
