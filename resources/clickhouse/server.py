@@ -16,10 +16,13 @@ from pydantic import Field
 
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import from_driver, translate
+from tableferry.resources.clickhouse.login import OPTIONS as LOGIN_OPTIONS
+from tableferry.resources.clickhouse.login import Login, login_of
 from tableferry.resources.clickhouse.nodes import OneNode
 from tableferry.resources.clickhouse.settings import INSERT, WAITING, pin
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.connecting.address import Server
+from tableferry.resources.connecting.password_commands import asking_again
 from tableferry.resources.connecting.waiting import watched, within
 from tableferry.resources.contract.endpoint import BATCH_ROWS, Endpoint, refuse_snapshot
 from tableferry.resources.contract.looking_ahead import answer
@@ -53,12 +56,18 @@ ALIGNED = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
 """The buffers of an HTTP body are not aligned; mssql-python requires 16 bytes for decimals."""
 
 
+OPTIONS = {"secure", "verify", "ca_cert", "compression", *LOGIN_OPTIONS}
+"""The options of a URL."""
+
+
 class ClickHouseServer(Server):
     """A ClickHouse server, spoken to over HTTP.
 
     Args:
         url: `http[s]://user:pass@host:port/database`; `?verify=no` accepts any certificate,
             `?ca_cert=/path.pem` names another root, `?compression=lz4|zstd` sets `compression`.
+            `?client_cert=/path.pem&client_key=/path.key` logs in by a certificate if there is no
+            password, and `?authentication=token` sends the password as a bearer token.
         compression: for both directions. It saves network and costs CPU on both sides.
 
     Example:
@@ -70,6 +79,13 @@ class ClickHouseServer(Server):
     secure: bool | None = Field(default=None, description="HTTPS instead of HTTP.")
     verify: bool | None = Field(default=None, description="Verify the server's certificate.")
     ca_cert: str | None = Field(default=None, description="File of another root certificate.")
+    client_cert: str | None = Field(default=None, description="File of our own certificate.")
+    client_key: str | None = Field(
+        default=None, description="File of its key, if that is not in the certificate's file."
+    )
+    authentication: str | None = Field(
+        default=None, description="password (default), or token: the password is a bearer token."
+    )
     compression: str | None = Field(default=None, description="none, lz4 or zstd.")
 
     def ping(self) -> str:
@@ -84,7 +100,8 @@ class ClickHouseServer(Server):
         """
         names = []
         for _ in range(4):
-            self._client().http.clear()  # the next request opens a connection
+            with self._logged_in() as client:
+                client.http.clear()  # the next request opens a connection
             names.append(str(self.query("SELECT displayName()")[0][0]))
         return names
 
@@ -102,11 +119,12 @@ class ClickHouseServer(Server):
             raise TableMissing(f"{table} does not exist")
         return columns
 
+    @asking_again
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of a small result."""
         refuse_snapshot(self.system, snapshot)
-        with self.permit(ended=True), self._translated():
-            return [tuple(row) for row in self._client().query(sql).result_rows]
+        with self.permit(ended=True), self._logged_in() as client:
+            return [tuple(row) for row in client.query(sql).result_rows]
 
     def execute(self, sql: str, settings: Mapping[str, str | int] | None = None) -> None:
         """Run a statement and wait for its end; for a mutation as long as may be waited.
@@ -115,9 +133,10 @@ class ClickHouseServer(Server):
         it was issued.
         """
 
+        @asking_again
         def run() -> None:
-            with self.permit(ended=True), self._translated():
-                self._client().command(sql, settings=dict(settings or {}))
+            with self.permit(ended=True), self._logged_in() as client:
+                client.command(sql, settings=dict(settings or {}))
 
         address = self.settings().address
         with watched(address, self._mutations):
@@ -127,7 +146,8 @@ class ClickHouseServer(Server):
                 run()
 
     def _mutations(self) -> list[str]:
-        return [str(row[0]) for row in self._client().query(MUTATIONS_SQL).result_rows]
+        with self._logged_in() as client:
+            return [str(row[0]) for row in client.query(MUTATIONS_SQL).result_rows]
 
     @contextmanager
     def read_arrow(
@@ -148,11 +168,15 @@ class ClickHouseServer(Server):
             "output_format_arrow_compression_method": method,
         }
         with self.permit():
-            with self._translated():
-                response = self._client().raw_stream(sql, fmt="ArrowStream", settings=settings)
+            response = self._streamed(sql, settings)
             # closed in the middle of the stream, too: the server stops when the client is gone
             with contextlib.closing(_Answer(response, self.settings(), self.keep_pace)) as answer:
                 yield pa.ipc.open_stream(answer, options=ALIGNED)
+
+    @asking_again
+    def _streamed(self, sql: str, settings: Mapping[str, str | int]) -> Any:
+        with self._logged_in() as client:
+            return client.raw_stream(sql, fmt="ArrowStream", settings=dict(settings))
 
     def insert(
         self,
@@ -171,13 +195,15 @@ class ClickHouseServer(Server):
             StatementFailed: the server refused a row, or went away. Earlier rows may be in the
                 table: an INSERT of several blocks is not atomic.
         """
+        if self.settings().password_source is not None:
+            self.query("SELECT 1")  # chunks that a refused login has taken would not come again
         names = ", ".join(DIALECT.quote(column) for column in columns)
         statement = f"INSERT INTO {qualified(table)} ({names}) FORMAT {fmt}\n"
         compression = self._compression()
         # the statement is part of the body, because 500 columns would make a long URL
         body = _Body(_compressed(itertools.chain([statement.encode()], chunks), compression))
-        with self._translated(body):
-            self._client().raw_insert(
+        with self._logged_in(body) as client:
+            client.raw_insert(
                 insert_block=iter(body),
                 settings=dict(INSERT) | dict(settings or {}),
                 compression=None if compression == "none" else compression,
@@ -203,26 +229,33 @@ class ClickHouseServer(Server):
         verify = self.verify if self.verify is not None else _yes(options.get("verify", "yes"))
         return secure, verify, self.ca_cert or options.get("ca_cert")
 
-    def _client(self) -> Any:
+    def login(self, settings: ConnectionSettings) -> Login:
+        """How to log in; see `login_of`."""
+        declared = {name: self._value(name) or settings.options.get(name) for name in LOGIN_OPTIONS}
+        return login_of(settings, declared, secure=self.encryption()[0])
+
+    def _client(self, settings: ConnectionSettings) -> Any:
         """The process's client of this login: it has a pool of connections for all threads."""
-        settings, encryption = self.settings(), self.encryption()
-        unknown = sorted(settings.options.keys() - {"secure", "verify", "ca_cert", "compression"})
-        if unknown:
+        encryption, login = self.encryption(), self.login(settings)
+        if unknown := sorted(settings.options.keys() - OPTIONS):
             raise InputError(f"a clickhouse URL cannot have the option {', '.join(unknown)}")
         return settings.facts.known(
-            ("client", encryption), lambda: _connect(settings, *encryption), settings.password
+            ("client", encryption, login),
+            lambda: _connect(settings, login, *encryption),
+            (settings.password, login.written()),
         )
 
     @contextmanager
-    def _translated(self, body: _Body | None = None) -> Iterator[None]:
+    def _logged_in(self, body: _Body | None = None) -> Iterator[Any]:
+        settings = self.settings()
         try:
-            yield
+            yield self._client(settings)
         except Exception as error:
             if body is not None and body.error is not None:
                 raise body.error from None
             if not from_driver(error):
                 raise
-            raise translate(error, self.settings()) from None
+            raise translate(error, settings) from None
 
 
 def columns_of(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, list[Column]]:
@@ -330,7 +363,9 @@ def _compressed(chunks: Iterable[bytes], compression: Compression) -> Iterator[b
         yield squeezer.flush()
 
 
-def _connect(settings: ConnectionSettings, secure: bool, verify: bool, ca_cert: str | None) -> Any:
+def _connect(
+    settings: ConnectionSettings, login: Login, secure: bool, verify: bool, ca_cert: str | None
+) -> Any:
     require("clickhouse", "ClickHouse")
     from clickhouse_connect import get_client
 
@@ -340,8 +375,7 @@ def _connect(settings: ConnectionSettings, secure: bool, verify: bool, ca_cert: 
     client: Any = get_client(
         host=settings.host,
         port=settings.port,
-        username=user,
-        password=settings.password or "",
+        **login.arguments(settings, user),
         database=settings.database,
         secure=secure,
         verify=verify,
