@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tableferry.assets.declaring.manifest import Transfer
@@ -80,6 +80,8 @@ def _problem(wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoin
         loader.require_tools(target, wire)
     except InputError as error:
         return f"without a tool: {error}"
+    if why := loader.shut_out(target, wire):
+        return f"into {target.settings()}: {why}"
     if why := sender.unsendable(plan, wire):
         return f"out of {plan.source}: {why}"
     if wire not in sender.probed or format_of(wire, plan.source, plan.target) in UNREAD:
@@ -103,6 +105,16 @@ def _load_problem(
     except InputError as error:
         return f"into {target.settings()}: {error}"
     return f"into {target.settings()}: {_first(wrong)}" if wrong else None
+
+
+def wire_notes(hops: Sequence[Hop], servers: Servers) -> Iterator[str]:
+    """Say of hops with `wire: auto` that a server does not let in what would load by Arrow."""
+    for hop in hops:
+        target = hop.plan.target
+        if hop.spec.wire != "auto" or "arrow" not in formats_between(hop.plan.source, target):
+            continue
+        if why := loader_of(target.system).shut_out(servers.endpoint(target), "arrow"):
+            yield f"{target}: wire auto is not arrow here: {why}"
 
 
 def _first(wrong: Sequence[Wrong]) -> str:

@@ -8,7 +8,14 @@ from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.clickhouse.nodes import several
 from tableferry.resources.clickhouse.policies import hidden, may_look
 from tableferry.resources.clickhouse.server import ClickHouseServer
-from tableferry.resources.connecting.health import asked, clock, disk, encryption, privileges
+from tableferry.resources.connecting.health import (
+    asked,
+    clock,
+    disk,
+    encryption,
+    login,
+    privileges,
+)
 from tableferry.resources.connecting.tls import examine
 from tableferry.resources.contract.inspection import Finding, Use
 from tableferry.resources.errors import InputError
@@ -31,6 +38,7 @@ def findings(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
         [
             ("version", lambda: [Finding("version", "ok", f"ClickHouse {resource.ping()}")]),
             ("servers", lambda: _servers(resource)),
+            ("login", lambda: [_login(resource)]),
             ("TLS", lambda: _encryption(resource)),
             ("privileges", lambda: _privileges(resource, use)),
             ("row security", lambda: _policies(resource, use)),
@@ -58,6 +66,15 @@ def _servers(resource: ClickHouseServer) -> Iterator[Finding]:
     if clusters:
         says = f"{names[0]} answers; clusters (shards x replicas): {', '.join(clusters)}"
         yield Finding("servers", "note", says, ())
+
+
+def _login(resource: ClickHouseServer) -> Finding:
+    settings = resource.settings()
+    how = resource.login(settings)
+    by = settings.secret("token" if how.token else "password")
+    if how.certificate and not settings.has_password:
+        by = "a client certificate"
+    return login(str(resource.query("SELECT currentUser()")[0][0]), by)
 
 
 def _encryption(resource: ClickHouseServer) -> Iterator[Finding]:

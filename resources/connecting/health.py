@@ -142,6 +142,16 @@ def _certificate(found: Certificate) -> Iterator[Finding]:
         )
 
 
+def login(user: str, how: str) -> Finding:
+    """Who one is logged in as.
+
+    Args:
+        user: as the server says.
+        how: by what kind of secret; never the secret.
+    """
+    return Finding("login", "ok", f"{user}, by {how}")
+
+
 def privileges(user: str, missing: Sequence[str], looked_at: int) -> Iterator[Finding]:
     """What a login lacks.
 

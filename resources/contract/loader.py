@@ -48,6 +48,8 @@ class Loader:
     """Whether a table created for a plan has an index for the order of a text key."""
     require_tools: Callable[[Any, WireFormat], None] = lambda resource, wire: None
     """Raises `InputError` if a tool that loads the wire format is not installed."""
+    shut_out: Callable[[Any, WireFormat], str | None] = lambda resource, wire: None
+    """Says why a server does not let in what loads a wire format, though it lets in others."""
     rehearsals: Mapping[Format, Rehearsal] = field(default_factory=dict)
     """How to open a load whose rows nobody sees, for a table that need not exist: by the formats
     that are used only after edge values have arrived by them, see `resources.wires.loads`."""

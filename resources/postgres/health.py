@@ -6,7 +6,7 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator
 
-from tableferry.resources.connecting.health import asked, clock, encryption, privileges
+from tableferry.resources.connecting.health import asked, clock, encryption, login, privileges
 from tableferry.resources.connecting.tls import examine
 from tableferry.resources.contract.inspection import Finding, Use
 from tableferry.resources.contract.table_sql import qualified
@@ -52,11 +52,19 @@ WHERE NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, '
 """
 
 
+ENCRYPTED_BY = """
+SELECT CASE WHEN s.ssl THEN s.version END, coalesce(g.encrypted, false)
+FROM pg_stat_ssl AS s LEFT JOIN pg_stat_gssapi AS g ON g.pid = s.pid
+WHERE s.pid = pg_backend_pid()
+"""
+
+
 def findings(resource: PostgresServer, use: Use) -> Iterator[Finding]:
     """See `Inspection.health`."""
     return asked(
         [
             ("version", lambda: _version(resource)),
+            ("login", lambda: [_login(resource)]),
             ("TLS", lambda: _encryption(resource)),
             ("privileges", lambda: _privileges(resource, use)),
             ("snapshot", lambda: _snapshot(resource)),
@@ -76,22 +84,39 @@ def _version(resource: PostgresServer) -> Iterator[Finding]:
         yield Finding("version", "ok", str(whole))
 
 
+def _login(resource: PostgresServer) -> Finding:
+    certificate = "SELECT client_dn FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
+    with resource.session() as session:
+        ((user,),) = session.query("SELECT session_user::text")
+        (name,) = (session.query(certificate) or [(None,)])[0]
+        used = session.raw.pgconn
+    if used.used_gssapi:
+        how = "Kerberos"
+    elif used.used_password:
+        # libpq may have it from PGPASSWORD or a file of its own
+        settings = resource.settings()
+        how = settings.secret() if settings.has_password else "a password that libpq has found"
+    else:
+        how = f"the certificate {name}" if name else "no secret, as the server asks for none"
+    return login(str(user), how)
+
+
 def _encryption(resource: PostgresServer) -> Iterator[Finding]:
     settings = resource.settings()
-    rows = resource.query(
-        "SELECT CASE WHEN ssl THEN version END FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
-    )
-    encrypted = rows[0][0] if rows else None
+    rows = resource.query(ENCRYPTED_BY)
+    encrypted, by_ticket = rows[0] if rows else (None, False)
     mode = settings.options.get("sslmode", "prefer")
     certificate = None
-    if encrypted:
+    if by_ticket:  # either end has shown the other who it is
+        encrypted = "GSSAPI"
+    elif encrypted:
         authority = settings.options.get("sslrootcert")
         authority = None if authority in (None, "system") else authority
         certificate = examine(settings.host, settings.port, authority=authority, start=_start)
     yield from encryption(
         settings.host,
         encrypted,
-        verified=mode == "verify-full",
+        verified=by_ticket or mode == "verify-full",
         certificate=certificate,
         do=VERIFY,
     )

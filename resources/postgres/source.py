@@ -8,7 +8,7 @@ from typing import Any
 
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.contract.catalog import BUCKETS, Catalogued, TableSize, by_schema
-from tableferry.resources.contract.copy_plan import CopyPlan, Format
+from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.snapshots import HeldSnapshot, SetSnapshot, SharedSnapshot
 from tableferry.resources.contract.source import Source
@@ -20,6 +20,7 @@ from tableferry.resources.keys.text import LONGEST
 from tableferry.resources.postgres import catalog, places
 from tableferry.resources.postgres.copy_out import joined_binary
 from tableferry.resources.postgres.dialect import DIALECT
+from tableferry.resources.postgres.errors import NO_KERBEROS
 from tableferry.resources.postgres.names import about
 from tableferry.resources.postgres.position import position
 from tableferry.resources.postgres.row_version import catalog_state, row_version, version_scope
@@ -140,6 +141,11 @@ class PostgresSource(Source):
     catalog_state = staticmethod(catalog_state)
     version_scope = staticmethod(version_scope)
     guarded = staticmethod(guarded)
+
+    def require_tools(self, resource: PostgresServer, wire: WireFormat) -> None:
+        """Require a login that ADBC can make for the wire format arrow."""
+        if wire == "arrow" and resource.by_kerberos():
+            raise InputError(NO_KERBEROS)
 
     def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
         """See `Source.size`. A view's rows are counted."""

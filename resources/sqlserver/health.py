@@ -13,6 +13,7 @@ from tableferry.resources.connecting.health import (
     disk,
     disk_of,
     encryption,
+    login,
     privileges,
 )
 from tableferry.resources.connecting.tls import examine
@@ -22,7 +23,7 @@ from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.dialect import DIALECT, literal
 from tableferry.resources.sqlserver.policies import hidden, is_babelfish
 from tableferry.resources.sqlserver.server import SqlServerServer
-from tableferry.resources.sqlserver.trial import takes_decimals, trial
+from tableferry.resources.sqlserver.trial import shut_out, takes_decimals, trial
 
 OLDEST = 15
 """SQL Server 2019."""
@@ -53,6 +54,7 @@ def findings(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
     now = "SELECT DATEDIFF(second, '1970-01-01', SYSUTCDATETIME())"
     return asked(
         [
+            ("login", lambda: _login(resource)),
             ("version", lambda: _version(resource)),
             ("TLS", lambda: _encryption(resource)),
             ("privileges", lambda: _privileges(resource, use)),
@@ -64,6 +66,10 @@ def findings(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
             ("bcp", lambda: _tools(resource)),
         ]
     )
+
+
+def _login(resource: SqlServerServer) -> Iterator[Finding]:
+    yield login(str(resource.query("SELECT SUSER_NAME()")[0][0]), str(resource.login()))
 
 
 def _version(resource: SqlServerServer) -> Iterator[Finding]:
@@ -228,7 +234,10 @@ def _volumes(resource: SqlServerServer) -> Iterator[Finding]:
 
 
 def _bulk_copy(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
-    if use.writes and (why := trial(resource, use.writes[0], "arrow")):
+    if why := shut_out(resource, "arrow"):
+        do = "Hops with `wire: auto` take bcp; log in to the server in another way to have more."
+        yield Finding("bulk copy", "warning" if use.writes else "note", why, (do,))
+    elif use.writes and (why := trial(resource, use.writes[0], "arrow")):
         yield Finding("bulk copy", "problem", why, ())
     elif use.writes and not takes_decimals(resource, use.writes[0]):
         says = "decimals of 38 digits do not arrive as they are: a run refuses each by name"

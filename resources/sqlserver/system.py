@@ -16,7 +16,7 @@ from tableferry.resources.sqlserver.policies import hidden, withheld
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.source import SqlServerSource, require_bcp
 from tableferry.resources.sqlserver.target import SqlServerTarget
-from tableferry.resources.sqlserver.trial import rehearsal, trial
+from tableferry.resources.sqlserver.trial import rehearsal, shut_out, trial
 from tableferry.resources.sqlserver.types import TYPES
 
 SYSTEM = System(
@@ -45,6 +45,7 @@ SYSTEM = System(
         orders_key=lambda plan: indexable(plan.key.target),
         require_tools=require_bcp,
         rehearsals={"delimited": rehearsal},
+        shut_out=shut_out,
         trial=trial,
     ),
 )

@@ -9,13 +9,15 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format
+from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format, WireFormat
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch, StatementFailed
 from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.sqlserver.connection import LOGIN_TIMEOUT
 from tableferry.resources.sqlserver.dialect import literal
+from tableferry.resources.sqlserver.errors import BulkLoginFailed, copying, from_driver
 from tableferry.resources.sqlserver.load import SqlServerLoad, takes_38_digits
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.target import SqlServerTarget
@@ -28,6 +30,10 @@ process left under its name, yet enough that processes seldom wait for each othe
 
 COLUMNS, ROW = ("a", "b"), (1, 2)
 """Two columns of one type, which only their position tells apart."""
+
+
+NOWHERE = "[tempdb].[dbo].[tableferry has no such table]"
+"""A bulk copy into it ends after the login."""
 
 
 class _Untried(Exception):
@@ -55,6 +61,40 @@ def rehearsal(
     target.expect(plan)
     with target.attempt(Publication(plan, KeyRange("integer"), "", ""), options) as load:
         yield load
+
+
+def shut_out(resource: SqlServerServer, wire: WireFormat) -> str | None:
+    """Why the driver's bulk copy cannot log in although ODBC does; see `Loader.shut_out`.
+
+    Asked once per process where it can, and anew where it could not.
+    https://github.com/microsoft/mssql-python/issues/600, /750
+
+    Raises:
+        ConnectionFailed: ODBC cannot, either.
+    """
+    if wire != "arrow":
+        return None
+    try:
+        resource.settings().facts.known("bulk login", lambda: _log_in_to_copy(resource))
+    except BulkLoginFailed as error:
+        return str(error)
+    return None
+
+
+def _log_in_to_copy(resource: SqlServerServer) -> None:
+    with resource.connection() as session:
+        for last in (False, True):
+            nothing = pa.table({"n": pa.array([], pa.int32())}).to_reader()
+            try:
+                session.raw.cursor().bulkcopy_arrow(NOWHERE, nothing, timeout=LOGIN_TIMEOUT)
+            except Exception as error:
+                if not from_driver(error):
+                    raise
+                failed = copying(error, session.login.settings, NOWHERE)
+                if not isinstance(failed, BulkLoginFailed):
+                    return
+                if last:
+                    raise failed from None
 
 
 def trial(resource: SqlServerServer, table: TableRef, format: Format) -> str | None:

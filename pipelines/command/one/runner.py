@@ -26,6 +26,7 @@ from tableferry.assets.planning.rows.decisions import decisions_by_hop
 from tableferry.assets.planning.rows.rows_to_move import rows_to_move
 from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
+from tableferry.assets.planning.wires import wire_notes
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, run_is_alive, this_process
 from tableferry.assets.verifying.check_request import CheckRequest
@@ -106,6 +107,7 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
             *_drift_notes(plan, servers, log, gone),
             *_unfilled_notes(plan, gone, {each.hop for each in ranges if each.state == "run"}),
             *hazard_notes(plan.hops),
+            *wire_notes(plan.hops, servers),
         ]
         hazards = [
             (str(hop.plan.target), item) for hop in plan.hops for item in hop.options.hazards
