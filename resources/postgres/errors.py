@@ -57,7 +57,8 @@ _REFUSED = re.compile(r"authentication|password|token", re.IGNORECASE)
 
 
 NO_KERBEROS = (
-    "it asks for Kerberos, which ADBC's libpq does not have, unlike psycopg's: use 'wire: text'"
+    "it asks for Kerberos, which ADBC's libpq does not have, unlike psycopg's: 'wire: text' and "
+    "the levels count and checksum do without"
 )
 
 

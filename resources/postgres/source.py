@@ -109,6 +109,16 @@ def quantiles(
     return rows, (lowest, *(inner or ())[1:-1], highest)
 
 
+def require_adbc(resource: PostgresServer, wire: WireFormat) -> None:
+    """Require a login that ADBC can make, for the wire format arrow.
+
+    Raises:
+        InputError: it is Kerberos'.
+    """
+    if wire == "arrow" and resource.by_kerberos():
+        raise InputError(NO_KERBEROS)
+
+
 class PostgresSource(Source):
     """See `Source`."""
 
@@ -123,6 +133,7 @@ class PostgresSource(Source):
         free_notation=True,
     )
     place = places.PLACE
+    require_tools = staticmethod(require_adbc)
     snapshots = True
     examples = (
         *("boolean", "smallint", "integer", "bigint", "numeric(38,10)", "numeric(18,0)", "real"),
@@ -141,11 +152,6 @@ class PostgresSource(Source):
     catalog_state = staticmethod(catalog_state)
     version_scope = staticmethod(version_scope)
     guarded = staticmethod(guarded)
-
-    def require_tools(self, resource: PostgresServer, wire: WireFormat) -> None:
-        """Require a login that ADBC can make for the wire format arrow."""
-        if wire == "arrow" and resource.by_kerberos():
-            raise InputError(NO_KERBEROS)
 
     def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
         """See `Source.size`. A view's rows are counted."""

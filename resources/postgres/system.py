@@ -14,7 +14,7 @@ from tableferry.resources.postgres.errors import is_transient
 from tableferry.resources.postgres.health import findings
 from tableferry.resources.postgres.overflow import PostgresOverflow
 from tableferry.resources.postgres.server import PostgresServer
-from tableferry.resources.postgres.source import PostgresSource
+from tableferry.resources.postgres.source import PostgresSource, require_adbc
 from tableferry.resources.postgres.target import PostgresTarget
 from tableferry.resources.postgres.types import TYPES
 
@@ -42,5 +42,6 @@ SYSTEM = System(
         updates_in_place=True,
         removes=True,
         orders_key=STATEMENTS.orders,
+        require_tools=require_adbc,
     ),
 )

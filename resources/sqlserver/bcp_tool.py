@@ -137,6 +137,15 @@ class BcpTool:
         """The program's name, for messages."""
         return Path(self.path).name
 
+    def require_login(self, login: Login) -> None:
+        """Require that the tool can log in like this.
+
+        Raises:
+            InputError: it cannot.
+        """
+        if self.kind == "freebcp" and not login.by_password:
+            raise InputError(f"{self.path} can log in by a password only; use Microsoft's bcp")
+
     def command(
         self,
         what: str,
@@ -157,9 +166,8 @@ class BcpTool:
         command = [self.path, what, direction, str(file), "-c"]
         if login.by_password:
             command += ["-U", settings.user or ""]
-        elif self.kind == "freebcp":
-            raise InputError(f"{self.path} can log in by a password only; use Microsoft's bcp")
         else:
+            self.require_login(login)
             command += ["-T"] if login.kerberos else ["-G", "-P", str(file.parent / TOKEN_FILE)]
         if framing is not None:
             command += ["-t", framing.field, "-r", framing.row]

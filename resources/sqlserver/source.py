@@ -54,10 +54,10 @@ def require_bcp(resource: SqlServerServer, wire: WireFormat) -> None:
     """Require bcp for the wire format text.
 
     Raises:
-        InputError: it is not installed.
+        InputError: it is not installed, or cannot log in.
     """
     if wire == "text":
-        resource.bcp_tool()
+        resource.bcp_tool().require_login(resource.login())
 
 
 # A restored, attached or restarted database may give versions away twice.

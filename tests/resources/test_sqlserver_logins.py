@@ -12,6 +12,7 @@ from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.bcp_tool import BcpTool, Encryption, find_tool, running
 from tableferry.resources.sqlserver.login import Login
 from tableferry.resources.sqlserver.resource import SqlServerResource
+from tableferry.resources.sqlserver.source import require_bcp
 
 BCP, FREEBCP = BcpTool("/opt/bin/bcp", "bcp"), BcpTool("/usr/bin/freebcp", "freebcp")
 SETTINGS = ConnectionSettings("sqlserver", "db.example", 1433, "shop", None, "t0ken-t0ken")
@@ -115,3 +116,13 @@ def test_bcp_reads_the_token_from_a_file_that_is_ours_alone(tmp_path: Path) -> N
     assert (result.rows, result.errors.strip()) == (3, "600")
     assert not (tmp_path / "token").exists()
     assert SETTINGS.given_password not in " ".join(command)
+
+
+def test_a_plan_sees_that_freebcp_could_not_log_in(tmp_path: Path) -> None:
+    program = tmp_path / "freebcp"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    server = SqlServerResource(url="mssql://h/d?trusted_connection=yes", bcp=str(program))
+    require_bcp(server, "arrow")
+    with pytest.raises(InputError, match="by a password only"):
+        require_bcp(server, "text")
