@@ -533,7 +533,7 @@ def _database_engines(
 def _verified(plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]) -> list[str]:
     if not options.recreate:
         verify_columns(plan, columns, incompatibility)
-    return unfilled_notes(plan, unfilled(plan, columns, options.mark))
+    return unfilled_notes(plan, options, unfilled(plan, columns, options.mark))
 
 
 def _check_mode(plan: CopyPlan, options: TargetOptions, atomic: bool) -> None:

@@ -65,4 +65,4 @@ def verify_table(
             f"{plan.target}: {options.mode} would lose the columns that the transfer does "
             f"not write: {', '.join(repr(column.name) for column in others)}"
         )
-    return unfilled_notes(plan, others)
+    return unfilled_notes(plan, options, others)

@@ -150,7 +150,8 @@ def _unfilled_notes(
         if hop.number in moving and not hop.plan.target.system.by_path:
             told = {column.name for column in [*gone[hop.number].lost, *gone[hop.number].left_out]}
             columns = unfilled(hop.plan, (hop.existing or {}).values(), hop.options.mark)
-            yield from unfilled_notes(hop.plan, [each for each in columns if each.name not in told])
+            others = [column for column in columns if column.name not in told]
+            yield from unfilled_notes(hop.plan, hop.options, others)
 
 
 def _location_notes(transfer: Transfer, servers: Servers) -> Iterator[str]:
