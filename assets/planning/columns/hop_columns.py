@@ -34,7 +34,11 @@ def source_columns(transfer: Transfer, endpoint: Endpoint) -> list[Column]:
         source.blocks(endpoint, transfer.source)
         columns = [source.place.column, *(replace(each, primary_key=None) for each in columns)]
     types: dict[str, str] = {}
+    # a database knows its types: that of a system which a hop goes to is the target's
+    both = any(hop.to.system is transfer.source.system for hop in transfer.hops)
     for name, spec in transfer.columns.items():
+        if both and source.file_key is None:
+            break
         declared = spec.type if isinstance(spec.type, dict) and not spec.expression else {}
         if type_ := declared.get(transfer.source.system.name):
             types[name] = type_

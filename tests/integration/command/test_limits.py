@@ -100,7 +100,7 @@ def test_what_init_writes_runs_as_it_is(
 ) -> None:
     to = [part for one in targets for part in ("--to", one.replace("{copies}", copies))]
     arguments = ["init", "--from", "postgres", "--tables", f"{SCHEMA}.*", *to]
-    written = command(*arguments, *(["--chain"] if len(targets) > 1 else []))
+    written = command(*arguments, *chained(targets))
     assert written.exit_code == 0 and "left out" not in written.output, written.output
     assert declared(transfers).keys() == TABLES.keys()
     assert command("validate").exit_code == 0, command("validate").output
@@ -117,6 +117,43 @@ def test_what_init_writes_runs_as_it_is(
         text = (transfers / "nulls.yaml").read_text()
         assert 'tags: {type: {clickhouse: "String"}}' in text
         assert '# tags: {type: {clickhouse: "Array(Nullable(String))"}}' in text
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        ("clickhouse://warehouse.{table}_copy",),
+        (
+            "postgres://{copies}.{table}",
+            "clickhouse://warehouse.{table}_copy",
+        ),
+    ],
+    ids=("clickhouse", "chain"),
+)
+def test_so_does_what_it_writes_of_clickhouse(
+    transfers: Path, stack: Servers, copies: str, targets: tuple[str, ...]
+) -> None:
+    """A type that is declared for a system of both source and target is the target's."""
+    columns = (
+        "id UInt32, ip IPv4, big UInt256, at DateTime64(9), pairs Array(Array(Int32)), "
+        "m Map(String, Int32), t Tuple(a Int32, b Nullable(String)), v Variant(Int64, String)"
+    )
+    table = f"warehouse.{SCHEMA}_odd"
+    looking.run(
+        stack, "clickhouse", f"CREATE TABLE {table} ({columns}) ENGINE = MergeTree ORDER BY id"
+    )
+    looking.run(stack, "clickhouse", f"INSERT INTO {table} (id) VALUES (1), (2)")
+    to = [part for one in targets for part in ("--to", one.replace("{copies}", copies))]
+    written = command("init", "--from", "clickhouse", "--tables", table, *to, *chained(targets))
+    assert written.exit_code == 0 and "left out" not in written.output, written.output
+    assert command("validate").exit_code == 0, command("validate").output
+    ran = command("run", "--all", "--quiet")
+    assert ran.exit_code == 0, ran.output
+    assert command("check", "--all", "--level", "full_hash").exit_code == 0
+
+
+def chained(targets: tuple[str, ...]) -> list[str]:
+    return ["--chain"] if len(targets) > 1 else []
 
 
 TOO_LONG = "t" * 80
