@@ -169,6 +169,12 @@ class Verdict:
         why = f"which rows differ cannot be shown: {describe(error)}"
         return replace(self, remarks=tuple(dict.fromkeys((*self.remarks, why))))
 
+    @property
+    def what_differs(self) -> str:
+        """E.g. `digest differs`, `digest, amount differ`."""
+        verb = "differs" if len(self.disagreeing) == 1 else "differ"
+        return f"{', '.join(self.disagreeing)} {verb}"
+
     def summary(self, *, warning: bool = False) -> str:
         """One line that says what was compared and how it ended; `warning` names a failure so."""
         return "; ".join((self._outcome(warning), *self.remarks))
@@ -193,7 +199,7 @@ class Verdict:
             return self.differences.summary()
         where = "" if rows[0] is None else f"{_rows(rows[0])} on both sides, "
         if not self.passed:
-            return f"{where}{', '.join(self.disagreeing)} disagree"
+            return f"{where}{self.what_differs}"
         if rows[0] is None:
             return ""
         if self.check not in VALUES_COMPARED:

@@ -150,11 +150,11 @@ def verdict(check: str = "checksum", passed: bool = True, **rest: Any) -> Verdic
         ),
         (
             verdict(passed=False, disagreeing=("digest", "amount")),
-            "checksum FAILED: 3 rows on both sides, digest, amount disagree",
+            "checksum FAILED: 3 rows on both sides, digest, amount differ",
         ),
         (
             verdict(passed=False, source={}, target={}, disagreeing=("digest",)),
-            "checksum FAILED: digest disagree",
+            "checksum FAILED: digest differs",
         ),
         (
             verdict("full_hash", passed=False, differences=Differences(different=1)),

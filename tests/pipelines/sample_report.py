@@ -52,7 +52,7 @@ CHECKSUM = CheckRecord(
 DAMAGED = CheckRecord(
     "checksum",
     False,
-    "checksum FAILED: 250000 rows on both sides, note disagree; 1 row extra in target, 1 different",
+    "checksum FAILED: 250000 rows on both sides, note differs; 1 row extra in target, 1 different",
     at=CHECKED_AT,
     run_id=CHECKED,
     figures=(("note length", "9", "8"), ("n sum", "6", "6"), ("note values", "3", None)),
@@ -103,7 +103,7 @@ TOTAL = CheckRecord(
 SCHEMA = CheckRecord(
     "schema",
     False,
-    "schema FAILED: note disagree",
+    "schema FAILED: note differs",
     at=CHECKED_AT,
     run_id=CHECKED,
     figures=(

@@ -62,9 +62,7 @@ def _counts(outcome: TableComparison, rows: tuple[int, int]) -> str:
     differences = outcome.differences
     if differences is None:
         if rows[0] == rows[1]:
-            return (
-                f"{counted(rows[0], 'row')} on both sides, {', '.join(outcome.verdict.disagreeing)}"
-            )
+            return f"{counted(rows[0], 'row')} on both sides, {outcome.verdict.what_differs}"
         return f"{counted(rows[0], 'row')} in A, {rows[1]:,} in B"
     parts = (
         (differences.missing_in_target, ONLY_IN_A),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -183,6 +184,11 @@ def test_a_page_and_lines_say_the_same(tables: Tables, copy: str, tmp_path: Path
         assert "shifted by +2 hours (time zone)" in text
         assert "columns only in B, not compared: ratio, day, ident, fixed" in text
     assert f"ferry: {first} and {second} differ" in result.stderr
+    facts = dict(re.findall("<dt>(.+?)</dt><dd>(.+?)</dd>", page.read_text(encoding="utf-8")))
+    assert re.match(r"20\d\d-\d\d-\d\d", facts["Compared at"]), facts
+    assert all(":" in facts[f"{side} is on"] for side in "AB"), facts
+    assert facts["Level"] == "checksum" and "note" in facts["Columns"], facts
+    assert facts["Rows"].endswith(" in B"), facts
 
 
 def test_a_key_that_is_named_twice_is_that_key(tables: Tables, copy: str) -> None:
