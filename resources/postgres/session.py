@@ -14,10 +14,11 @@ from psycopg.conninfo import make_conninfo
 
 from tableferry.resources.connecting.waiting import watched
 from tableferry.resources.contract.settings import ConnectionSettings
+from tableferry.resources.postgres import relatives
 from tableferry.resources.postgres.errors import statement_failed
 from tableferry.resources.postgres.settings import conninfo
 
-PROCESS = "SELECT pg_catalog.pg_backend_pid()"
+PROCESS, VERSION = "SELECT pg_catalog.pg_backend_pid()", "SELECT pg_catalog.version()"
 
 # who waits is told by name, as a pooler hides the number of its process, and ADBC its own; the rest
 # of another login's session is shown to members of pg_read_all_stats only
@@ -48,11 +49,15 @@ def has_own_session(
     A pooler may lend a session for a transaction or a statement only. Settings then stay with it,
     for other clients, and snapshots and locks are lost. A pooler gives its clients a key to cancel
     by that is not the server's, which is how it is noticed; nothing but the number of the server's
-    process is asked.
+    process and its version is asked.
 
     Raises:
-        ConnectionFailed: others get the session between two transactions.
+        ConnectionFailed: others get the session between two transactions, or the server is one that
+            only speaks like PostgreSQL.
     """
+    ((version,),) = connection.execute(VERSION.encode()).fetchall()
+    if why := relatives.refused(str(version)):
+        raise settings.failed(why)
     own, others = {_asked(connection)}, set[int]()
     if own == {connection.info.backend_pid}:
         return True

@@ -31,12 +31,29 @@ ORDER BY c.TABLE_NAME, c.ORDINAL_POSITION
 """
 
 FLAGS = """
-SELECT CAST(o.name AS nvarchar(128)), CAST(c.name AS nvarchar(128)), c.is_identity, c.is_computed
+SELECT CAST(o.name AS nvarchar(128)), CAST(c.name AS nvarchar(128)), c.is_identity,
+    CASE WHEN c.is_computed = 1 OR c.generated_always_type <> 0 THEN 1 ELSE 0 END,
+    CASE WHEN c.encryption_type IS NULL THEN 0 ELSE 1 END, c.is_masked
 FROM sys.columns AS c
 INNER JOIN sys.objects AS o ON o.object_id = c.object_id
 INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
-WHERE s.name = {schema} AND o.name IN ({names}) AND (c.is_identity = 1 OR c.is_computed = 1)
+WHERE s.name = {schema} AND o.name IN ({names}) AND (c.is_identity = 1 OR c.is_computed = 1
+    OR c.generated_always_type <> 0 OR c.encryption_type IS NOT NULL OR c.is_masked = 1)
 """
+"""What the server itself fills in: computed columns, and those of versions and ledgers; what only
+clients with keys can read; and what is shown masked."""
+
+MASKED = """
+SELECT CAST(o.name AS nvarchar(128)), CAST(c.name AS nvarchar(128)) FROM sys.columns AS c
+INNER JOIN sys.objects AS o ON o.object_id = c.object_id
+INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
+WHERE s.name = {schema} AND o.name IN ({names}) AND c.is_masked = 1
+    AND COALESCE(HAS_PERMS_BY_NAME(NULL, 'DATABASE', 'UNMASK'), 0) = 0
+    AND COALESCE(HAS_PERMS_BY_NAME(QUOTENAME(s.name) + N'.' + QUOTENAME(o.name), 'OBJECT',
+        'UNMASK', c.name, 'COLUMN'), 0) = 0
+"""
+"""The columns that this login is shown masked; UNMASK of a column is there from 2022 on.
+https://learn.microsoft.com/sql/relational-databases/security/dynamic-data-masking"""
 
 PRIMARY_KEYS = """
 SELECT t.TABLE_NAME, k.COLUMN_NAME, k.ORDINAL_POSITION
@@ -111,6 +128,9 @@ def structures(ask: Ask, tables: Sequence[TableRef]) -> dict[TableRef, Structure
 def columns_of(ask: Ask, tables: Sequence[TableRef]) -> dict[TableRef, list[Column]]:
     """Return the columns of tables of one schema, without tables that do not exist."""
     flags = {(table, name): flags for table, name, *flags in _about(ask, FLAGS, tables)}
+    masked = set[tuple[str, str]]()
+    if any(is_masked for *_, is_masked in flags.values()):
+        masked = {(table, name) for table, name in _about(ask, MASKED, tables)}
     keys: dict[str, list[str]] = {}
     for table, name, _ in _about(ask, PRIMARY_KEYS, tables):
         keys.setdefault(table, []).append(name)
@@ -118,7 +138,8 @@ def columns_of(ask: Ask, tables: Sequence[TableRef]) -> dict[TableRef, list[Colu
     rows = _about(ask, COLUMNS, tables)
     spelled = {(table, name) for table, name, *_ in rows}
     for table, name, kind, length, precision, scale, fraction, nullable, collation in rows:
-        identity, computed = flags.get((table, name), (False, False))
+        identity, generated, encrypted, _ = flags.get((table, name), (0, 0, 0, 0))
+        unread = " encrypted" * bool(encrypted) or " masked" * ((table, name) in masked)
         # Babelfish names the columns of keys in lower case
         key = [
             name if (table, each) not in spelled and each == name.lower() else each
@@ -127,9 +148,9 @@ def columns_of(ask: Ask, tables: Sequence[TableRef]) -> dict[TableRef, list[Colu
         columns.setdefault(table, []).append(
             Column(
                 name=name,
-                type=_declared(kind.lower(), length, precision, scale, fraction),
+                type=_declared(kind.lower(), length, precision, scale, fraction) + unread,
                 nullable=nullable == "YES",
-                generated=bool(computed),
+                generated=bool(generated),
                 identity=bool(identity),
                 primary_key=key.index(name) + 1 if name in key else None,
                 collation=collation,

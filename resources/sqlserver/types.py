@@ -66,6 +66,11 @@ METHODS = {
     # the counter is an unsigned big-endian number; bigint would print the upper half as negative
     "timestamp": ("CAST(CAST({} AS bigint) AS nvarchar(20))", "the counter as a number"),
 }
+UNREAD = {
+    "encrypted": "encrypted by clients that have the keys (Always Encrypted), and arrives so",
+    "masked": "masked for this login, which would be moved instead of the values: GRANT UNMASK",
+}
+"""Why columns are not read, by the word that the catalog's reader adds to their types."""
 
 
 def read(declared: str) -> ColumnType:
@@ -184,6 +189,8 @@ def export(declared: str) -> Export | Refusal:
     """
     type_ = read(declared)
     name, kind = type_.name, type_.kind
+    if why := UNREAD.get(name.rpartition(" ")[2]):
+        return Refusal(why)
     if name in METHODS or kind is None:
         why = "of a type whose values other systems cannot hold"
         return Refusal(why, *METHODS[name]) if name in METHODS else Refusal(why)
