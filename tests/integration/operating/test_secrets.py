@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tableferry_local.sqlserver.wire.federated import issue
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 from tests.integration.support.crashing import Command, staging_tables
@@ -158,3 +159,54 @@ def wrapper(left: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     path.chmod(0o755)
     monkeypatch.setenv("TABLEFERRY_BCP", str(path))
+
+
+@pytest.mark.skipif(bool(named(SQLSERVER)), reason="the stand-in alone takes tokens of ours")
+def test_what_programs_print_is_left_nowhere(
+    ferry: Callable[..., Ferry],
+    stack: Servers,
+    source_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Passwords and tokens of programs, that are good, and that have expired."""
+    one = ferry(
+        "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']",
+        "CREATE TABLE {t} (id integer PRIMARY KEY, day date)",
+        "INSERT INTO {t} SELECT g, '2020-01-01' FROM generate_series(1, 40) g",
+        "UPDATE {t} SET day = 'infinity' WHERE id = 33",
+        ranges="{bounds: [11, 21, 31]}",
+    )
+    one.session.instance.dispose()
+    urls = stack.environment() | {"TABLEFERRY_POSTGRES_URL": source_url}
+    at = {name: urlsplit(url) for name, url in urls.items()}
+    server = at["TABLEFERRY_SQLSERVER_URL"]
+    good, stale = (issue(str(server.username), str(server.password), age) for age in (3600, -5))
+    printed = {
+        "TABLEFERRY_POSTGRES": PASSWORD,
+        "TABLEFERRY_SQLSERVER": good,
+        "TABLEFERRY_CLICKHOUSE": str(at["TABLEFERRY_CLICKHOUSE_URL"].password),
+    }
+    for name, secret in printed.items():
+        (tmp_path / name).write_text(f"{secret}\n")
+        parts = at[f"{name}_URL"]
+        user = "" if secret == good else f"{parts.username}@"
+        place = parts._replace(netloc=f"{user}{parts.hostname}:{parts.port}").geturl()
+        monkeypatch.setenv(f"{name}_URL", place)
+        monkeypatch.setenv(f"{name}_PASSWORD_COMMAND", f"cat {tmp_path / name}")
+    monkeypatch.setenv("TABLEFERRY_SQLSERVER_AUTHENTICATION", "ActiveDirectoryAccessToken")
+    command, said = Command(tmp_path), ""
+    for token, codes in ((good, (1, 0)), (stale, (2, 1))):
+        (tmp_path / "TABLEFERRY_SQLSERVER").write_text(f"{token}\n")
+        run = command.run("run", one.table, "-v", "--force", "--log-level", "debug")
+        said += command.output
+        assert (run, command.run("doctor")) == codes, command.output
+        said += command.output
+    assert "a token of the program cat" in said
+    assert "login of the token's or ticket's user refused" in said
+    files = [path for path in (tmp_path / "dagster").rglob("*") if path.is_file()]
+    haystack = {str(path): path.read_bytes() for path in files} | {"said": said.encode()}
+    for secret in (*printed.values(), stale):
+        for spelling in spellings(secret, str(server.username)):
+            found = [name for name, data in haystack.items() if spelling in data]
+            assert not found, f"{spelling!r}"
