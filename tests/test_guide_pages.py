@@ -24,7 +24,7 @@ NOT_RUN = {
     "deployment.md": 3,
     "maintenance.md": 4,
     "operations.md": 1,
-    "security.md": 1,
+    "security.md": 4,
     "testing.md": 4,
     "copies.md": 2,
 }
