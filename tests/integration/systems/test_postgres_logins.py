@@ -40,8 +40,12 @@ def debians(hba: str, *settings: str, files: dict[str, bytes]) -> Iterator[int]:
         folder = Path(name)
         if user is not None and group is not None:
             os.chown(folder, user, group)
-        # of a Kerberos test: the server's user cannot read the test's own
-        environment = {**os.environ, "KRB5_CONFIG": f"{folder}/data/krb5.conf"}
+        # of a Kerberos test: the server's user cannot read, or write, where the test's own are
+        environment = {
+            **os.environ,
+            "KRB5_CONFIG": f"{folder}/data/krb5.conf",
+            "KRB5RCACHEDIR": name,
+        }
         run = {
             "env": environment,
             "user": user,
