@@ -88,7 +88,7 @@ def _replicated(engine: str) -> Iterator[Hazard]:
             "shows a range to readers of other replicas when these have fetched it; locks and "
             "markers are on the server that is written to"
         )
-        yield Hazard("engine", engine, "noted", says, f"{ONE_NODE}, the same in every home")
+        yield Hazard("replicas", engine, "noted", says, f"{ONE_NODE}, the same in every home")
 
 
 def _expiring(definition: str) -> Iterator[Hazard]:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -45,7 +45,17 @@ def sockets_to(port: int) -> Iterator[socket.socket]:
                         yield found
 
 
-def test_every_connection_asks_whether_the_other_end_is_there(stack: Servers) -> None:
+@pytest.fixture
+def roads(stack: Servers) -> Iterator[dict[str, str]]:
+    """URLs that only this test connects to."""
+    with ExitStack() as opened:
+        yield {
+            name: opened.enter_context(Passes(getattr(stack, f"{name}_url"))).url
+            for name in ("postgres", "sqlserver", "clickhouse")
+        }
+
+
+def test_every_connection_asks_whether_the_other_end_is_there(roads: dict[str, str]) -> None:
     def kept(url: str) -> int:
         idle = [
             found.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
@@ -56,21 +66,21 @@ def test_every_connection_asks_whether_the_other_end_is_there(stack: Servers) ->
         assert all(0 < seconds <= MOST_IDLE for seconds in idle), idle
         return len(idle)
 
-    postgres = PostgresResource(url=stack.postgres_url)
+    postgres = PostgresResource(url=roads["postgres"])
     with postgres.session(), postgres.read_arrow("SELECT 1 AS n"):
-        assert kept(stack.postgres_url) >= 2, "psycopg's and ADBC's"
+        assert kept(roads["postgres"]) >= 2, "psycopg's and ADBC's"
     asks = "SELECT setting FROM pg_settings WHERE name = 'tcp_keepalives_idle'"
     assert postgres.query(asks) == [(str(MOST_IDLE),)]
     with postgres.read_arrow(asks) as reader:
         assert reader.read_all().to_pylist() == [{"setting": str(MOST_IDLE)}], "the server's end"
-    clickhouse = ClickHouseResource(url=stack.clickhouse_url)
+    clickhouse = ClickHouseResource(url=roads["clickhouse"])
     with clickhouse.read_arrow("SELECT 1 AS n"):
-        assert kept(stack.clickhouse_url) >= 1
-    sqlserver = SqlServerResource(url=stack.sqlserver_url)
+        assert kept(roads["clickhouse"]) >= 1
+    sqlserver = SqlServerResource(url=roads["sqlserver"])
     before: list[int] = []
 
     def batches() -> Iterator[pa.RecordBatch]:
-        before.append(kept(stack.sqlserver_url))
+        before.append(kept(roads["sqlserver"]))
         yield pa.record_batch({"n": pa.array([1], pa.int32())})
 
     sqlserver.execute(f"CREATE TABLE {LOADED} (n int)")
