@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 from tableferry.resources.artifacts import Artifact
@@ -14,7 +14,7 @@ from tableferry.resources.contract.snapshots import HeldSnapshot, SetSnapshot, S
 from tableferry.resources.contract.source import Source
 from tableferry.resources.contract.structure import Structure
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.errors import InputError
+from tableferry.resources.errors import ConnectionFailed, InputError
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.keys.text import LONGEST
 from tableferry.resources.postgres import catalog, places
@@ -112,11 +112,14 @@ def quantiles(
 def require_adbc(resource: PostgresServer, wire: WireFormat) -> None:
     """Require a login that ADBC can make, for the wire format arrow.
 
+    A server that lets nobody in is told by whoever needs it.
+
     Raises:
         InputError: it is Kerberos'.
     """
-    if wire == "arrow" and resource.by_kerberos():
-        raise InputError(NO_KERBEROS)
+    with suppress(ConnectionFailed):
+        if wire == "arrow" and resource.by_kerberos():
+            raise InputError(NO_KERBEROS)
 
 
 class PostgresSource(Source):
