@@ -28,6 +28,13 @@ PASSWORD = "p@ss:w0rd/%'\"#? {x}"
 
 WRONG = "wr0ng-w0rd"
 
+TABLE = (
+    "CREATE TABLE {t} (id integer PRIMARY KEY, day date)",
+    "INSERT INTO {t} SELECT g, '2020-01-01' FROM generate_series(1, 40) g",
+    "UPDATE {t} SET day = 'infinity' WHERE id = 33",
+)
+RANGES = "{bounds: [11, 21, 31]}"
+
 
 def spellings(password: str, user: str) -> set[bytes]:
     """The ways in which a password may stand somewhere."""
@@ -66,10 +73,8 @@ def test_what_failing_runs_leave_has_no_password(
     wire = "text" if by_text else "arrow"
     one = ferry(
         f"[{{{{to: 'sqlserver://dbo.{{t}}', wire: {wire}}}}}, 'clickhouse://warehouse.{{t}}']",
-        "CREATE TABLE {t} (id integer PRIMARY KEY, day date)",
-        "INSERT INTO {t} SELECT g, '2020-01-01' FROM generate_series(1, 40) g",
-        "UPDATE {t} SET day = 'infinity' WHERE id = 33",
-        ranges="{bounds: [11, 21, 31]}",
+        *TABLE,
+        ranges=RANGES,
     )
     one.session.instance.dispose()
     urls = stack.environment() | {"TABLEFERRY_POSTGRES_URL": source_url}
@@ -172,10 +177,8 @@ def test_what_programs_print_is_left_nowhere(
     """Passwords and tokens of programs, that are good, and that have expired."""
     one = ferry(
         "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']",
-        "CREATE TABLE {t} (id integer PRIMARY KEY, day date)",
-        "INSERT INTO {t} SELECT g, '2020-01-01' FROM generate_series(1, 40) g",
-        "UPDATE {t} SET day = 'infinity' WHERE id = 33",
-        ranges="{bounds: [11, 21, 31]}",
+        *TABLE,
+        ranges=RANGES,
     )
     one.session.instance.dispose()
     urls = stack.environment() | {"TABLEFERRY_POSTGRES_URL": source_url}

@@ -32,7 +32,7 @@ class _Proxy:
 
     def __init__(self, url: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
         parts = urlsplit(url)
-        self._behind = (parts.hostname, parts.port)
+        self._address = (parts.hostname, parts.port)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, port), family=family)
         self.port = int(self._listener.getsockname()[1])
@@ -52,11 +52,32 @@ class _Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            server = socket.create_connection(self._behind)
+            server = socket.create_connection(self._behind())
             threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
 
+    def _behind(self) -> tuple[str | None, int | None]:
+        """The address of the server behind, for the next connection."""
+        return self._address
+
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
-        raise NotImplementedError
+        """Pass on what comes, as `_to_client` and `_to_server` make it."""
+
+        def answers() -> None:
+            with contextlib.suppress(OSError):  # the client is gone
+                while data := _receive(server):
+                    client.sendall(self._to_client(data))
+            _hang_up(client, server)
+
+        threading.Thread(target=answers, daemon=True).start()
+        while data := _receive(client):
+            server.sendall(self._to_server(data))
+        _hang_up(client, server)
+
+    def _to_client(self, data: bytes) -> bytes:
+        return data
+
+    def _to_server(self, data: bytes) -> bytes:
+        return data
 
 
 class LosesAnswer(_Proxy):
@@ -110,17 +131,9 @@ class Corrupts(_Proxy):
         self._old, self._new = old, new
         self.changed = 0
 
-    def _serve(self, client: socket.socket, server: socket.socket) -> None:
-        def answers() -> None:
-            while data := _receive(server):
-                client.sendall(data)
-            _hang_up(client, server)
-
-        threading.Thread(target=answers, daemon=True).start()
-        while data := _receive(client):
-            self.changed += data.count(self._old)
-            server.sendall(data.replace(self._old, self._new))
-        _hang_up(client, server)
+    def _to_server(self, data: bytes) -> bytes:
+        self.changed += data.count(self._old)
+        return data.replace(self._old, self._new)
 
 
 class Counts(_Proxy):
@@ -137,18 +150,13 @@ class Counts(_Proxy):
         self.requests = self.answered = 0
         """How many such requests there were, and the bytes of all answers."""
 
-    def _serve(self, client: socket.socket, server: socket.socket) -> None:
-        def answers() -> None:
-            while data := _receive(server):
-                self.answered += len(data)
-                client.sendall(data)
-            _hang_up(client, server)
+    def _to_client(self, data: bytes) -> bytes:
+        self.answered += len(data)
+        return data
 
-        threading.Thread(target=answers, daemon=True).start()
-        while data := _receive(client):
-            self.requests += data.count(self._marker)
-            server.sendall(data)
-        _hang_up(client, server)
+    def _to_server(self, data: bytes) -> bytes:
+        self.requests += data.count(self._marker)
+        return data
 
 
 class CutsAnswers(_Proxy):
@@ -196,31 +204,17 @@ class Balances(_Proxy):
 
     def __init__(self, url: str, ports: Sequence[int], *, by_request: bool = True) -> None:
         super().__init__(url)
-        host, port = self._behind
+        host, port = self._address
         self.nodes = itertools.cycle([(host, port), *((host, other) for other in ports)])
         self._by_request = by_request
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            server = socket.create_connection(next(self.nodes))
-            threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
+    def _behind(self) -> tuple[str | None, int | None]:
+        return next(self.nodes)
 
-    def _serve(self, client: socket.socket, server: socket.socket) -> None:
-        def answers() -> None:
-            with contextlib.suppress(OSError):  # the client is gone
-                while data := _receive(server):
-                    client.sendall(data)
-            _hang_up(client, server)
-
-        threading.Thread(target=answers, daemon=True).start()
-        closing = b" HTTP/1.1\r\nConnection: close\r\n" if self._by_request else b" HTTP/1.1\r\n"
-        while data := _receive(client):
-            server.sendall(data.replace(b" HTTP/1.1\r\n", closing, 1))
-        _hang_up(client, server)
+    def _to_server(self, data: bytes) -> bytes:
+        if not self._by_request:
+            return data
+        return data.replace(b" HTTP/1.1\r\n", b" HTTP/1.1\r\nConnection: close\r\n", 1)
 
 
 class Passes(_Proxy):
@@ -238,16 +232,7 @@ class Passes(_Proxy):
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
         self.connections += 1
         self._ends += (client, server)
-
-        def answers() -> None:
-            while data := _receive(server):
-                client.sendall(data)
-            _hang_up(client, server)
-
-        threading.Thread(target=answers, daemon=True).start()
-        while data := _receive(client):
-            server.sendall(data)
-        _hang_up(client, server)
+        super()._serve(client, server)
 
 
 class Forgets(_Proxy):

@@ -8,6 +8,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
@@ -91,10 +92,9 @@ def test_every_command_refuses_them_before_anything_is_made(
                 assert done.exit_code == 2, (command, done.output)
                 assert "several servers answer in turn" in done.output
                 assert "Name one of them by its own address" in done.output
-    for port in (first.rpartition(":")[2].split("/")[0], other):
-        server = ClickHouseServer(
-            url=first.replace(first.rpartition(":")[2].split("/")[0], str(port))
-        )
+    port = urlsplit(first).port
+    for url in (first, first.replace(f":{port}/", f":{other}/")):
+        server = ClickHouseServer(url=url)
         assert not server.query("SHOW TABLES FROM warehouse")
 
 
