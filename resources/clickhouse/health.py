@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
-from tableferry.resources.clickhouse.nodes import several
 from tableferry.resources.clickhouse.policies import hidden, may_look
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.connecting.health import (
@@ -50,21 +49,19 @@ def findings(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
 
 def _servers(resource: ClickHouseServer) -> Iterator[Finding]:
     try:
-        names = list(dict.fromkeys(resource.answering()))
-        if len(names) > 1:
-            raise InputError(several(str(resource.settings()), names))
+        name = resource.answering()
     except InputError as error:
         yield Finding("servers", "problem", str(error))
         return
     clusters = [
-        f"{name} of {shards} x {replicas}"
-        for name, shards, replicas in resource.query(
+        f"{cluster} of {shards} x {replicas}"
+        for cluster, shards, replicas in resource.query(
             "SELECT cluster, uniqExact(shard_num), max(replica_num) FROM system.clusters "
             "GROUP BY cluster HAVING count() > 1 ORDER BY cluster"
         )
     ]
     if clusters:
-        says = f"{names[0]} answers; clusters (shards x replicas): {', '.join(clusters)}"
+        says = f"{name} answers; clusters (shards x replicas): {', '.join(clusters)}"
         yield Finding("servers", "note", says, ())
 
 

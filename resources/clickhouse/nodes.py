@@ -6,6 +6,7 @@ Tableferry's own tables (staging tables, markers, locks) are plain ones of the s
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from tableferry.resources.errors import InputError
@@ -51,7 +52,7 @@ class OneNode:
         return getattr(self._pool, name)
 
 
-def several(address: str, names: list[str]) -> str:
+def several(address: str, names: Iterable[str]) -> str:
     """Say why several servers at one address are refused."""
     return (
         f"{address}: several servers answer in turn ({', '.join(sorted(names))}), and what one of "

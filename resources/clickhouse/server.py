@@ -18,7 +18,7 @@ from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, liter
 from tableferry.resources.clickhouse.errors import from_driver, translate
 from tableferry.resources.clickhouse.login import OPTIONS as LOGIN_OPTIONS
 from tableferry.resources.clickhouse.login import Login, login_of
-from tableferry.resources.clickhouse.nodes import OneNode
+from tableferry.resources.clickhouse.nodes import OneNode, several
 from tableferry.resources.clickhouse.settings import INSERT, WAITING, pin
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.connecting.address import Server
@@ -92,18 +92,20 @@ class ClickHouseServer(Server):
         """The server's version."""
         return str(self.query("SELECT version()")[0][0])
 
-    def answering(self) -> list[str]:
-        """Return the names of the servers that answer the next few connections.
+    def answering(self) -> str:
+        """Return the name of the server that answers the next few connections.
 
         Raises:
-            InputError: they answer in turn.
+            InputError: several servers do.
         """
-        names = []
+        names = set[str]()
         for _ in range(4):
             with self._logged_in() as client:
                 client.http.clear()  # the next request opens a connection
-            names.append(str(self.query("SELECT displayName()")[0][0]))
-        return names
+            names.add(str(self.query("SELECT displayName()")[0][0]))
+        if len(names) > 1:
+            raise InputError(several(str(self.settings()), names))
+        return names.pop()
 
     def identity(self) -> str:
         """Return the server's number. A table's schema is its database, whatever the address."""
@@ -231,7 +233,7 @@ class ClickHouseServer(Server):
 
     def login(self, settings: ConnectionSettings) -> Login:
         """How to log in; see `login_of`."""
-        declared = {name: self._value(name) or settings.options.get(name) for name in LOGIN_OPTIONS}
+        declared = self._declared(settings, LOGIN_OPTIONS)
         return login_of(settings, declared, secure=self.encryption()[0])
 
     def _client(self, settings: ConnectionSettings) -> Any:

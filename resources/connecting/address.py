@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Self, TypeVar
 from urllib.parse import quote, unquote
@@ -385,6 +385,12 @@ class Server(BaseModel):
             return None if value is None else str(value)
         variable = getattr(getattr(self, field), "env_var_name", None)
         return secret_files.read(path, variable or f"{field} of the {self.system} resource")
+
+    def _declared(
+        self, settings: ConnectionSettings, names: Iterable[str]
+    ) -> dict[str, str | None]:
+        """Return values that fields give, or else options of the URL."""
+        return {name: self._value(name) or settings.options.get(name) for name in names}
 
     def _value(self, name: str) -> Any:
         value = getattr(self, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import select
 import time
 from collections.abc import Iterable, Iterator
@@ -14,7 +15,6 @@ from psycopg.conninfo import make_conninfo
 
 from tableferry.resources.connecting.waiting import watched
 from tableferry.resources.contract.settings import ConnectionSettings
-from tableferry.resources.postgres import relatives
 from tableferry.resources.postgres.errors import statement_failed
 from tableferry.resources.postgres.settings import conninfo
 
@@ -32,6 +32,16 @@ WHERE w.usename = current_user AND w.datname = pg_catalog.current_database()
     AND w.application_name = pg_catalog.current_setting('application_name')
 """
 
+RELATIVES = {
+    "CockroachDB": "it exports no snapshots, and has neither COPY in binary nor versions of rows",
+    "-YB-|YugabyteDB": "it exports snapshots as a preview only, and its rows have no versions",
+    "Redshift": "it has neither exported snapshots nor advisory locks nor versions of rows",
+    "Greenplum|Cloudberry|Greengage|WarehousePG": "rows of different segments have the same places "
+    "and versions, and a snapshot of the coordinator is not exported to others",
+    "Materialize|RisingWave|CrateDB|QuestDB": "its transactions and catalog are not PostgreSQL's",
+}
+"""Why each is refused, by what its `version()` says; docs/relatives.md tells more."""
+
 LOOKS = 3
 """How often two clients of a pooler are compared. By default PgBouncer lends the session that was
 returned last, and the first look tells; with server_round_robin, or beside other clients, the next
@@ -39,6 +49,18 @@ ones do."""
 
 LOOK_SECONDS = 2.0
 """How long a second client may wait for a session: the first one may have the only one."""
+
+
+def refused_relative(version: str) -> str | None:
+    """Say why a server is refused; None for PostgreSQL, whoever runs it.
+
+    Args:
+        version: what `version()` returns, which all of them have.
+    """
+    for name, why in RELATIVES.items():
+        if found := re.search(name, version, re.IGNORECASE):
+            return f"it is no PostgreSQL ({found[0].strip('-')}): {why}"
+    return None
 
 
 def has_own_session(
@@ -56,7 +78,7 @@ def has_own_session(
             only speaks like PostgreSQL.
     """
     ((version,),) = connection.execute(VERSION.encode()).fetchall()
-    if why := relatives.refused(str(version)):
+    if why := refused_relative(str(version)):
         raise settings.failed(why)
     own, others = {_asked(connection)}, set[int]()
     if own == {connection.info.backend_pid}:

@@ -201,8 +201,7 @@ class SqlServerServer(Server):
             InputError: what is declared contradicts itself, or is not known.
         """
         settings = self.settings()
-        declared = {name: self._value(name) or settings.options.get(name) for name in LOGIN_OPTIONS}
-        return login_of(settings, declared)
+        return login_of(settings, self._declared(settings, LOGIN_OPTIONS))
 
     def _pool_key(self) -> str:
         login = self.login()

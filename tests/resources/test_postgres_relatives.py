@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tableferry.resources.postgres.relatives import refused
+from tableferry.resources.postgres.session import refused_relative
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from tableferry.resources.postgres.relatives import refused
     ],
 )  # fmt: skip
 def test_relatives_are_refused_by_name(version: str, why: str) -> None:
-    reason = refused(version)
+    reason = refused_relative(version)
     assert reason is not None
     assert re.search(why, reason), reason
 
@@ -38,4 +38,4 @@ def test_relatives_are_refused_by_name(version: str, why: str) -> None:
     ],
 )
 def test_whoever_runs_postgresql_is_not(version: str) -> None:
-    assert refused(version) is None
+    assert refused_relative(version) is None

@@ -33,12 +33,13 @@ def source_columns(transfer: Transfer, endpoint: Endpoint) -> list[Column]:
     if transfer.by_place and source.place is not None:
         source.blocks(endpoint, transfer.source)
         columns = [source.place.column, *(replace(each, primary_key=None) for each in columns)]
-    types: dict[str, str] = {}
     # a database knows its types: that of a system which a hop goes to is the target's
-    both = any(hop.to.system is transfer.source.system for hop in transfer.hops)
+    if source.file_key is None and any(
+        hop.to.system is transfer.source.system for hop in transfer.hops
+    ):
+        return columns
+    types: dict[str, str] = {}
     for name, spec in transfer.columns.items():
-        if both and source.file_key is None:
-            break
         declared = spec.type if isinstance(spec.type, dict) and not spec.expression else {}
         if type_ := declared.get(transfer.source.system.name):
             types[name] = type_

@@ -10,7 +10,6 @@ from tableferry.checks.comparing.tables import TableComparison, compare_tables
 from tableferry.checks.recheck import Recheck
 from tableferry.checks.verdict import Level
 from tableferry.resources.connecting.names import system_of, table_of
-from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.contract.source import columns_of_rows
 from tableferry.resources.errors import InputError, RowsHidden
@@ -51,7 +50,8 @@ def paired(servers: Servers, first: TableRef, second: TableRef, scope: Compariso
     columns = []
     for table in (first, second):
         endpoint = servers.endpoint(table)
-        _require_rows_shown(endpoint, table)
+        if not table.query and (why := inspection_of(table.system).hidden(endpoint, table)):
+            raise RowsHidden(f"{table}: {why}")
         columns.append(columns_of_rows(endpoint, table))
     return pair(first, columns[0], second, columns[1], scope)
 
@@ -75,14 +75,3 @@ def compare_pair(
     target = servers.endpoint(pairing.plan.target)
     with source.read_beside(target):
         return compare_tables(pairing, source, target, level, ranges=ranges, recheck=recheck)
-
-
-def _require_rows_shown(endpoint: Endpoint, table: TableRef) -> None:
-    """Refuse a table of which row-level security hides rows.
-
-    Raises:
-        RowsHidden: names the table and the remedies.
-    """
-    why = None if table.query else inspection_of(table.system).hidden(endpoint, table)
-    if why:
-        raise RowsHidden(f"{table}: {why}")
