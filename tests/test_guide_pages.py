@@ -25,6 +25,7 @@ NOT_RUN = {
     "maintenance.md": 4,
     "operations.md": 1,
     "security.md": 4,
+    "tunnels.md": 1,
     "testing.md": 4,
     "copies.md": 2,
 }

@@ -235,6 +235,29 @@ class Passes(_Proxy):
         super()._serve(client, server)
 
 
+class ProxiesConnect(_Proxy):
+    """A proxy of HTTP that opens ways by CONNECT (RFC 9110, 9.3.6), all of them to one server.
+
+    Args:
+        url: of that server.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.asked = set[str]()
+        """Where clients wanted to go."""
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        request = b""
+        while not request.endswith(b"\r\n\r\n"):
+            request += _receive(client)
+        method, place, _ = request.decode().split(" ", 2)
+        assert method == "CONNECT"
+        self.asked.add(place)
+        client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        super()._serve(client, server)
+
+
 class Forgets(_Proxy):
     """A firewall that forgets a connection while the answer to a request is awaited.
 
