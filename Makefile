@@ -51,20 +51,20 @@ env: install ## Settings for a shell in this checkout: eval "$$(make -s env)"
 screenshots: install browser ## Take the pictures of the documentation anew
 	@TABLEFERRY_SCREENSHOTS=docs/images $(BIN)/python -m pytest -m slow tests/integration/operating/test_ui.py $(ARGS)
 
-# Two workers for each core: tests also wait, for processes that start, daemons' ticks, locks. A file stays on
-# one worker, as what it makes once serves all of its tests.
-WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2)))
+# A worker more than cores: tests also wait, for processes that start, daemons' ticks, locks. A file stays on one
+# worker, as what it makes once serves all of its tests.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Servers, homes and event logs of tests come and go all the time: in memory, where there is room
 ROOM = $(shell df -k --output=avail /dev/shm 2>/dev/null | tail -1)
 IN_MEMORY = $(if $(TMPDIR),,$(shell [ "$(ROOM)" -gt 8000000 ] 2>/dev/null && echo TMPDIR=/dev/shm))
 
-# Of each test that moves tables, so many parameter sets; none: all of them
-SETS ?= 2
+# Of each file of tests that need servers, so many; none: all of them
+MOST ?= 2
 
-test: install system-packages ## Run the tests, but for the slow and the long random ones (SETS= for all parameter sets)
-	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) $(if $(ARGS),$(ARGS),$(if $(SETS),--sets $(SETS)))
+test: install system-packages ## Run the unit tests, and of those that need servers the most different ones of each file
+	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) $(if $(ARGS),$(ARGS),$(if $(MOST),--most $(MOST)) $(if $(SHARE),--share $(SHARE)))
 
 test-slow: install browser ## Run those that need a browser, Compose, other projects or environments
 	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) -m slow $(ARGS)
@@ -75,8 +75,8 @@ test-soak: install system-packages ## Run the long random tests (TABLEFERRY_SEED
 test-mutants: install ## Change the code that decides what is true, and see that tests fail (ARGS='digest --sample 60')
 	@$(IN_MEMORY) $(BIN)/python -m tests.mutants $(ARGS)
 
-test-all: ## Run all tests, with all parameter sets
-	@$(MAKE) test SETS=
+test-all: ## Run all tests
+	@$(MAKE) test MOST=
 	@$(MAKE) test-slow test-soak
 
 test-unit: install ## Run the tests that need no servers
@@ -84,7 +84,7 @@ test-unit: install ## Run the tests that need no servers
 
 test-servers: install ## Prepare the servers that TABLEFERRY_TEST_..._URL name, and test on them
 	@PYTHONPATH=. $(BIN)/python .ci/prepare-servers
-	@$(MAKE) test test-slow
+	@$(MAKE) test test-slow MOST=
 
 test-versions: install system-packages ## Test with the oldest and the newest dependencies that pyproject.toml allows
 	@$(IN_MEMORY) .ci/test-versions $(BIN)/uv $(ENDS)

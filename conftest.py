@@ -6,8 +6,7 @@ import gc
 import os
 import random
 import tempfile
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,8 @@ from tests.chance import SEED, seed
 if TYPE_CHECKING:
     from tableferry_local.stack import Stack
     from tests.servers import Servers
+
+pytest_plugins = ["tests.selection"]
 
 # what is imported stays: garbage among it is looked for in vain, again and again
 gc.set_threshold(2_000_000, 50, 100)
@@ -129,21 +130,11 @@ def _settle_hypothesis() -> None:
         deadline=None,
         derandomize=not chosen,
         database=None,
-        max_examples=100 if chosen else 50,
+        max_examples=100 if chosen else 30,
     )
     hypothesis.settings.load_profile("tableferry")
     if chosen:
         core.global_force_seed = seed()  # type: ignore[assignment]
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add what `make test` leaves out."""
-    parser.addoption(
-        "--sets",
-        type=int,
-        help="run so many parameter sets at most of each test that moves tables; each test has "
-        "others, so that all systems and modes have their share",
-    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -152,38 +143,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "integration" in item.path.parts:
             item.add_marker("integration")
     items.sort(key=lambda item: "integration" not in item.path.parts)
-    if most := config.getoption("sets"):
-        left_out = {*_beyond(items, most)}
-        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-        items[:] = [item for item in items if item not in left_out]
-
-
-def _beyond(items: list[pytest.Item], most: int) -> Iterator[pytest.Item]:
-    """Yield what has parameter sets beyond so many of each test that moves tables."""
-    sets: dict[str, list[pytest.Function]] = {}
-    for item in items:
-        if isinstance(item, pytest.Function) and "ferry" in item.fixturenames:
-            sets.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for name, every in sets.items():
-        yield from set(every) - set(_most_different(every, most, zlib.crc32(name.encode())))
-
-
-def _most_different(
-    items: list[pytest.Function], most: int, start: int
-) -> Iterator[pytest.Function]:
-    """Yield items by how many values of their parameters no item before has had."""
-    first = start % len(items)
-    rest, seen = items[first:] + items[:first], set[tuple[str, str]]()
-    while rest and most:
-        values = [{(name, repr(value)) for name, value in _parameters(item)} for item in rest]
-        at = max(range(len(rest)), key=lambda at: len(values[at] - seen))
-        seen |= values[at]
-        most -= 1
-        yield rest.pop(at)
-
-
-def _parameters(item: pytest.Function) -> Iterable[tuple[str, object]]:
-    return item.callspec.params.items() if hasattr(item, "callspec") else ()
 
 
 def pytest_report_header() -> str:

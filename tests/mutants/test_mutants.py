@@ -55,6 +55,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
     return judged
 
 
+@pytest.mark.slow
 def test_what_tests_notice_is_killed_and_what_they_do_not_survives(
     outcomes: list[Outcome],
 ) -> None:
@@ -92,6 +93,7 @@ def test_operators(source: str, changed: list[str]) -> None:
     assert [one.text for one in mutants("sample.py", source)] == changed
 
 
+@pytest.mark.slow
 def test_a_survivor_without_a_verdict_ends_the_command_with_1(
     outcomes: list[Outcome], tmp_path: Path
 ) -> None:

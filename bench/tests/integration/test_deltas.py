@@ -15,6 +15,8 @@ from tableferry_bench.meter import CommandFailed
 from tableferry_bench.servers import Servers
 from tableferry_bench.workloads import ensure
 
+pytestmark = pytest.mark.slow
+
 ROWS, RANGES = 4_000, 2
 
 

@@ -110,6 +110,7 @@ def test_a_second_run_skips_every_range(demo: tuple[dict[str, str], str]) -> Non
     assert document["run_ids"] == [], "nothing to do starts no run"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1300)
 def test_the_quick_start_goes_on_as_the_guide_says(
     demo: tuple[dict[str, str], str], tmp_path: Path

@@ -306,6 +306,7 @@ def test_goes_with_the_process_that_it_was_made_for(tmp_path: Path) -> None:
     assert not any(process.identity(pid) for pid in pids)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs PostgreSQL as somebody else")
 def test_root_in_a_private_home(tmp_path: Path) -> None:
     """Neither the stack's folder nor the installed package can be reached by PostgreSQL's user."""
