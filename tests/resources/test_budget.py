@@ -212,10 +212,10 @@ def test_who_waits_for_other_processes_gives_up(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_who_waits_for_threads_of_its_own_process_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TABLEFERRY_WAIT_SECONDS", "0.2")
+    monkeypatch.setenv("TABLEFERRY_WAIT_SECONDS", "1")
     full = Gate("full", Budget(1))
     full.acquire()
-    threading.Timer(1.0, full.release, kwargs={"ended": True}).start()
+    threading.Timer(2.0, full.release, kwargs={"ended": True}).start()
     full.acquire()
 
 

@@ -156,6 +156,7 @@ def test_a_fleet_with_a_failed_a_damaged_and_an_unmoved_table(
     assert "# Cutover report: passed" in signed.stdout
 
 
+@pytest.mark.slow
 def test_a_source_that_changed_and_an_invalid_file_are_not_proven(folder: Ferry) -> None:
     assert command("run", folder.table).exit_code == 0
     moved = proofs(folder)

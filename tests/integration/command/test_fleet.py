@@ -46,6 +46,7 @@ def fleet(ferry: Callable[..., Ferry]) -> Ferry:
     return moves
 
 
+@pytest.mark.slow
 def test_checks_and_plans_go_side_by_side(fleet: Ferry, tmp_path: Path) -> None:
     command = Command(tmp_path)
     assert command.run("run", "a", "b", "--jobs", "1") == 0, command.output

@@ -81,6 +81,7 @@ def counted(counts: Counter[str], kind: type, ask: Callable[..., Any]) -> Callab
     return counting
 
 
+@pytest.mark.slow
 def test_nothing_to_do(moves: Ferry, monkeypatch: pytest.MonkeyPatch) -> None:
     """The catalogs are asked as often for twelve tables as for three, and are believed only of what
     nobody changes meanwhile."""

@@ -20,6 +20,7 @@ TABLE = (
 )
 
 
+@pytest.mark.slow
 def test_a_scheduler_goes_by_exit_codes(ferry: Callable[..., Ferry], tmp_path: Path) -> None:
     page = (DOCS / "airflow.md").read_text(encoding="utf-8")
     commands = re.findall(r'bash_command=f"\{FERRY\} ([^"]+)"', page)

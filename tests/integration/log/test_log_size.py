@@ -115,6 +115,7 @@ def test_a_home_of_files_grows_by_little(ferry: Callable[..., Ferry], sqlite_siz
     assert first < 42 and changed < 54, "133 and 194 with a file for each run"
 
 
+@pytest.mark.slow
 def test_a_database_grows_by_little(ferry: Callable[..., Ferry], postgres_size: Size) -> None:
     first, changed = grown(ferry, postgres_size)
     assert first < 25.5 and changed < 37, "28 and 41 with all that Dagster says twice"

@@ -130,6 +130,7 @@ def _copied(postgres: object, folder: Path, primary: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_standby_is_read_and_what_it_lacks_is_noticed(
     ferry: Callable[..., Ferry], pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,6 +137,7 @@ def test_a_run_that_repeats_a_dead_one_is_not_ended_for_it(ferry: Make, command:
     assert reap(instance) == []
 
 
+@pytest.mark.slow
 @pytest.mark.invariant("I6")
 def test_one_changed_row_runs_one_range_of_a_hundred(ferry: Make) -> None:
     one = ferry(DIRECT, *TABLE, ranges="{rows: 2}")

@@ -41,7 +41,7 @@ HERE = [("postgres", "clickhouse"), ("postgres", "sqlserver")]
 @pytest.mark.parametrize(
     ("pairs", "levels"),
     [
-        (HERE, ("checksum", "full_hash")),
+        pytest.param(HERE, ("checksum", "full_hash"), marks=pytest.mark.slow),
         pytest.param(PAIRS, get_args(Level), marks=pytest.mark.soak),
     ],
     ids=["two", "all"],

@@ -34,6 +34,7 @@ def admin(stack: Servers) -> Iterator[psycopg.Connection]:
         connection.execute(f"DROP ROLE {ROLE}".encode())
 
 
+@pytest.mark.slow
 def test_a_run_of_many_ranges_follows_a_password_that_changes(
     ferry: Callable[..., Ferry], stack: Servers, admin: psycopg.Connection, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -84,6 +84,7 @@ def make_older(one: Ferry, seconds: float) -> None:
     instance.handle_new_event(entry._replace(timestamp=entry.timestamp - seconds))
 
 
+@pytest.mark.slow
 def test_the_daemon_mends_what_failed_moves_what_is_new_and_tells_of_failures(
     ferry: Make,
     alerts: list[dict[str, Any]],
