@@ -80,6 +80,10 @@ class RowsReferredTo(InputError):
     """A row would be deleted that rows of other tables refer to, which would change with it."""
 
 
+class CutDifferently(InputError):
+    """Others have cut a target's keys into other ranges, so that readers would see rows twice."""
+
+
 class NoBlocks(InputError):
     """A table has no blocks by which it could be cut.
 

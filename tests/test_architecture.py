@@ -74,6 +74,7 @@ MODES_NAMED = {
     "resources/files/system.py": "the only mode of the system",
     "resources/contract/target_options.py": "the default",
     "pipelines/onboarding/refresh.py": "the mode of tables without a key",
+    "pipelines/command/copying.py": "the mode of --append",
 }
 
 

@@ -41,6 +41,11 @@ def is_declaration(file: YamlFile) -> bool:
     return "tables" in file.data
 
 
+def is_pattern(table: TableRef) -> bool:
+    """Whether a reference stands for all tables that fit it, and not for one of that name."""
+    return not table.system.by_path and bool(_WILDCARDS & {*table.schema, *table.name})
+
+
 def fits(table: TableRef, pattern: str) -> bool:
     """Whether a shell pattern of `schema.table`, or without a dot of the name, fits a table."""
     whole = f"{table.schema}.{table.name}"

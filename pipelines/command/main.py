@@ -11,6 +11,7 @@ import click
 
 from tableferry.pipelines.command.adopting import adopt
 from tableferry.pipelines.command.comparing import compare
+from tableferry.pipelines.command.copying import copy
 from tableferry.pipelines.command.inspecting import check, plan, report, status
 from tableferry.pipelines.command.moving import run
 from tableferry.pipelines.command.plugins import Commands
@@ -273,6 +274,7 @@ for command in (
     adopt,
     check,
     compare,
+    copy,
     init,
     plan,
     refresh,

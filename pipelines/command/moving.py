@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,7 @@ from tableferry.pipelines.command.shell import (
     as_json,
     end,
     print_json,
+    quiet,
     report_waiting,
     say,
     side_by_side,
@@ -25,6 +26,10 @@ from tableferry.pipelines.command.shell import (
     verbosity,
     wide,
 )
+
+if TYPE_CHECKING:
+    from tableferry.pipelines.command.many.fleet import Selection
+    from tableferry.pipelines.command.session import Session
 
 
 @click.command()
@@ -44,9 +49,7 @@ from tableferry.pipelines.command.shell import (
     help="Read all tables of a source in one state (PostgreSQL).",
 )
 @side_by_side
-@click.option(
-    "--quiet", "-q", is_flag=True, envvar="TABLEFERRY_QUIET", help="Show no progress on stderr."
-)
+@quiet
 @click.option("--dry-run", is_flag=True, help="Show the statements that would be sent; send none.")
 @wide
 @verbosity
@@ -71,15 +74,9 @@ def run(
 
     Several transfers run side by side, the longest first; a failure does not stop the others.
     """
-    from tableferry.pipelines.command.many.consistent import consistency
-    from tableferry.pipelines.command.many.fleet import Selection, run_fleet
-    from tableferry.pipelines.command.many.side_by_side import usable_cores
+    from tableferry.pipelines.command.many.fleet import Selection
     from tableferry.pipelines.command.one import running
     from tableferry.pipelines.command.session import open_session, select_transfers
-    from tableferry.pipelines.command.show.fleet_views import show_summary
-    from tableferry.pipelines.command.show.range_views import TransferOutcome
-    from tableferry.pipelines.command.show.render import console, show_ranges
-    from tableferry.pipelines.command.show.watching import watch_one, watch_several
     from tableferry.resources.errors import InputError
 
     session = open_session(*transfers, records=not dry_run)
@@ -108,9 +105,66 @@ def run(
             click.echo("\n".join(line for plan in plans for line in plan.lines()))
         return
 
-    selected = Selection(**selection, profile=profile, log_level=log_level)
-    shown = not quiet and not as_json and not (log_level and sys.stderr.isatty())
-    if transfers and len(names) == 1 and not consistent:
+    left: list[str] = []
+    if select_all and session.declared.invalid:
+        files = ", ".join(file.path.name for file in session.declared.invalid)
+        left.append(f"not run, because they are invalid: {files}")
+    errors = move(
+        session,
+        names,
+        Selection(**selection, profile=profile, log_level=log_level),
+        alone=bool(transfers) and len(names) == 1 and not consistent,
+        consistent=consistent,
+        jobs=jobs,
+        quiet=quiet,
+        wide=wide,
+        as_json=as_json,
+        left=left,
+    )
+    end(errors)
+
+
+def move(
+    session: Session,
+    names: Sequence[str],
+    selected: Selection,
+    *,
+    alone: bool,
+    jobs: int | None,
+    quiet: bool,
+    wide: bool,
+    as_json: bool,
+    consistent: bool = False,
+    left: Sequence[str] = (),
+) -> list[str]:
+    """Move transfers, and show how far they are and what has come of it.
+
+    Args:
+        session: the session of the command.
+        names: the transfers.
+        selected: what to do with each.
+        alone: show the ranges of the only transfer; else a line per transfer.
+        jobs: how many are moved at a time; by default by the number of cores.
+        quiet: show no progress.
+        wide: show the seconds of phases, too.
+        as_json: print a JSON document.
+        consistent: read all tables of a source in one state.
+        left: errors about what is not moved at all.
+
+    Returns:
+        The errors of all.
+    """
+    from tableferry.pipelines.command.many.consistent import consistency
+    from tableferry.pipelines.command.many.fleet import run_fleet
+    from tableferry.pipelines.command.many.side_by_side import usable_cores
+    from tableferry.pipelines.command.one import running
+    from tableferry.pipelines.command.show.fleet_views import show_summary
+    from tableferry.pipelines.command.show.range_views import TransferOutcome
+    from tableferry.pipelines.command.show.render import console, show_ranges
+    from tableferry.pipelines.command.show.watching import watch_one, watch_several
+
+    shown = not quiet and not as_json and not (selected.log_level and sys.stderr.isatty())
+    if alone:
         (name,) = names
         report_waiting(running.blocking_runs(session, name, moves=True))
         began = time.perf_counter()
@@ -122,7 +176,7 @@ def run(
             print_json(view.json())
         else:
             show_ranges(console(), "run", view, wide=wide)
-        end(view.errors)
+        return view.errors
     views: list[TransferOutcome] = []
     interrupted = False
     lost: list[str] = []
@@ -154,9 +208,7 @@ def run(
             f"interrupted; {len(views)} of {len(names)} transfers have ended; what is committed "
             "stays, and the next run goes on from there"
         )
-    if select_all and session.declared.invalid:
-        files = ", ".join(file.path.name for file in session.declared.invalid)
-        errors.append(f"not run, because they are invalid: {files}")
+    errors += left
     if as_json:
         documents = [item.view.json() for item in views]
         document = {"ok": not errors, "errors": errors, "transfers": documents}
@@ -165,4 +217,4 @@ def run(
         show_summary(console(), views)
         for line in one_state.lines(complete=not errors):
             click.echo(line)
-    end(errors)
+    return errors

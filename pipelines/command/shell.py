@@ -63,6 +63,10 @@ side_by_side = click.option(
     help="Transfers that are worked on at a time  [default: by the number of cores].",
 )
 
+quiet = click.option(
+    "--quiet", "-q", is_flag=True, envvar="TABLEFERRY_QUIET", help="Show no progress on stderr."
+)
+
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 

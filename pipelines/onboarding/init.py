@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.many_tables import filled, fits
 from tableferry.assets.declaring.schema import transfer_schema
 from tableferry.assets.declaring.transfer_files import (
@@ -176,6 +175,8 @@ def init(
     *,
     arrangement: Arrangement | None = None,
     views: bool = False,
+    key: str | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> InitResult:
     """Write a transfer file for each selected table that has none, or for each of its targets.
 
@@ -188,6 +189,8 @@ def init(
         output: the folder of the files, which is created if needed.
         arrangement: how several targets are reached; may be None for a single one.
         views: include views.
+        key: the column to cut by; by default it is chosen.
+        settings: further keys of the files, with their values.
 
     Raises:
         InputError: a pattern matches no table, a server is not configured, two tables have the
@@ -208,11 +211,9 @@ def init(
         )
     if len(set(to)) < len(to):
         raise InputError("--to names a target twice")
-    needed = {connection: f"--from {connection}"}
-    needed |= {target.connection: f"--to {target.connection}" for target in templates}
-    for name, option in needed.items():
+    for name in (connection, *(target.connection for target in templates)):
         if name not in servers.endpoints or not servers.endpoints[name].has_address:
-            raise InputError(f"{url_variable(name)} is not set; {option} needs it")
+            raise InputError(f"{url_variable(name)} is not set; {name}:// needs it")
     result = InitResult()
     selected: list[TableRef] = []
     unreadable: dict[TableRef, tuple[str, ...]] = {}
@@ -235,10 +236,7 @@ def init(
         del hops[table]
     output.mkdir(parents=True, exist_ok=True)
     known = load_transfers(output)
-    # file systems may not tell case apart
-    names = [*known.transfers, *(file.transfer or file.path.stem for file in known.invalid)]
-    taken = {name.casefold() for name in names}
-    moved = {target: name for name, one in known.transfers.items() for target in _hops_of(one)}
+    taken, moved = _taken_names(known), _moved_targets(known)
     each = arrangement == "each" and len(to) > 1
     journeys = [
         (table, part, suffix_of(part[0], templates) if each else "")
@@ -254,10 +252,12 @@ def init(
     catalogs = Catalogs(servers, {table: hops[table] for table, *_ in new})
     for table, targets, suffix in new:
         try:
-            proposal = propose(table, targets, catalogs, unreadable=unreadable.get(table))
+            proposal = propose(table, targets, catalogs, key, unreadable.get(table))
             reasons = {each: shortened[each] for each in targets if each in shortened}
-            proposal = replace(proposal, shortened=reasons)
-            result.declared.append(_declare(proposal, output, taken, suffix))
+            proposal = replace(proposal, shortened=reasons, settings=settings or {})
+            name = free_name(table, output, taken, suffix)
+            result.declared.append(_declare(proposal, name, output / f"{name}.yaml"))
+            taken.add(name.casefold())
         except ConnectionFailed:
             raise
         except TableferryError as error:
@@ -266,9 +266,37 @@ def init(
                 why = why.removeprefix(f"{own}: ").removeprefix(f"{own} ")
             result.left_out.append((f"{table} to {targets[0]}" if each else str(table), why))
     if any(declared.written for declared in result.declared):
-        _write_new(output / SCHEMA_FILE, json.dumps(transfer_schema(), indent=2) + "\n")
-        _write_new(output / DEFAULTS, DEFAULTS_TEXT)
+        _write_beside(output)
     return result
+
+
+def save(proposals: Sequence[Proposal], place: Path) -> list[DeclaredTable]:
+    """Write proposed transfers beside those of a folder, or a single one as a file.
+
+    Raises:
+        InputError: there is such a file, or another one moves rows to a target; nothing is written
+            then. Or the folder's defaults do not go with a transfer.
+    """
+    file = place if place.suffix in (".yaml", ".yml") else None
+    folder = file.parent if file else place
+    if file and (len(proposals) > 1 or file.exists()):
+        why = "exists already" if file.exists() else f"cannot hold {len(proposals)} transfers"
+        raise InputError(f"{file} {why}; name another place")
+    folder.mkdir(parents=True, exist_ok=True)
+    known = load_transfers(folder)
+    taken, moved = _taken_names(known), _moved_targets(known)
+    targets = {hop for proposal in proposals for hop in proposal.hops}
+    if clash := next(iter(targets & moved.keys()), None):
+        raise InputError(f"{known.files[moved[clash]].path} moves rows to {clash} already")
+    if file and file.stem.casefold() in taken:
+        raise InputError(f"a transfer of {folder} is called {file.stem} already; name another file")
+    saved = []
+    for proposal in proposals:
+        name = file.stem if file else free_name(proposal.source, folder, taken, "")
+        saved.append(_declare(proposal, name, file or folder / f"{name}.yaml"))
+        taken.add(name.casefold())
+    _write_beside(folder)
+    return saved
 
 
 def _fitting(target: TableRef, shortened: dict[TableRef, str]) -> TableRef:
@@ -292,8 +320,14 @@ def _unfit(listed: Listed, *, views: bool) -> str:
     return listed.hidden or ""
 
 
-def _hops_of(transfer: Transfer) -> tuple[TableRef, ...]:
-    return tuple(hop.to for hop in transfer.hops)
+def _taken_names(known: TransferFolder) -> set[str]:
+    # file systems may not tell case apart
+    names = [*known.transfers, *(file.transfer or file.path.stem for file in known.invalid)]
+    return {name.casefold() for name in names}
+
+
+def _moved_targets(known: TransferFolder) -> dict[TableRef, str]:
+    return {hop.to: name for name, one in known.transfers.items() for hop in one.hops}
 
 
 def _kept(
@@ -318,17 +352,14 @@ def _kept(
     return None
 
 
-def _declare(proposal: Proposal, output: Path, taken: set[str], suffix: str) -> DeclaredTable:
+def _declare(proposal: Proposal, name: str, path: Path) -> DeclaredTable:
     """Write the file of a proposal.
 
     Raises:
         InputError: the file would not be valid, for example because of the folder's defaults.
     """
-    table = proposal.source
-    name = free_name(table, output, taken, suffix)
-    path = output / f"{name}.yaml"
     # a running code location leaves out files whose names begin with a dot
-    draft = output / f".{name}.yaml"
+    draft = path.with_name(f".{path.name}")
     draft.write_text(transfer_text(name, proposal), encoding="utf-8")
     try:
         load_transfer(draft)
@@ -337,8 +368,7 @@ def _declare(proposal: Proposal, output: Path, taken: set[str], suffix: str) -> 
         raise InputError(str(error).replace(f"{draft}:", "line ")) from None
     finally:
         draft.unlink()
-    taken.add(name.casefold())
-    return DeclaredTable(name, str(table), path, written=True, proposal=proposal)
+    return DeclaredTable(name, str(proposal.source), path, written=True, proposal=proposal)
 
 
 def _matching(listed: Sequence[Listed], patterns: Sequence[str]) -> list[Listed]:
@@ -349,7 +379,7 @@ def _matching(listed: Sequence[Listed], patterns: Sequence[str]) -> list[Listed]
         if not matches:
             schemas = ", ".join(dict.fromkeys(item.table.schema for item in listed)) or "none"
             raise InputError(
-                f"--tables {pattern!r} fits none of {len(listed)} tables; "
+                f"{pattern!r} fits none of {len(listed)} tables; "
                 f"a pattern is schema.table, and the schemas are {schemas}"
             )
         selected += matches
@@ -362,6 +392,12 @@ def _mentions(path: Path, table: TableRef) -> bool:
         return bool(YamlFile.read(path).data.get("source") == str(table))
     except Unreadable:
         return True
+
+
+def _write_beside(folder: Path) -> None:
+    """Write what goes with the transfers of a folder, unless it is there."""
+    _write_new(folder / SCHEMA_FILE, json.dumps(transfer_schema(), indent=2) + "\n")
+    _write_new(folder / DEFAULTS, DEFAULTS_TEXT)
 
 
 def _write_new(path: Path, text: str) -> None:

@@ -46,6 +46,8 @@ class Proposal:
     decisions: tuple[ColumnDecision, ...] = field(default=())
     shortened: Mapping[TableRef, str] = field(default_factory=dict)
     """Why targets do not have the names that they would have, by target."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Further keys of the transfer's file, with their values."""
 
     @property
     def range_count(self) -> int:

@@ -87,6 +87,7 @@ def _lines(name: str, proposal: Proposal) -> Iterator[str]:
     yield from _key(proposal)
     yield ""
     yield from _ranges(proposal)
+    yield from (f"{key}: {block(value)}" for key, value in proposal.settings.items())
     yield ""
     yield from _decisions(proposal.decisions)
     yield from _types(proposal)
@@ -104,7 +105,8 @@ def _key(proposal: Proposal) -> Iterator[str]:
                 yield f"# key: {block(str(choice.value))}  # {choice.meaning}"
         ranges = proposal.ranges
         yield f"ranges: {{by: {ranges['by']}, count: {ranges['count']}}}"
-        yield "write: replace  # no upsert, as no column says which row is which"
+        if "write" not in proposal.settings:
+            yield "write: replace  # no upsert, as no column says which row is which"
         return
     others = [f"{scalar(str(choice.value))} ({choice.meaning})" for choice in proposal.keys[:5]]
     yield f"# The ranges are cut by this column: {proposal.why_key}."

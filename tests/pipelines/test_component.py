@@ -354,7 +354,7 @@ def test_a_scaffold_without_flags_is_an_example_that_loads(form: Any) -> None:
         ({"views": True}, "--from and --tables and --to should be given, too"),
         (
             {"from": "postgres", "tables": ["*"], "to": ["clickhouse://w.{table}"]},
-            "TABLEFERRY_POSTGRES_URL is not set; --from postgres needs it",
+            "TABLEFERRY_POSTGRES_URL is not set; postgres:// needs it",
         ),
         ({"from": "postgres", "tables": ["*"], "to": ["w.{table}"]}, "should have the form"),
         ({"from": "nowhere", "tables": ["*"], "to": ["clickhouse://w.t"]}, "neither a system"),

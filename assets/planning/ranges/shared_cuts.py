@@ -11,7 +11,7 @@ from tableferry.assets.planning.resolve import Hop
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.markers import Marker, Published, cover_all, parse_range
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.errors import InputError
+from tableferry.resources.errors import CutDifferently
 from tableferry.resources.keys.range import KeyRange
 
 
@@ -77,7 +77,7 @@ def require_agreement(
     """Refuse ranges that share rows with others' ranges: readers would see those rows twice.
 
     Raises:
-        InputError: names the others' ranges, who published them, and what to do.
+        CutDifferently: names the others' ranges, who published them, and what to do.
     """
     if _cut_by_source(transfer):
         return
@@ -90,7 +90,7 @@ def require_agreement(
         others = [marker for marker in others if marker.range not in retired]
         if others:
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-            raise InputError(
+            raise CutDifferently(
                 f"{transfer.transfer}: {hop.plan.target} has the range {others[0].range}{more}, "
                 f"published by {others[0]}, but this event log cuts the keys differently: readers "
                 "would see rows twice. Continue with that event log (its DAGSTER_HOME), or give "

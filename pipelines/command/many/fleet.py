@@ -38,6 +38,7 @@ class Selection:
     recreate: bool = False
     profile: str | None = None
     log_level: str | None = None
+    offers_adopting: bool = True
     held: Mapping[str, HeldSnapshot] = field(default_factory=dict)
     """The snapshots in which the tables are read, by connection, if they are to be consistent."""
 

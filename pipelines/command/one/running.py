@@ -62,6 +62,7 @@ def run(
     on_progress: OnProgress = ignore_progress,
     on_note: Callable[[str], None] = ignore_note,
     log_level: str | None = None,
+    offers_adopting: bool = True,
     joined: HeldSnapshot | None = None,
 ) -> TransferView:
     """Move the ranges that need it, through the same job as Dagster's UI uses.
@@ -81,6 +82,7 @@ def run(
         on_progress: called with the progress of ranges, from any thread.
         on_note: called with a note that the user should see before rows are moved.
         log_level: log Dagster's events from this level on to standard error.
+        offers_adopting: say that rows which no run of this home has moved can be adopted.
         joined: the snapshot in which all tables of a set are read. Unchanged ranges are then
             recorded as well, as they are proven as of it.
 
@@ -106,8 +108,8 @@ def run(
             from tableferry.assets.running.repairs import require_repairable
 
             require_repairable(transfer, work.hops, servers)
-        moves = bool(work.ranges) and not repair
-        adoptable = session.read(partial(_adoptable, work, servers)) if moves else None
+        offered = offers_adopting and work.ranges and not repair
+        adoptable = session.read(partial(_adoptable, work, servers)) if offered else None
         if adoptable:
             on_note(adoptable)
         total = len(work.ranges) * len(work.hops)

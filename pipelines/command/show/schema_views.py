@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from tableferry.assets.declaring.many_tables import filled, fits
+from tableferry.assets.declaring.many_tables import filled, fits, is_pattern
 from tableferry.checks.comparing.pairing import ComparisonScope, matched
 from tableferry.checks.comparing.schemas import (
     ONLY,
@@ -31,7 +31,6 @@ from tableferry.resources.words import counted
 if TYPE_CHECKING:
     from tableferry.assets.planning.servers import Servers
 
-_WILDCARD = re.compile(r"[*?\[]")
 _FILLED = re.compile(r"\{(schema|table)\}")
 
 
@@ -51,7 +50,7 @@ def compared(
         TableMissing: a table that is named does not exist.
     """
     pattern = table_of(first)
-    if not _WILDCARD.search(f"{pattern.schema}{pattern.name}") or pattern.system.by_path:
+    if not is_pattern(pattern):
         pairs = {pattern: table_of(second)}
         schemas = _declared(servers, [*pairs, *pairs.values()])
         for table in (*pairs, *pairs.values()):

@@ -200,7 +200,7 @@ def test_nothing_is_ever_overwritten(output: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tables": "nope.*"}, "--tables 'nope.*' fits none of"),
+        ({"tables": "nope.*"}, "'nope.*' fits none of"),
         ({"to": "sqlserver://dbo.{tabel}"}, "{tabel} is unknown"),
         ({"to": "sqlserver://dbo.all"}, "would both go to sqlserver://dbo.all"),
         ({"to": "oracle://dbo.{table}"}, "'oracle' is neither a system"),

@@ -1,0 +1,221 @@
+"""`ferry copy`: moves a table, or those of a schema, once, with no file and no home of the user."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from glob import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import click
+
+from tableferry.pipelines.command.moving import move
+from tableferry.pipelines.command.shell import (
+    as_json,
+    end,
+    quiet,
+    say,
+    side_by_side,
+    user_errors,
+    verbosity,
+    wide,
+)
+from tableferry.resources.errors import CutDifferently, InputError, TableferryError
+
+if TYPE_CHECKING:
+    from tableferry.pipelines.command.session import Session
+    from tableferry.pipelines.onboarding.init import InitResult
+    from tableferry.pipelines.onboarding.proposal import Proposal
+
+
+@click.command(short_help="Copy a table, or a schema, once; no transfer file is needed.")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option("--append", is_flag=True, help="Add the rows that tables which exist do not have.")
+@click.option("--replace", is_flag=True, help="Replace all rows of tables which exist.")
+@click.option("--key", metavar="COLUMN", help="The column to cut a table by  [default: chosen].")
+@click.option("--where", metavar="SQL", help="Copy only these rows, in A's SQL.")
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave these out; repeatable.")
+@click.option("--views", is_flag=True, help="Include views that a pattern fits.")
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path),
+    metavar="FILE|FOLDER",
+    help="Also write the transfer, for later runs.",
+)
+@side_by_side
+@quiet
+@wide
+@verbosity
+@as_json
+@user_errors
+def copy(
+    first: str,
+    second: str,
+    append: bool,
+    replace: bool,
+    key: str | None,
+    where: str | None,
+    exclude: Sequence[str],
+    views: bool,
+    save: Path | None,
+    jobs: int | None,
+    quiet: bool,
+    wide: bool,
+    log_level: str | None,
+    as_json: bool,
+) -> None:
+    """Copy table A to B once, and prove it; no transfer file is needed, and none is left.
+
+    A may be a pattern, and B name its tables by {table}: 'postgres://sales.*'
+    'clickhouse://sales.{table}'. Exit code 0 only if all rows are there and all checks green.
+
+    Nothing is remembered. What --save writes begins anew in your own home: `ferry adopt` compares
+    what is there, and records it; without it, the first `ferry run` moves all rows again.
+    """
+    from tableferry.assets.declaring.many_tables import is_pattern
+    from tableferry.pipelines.command.many.fleet import Selection
+    from tableferry.pipelines.command.one import runner
+    from tableferry.pipelines.command.session import configured_servers, open_session
+    from tableferry.pipelines.onboarding import init as onboarding
+    from tableferry.resources.connecting.names import table_of
+
+    if append and replace:
+        raise InputError("--append and --replace are two ways; give one of them")
+    table = table_of(first)
+    many = is_pattern(table)
+    if key and many:
+        raise InputError(f"--key is for one table, and {first} is a pattern")
+    name = f"{table.schema}.{table.name}"
+    settings = {"write": "append"} if append else {}
+    settings |= {"where": where} if where else {}
+    with _temporary_folders() as folder:
+        servers, _ = configured_servers()
+        result = onboarding.init(
+            servers,
+            table.connection,
+            [name if many else escape(name)],
+            exclude,
+            [second],
+            folder,
+            views=views or not many,
+            key=key,
+            settings=settings,
+        )
+        ready, left = _decided(result)
+        if left and not many:
+            raise InputError("\n".join(left))
+        if not ready:
+            raise TableferryError("\n".join(left) or f"--exclude leaves nothing of {first}")
+        session = open_session(*ready)
+        _prepare_targets(session, [*ready], append=append, replace=replace)
+        if save:
+            for saved in onboarding.save([*ready.values()], save):
+                say(f"{saved.file} declares {saved.source}, for `ferry adopt` and `ferry run`")
+        selected = Selection(log_level=log_level, offers_adopting=False)
+        try:
+            errors = move(
+                session,
+                [*ready],
+                selected,
+                alone=not many,
+                jobs=jobs,
+                quiet=quiet,
+                wide=wide,
+                as_json=as_json,
+                left=left,
+            )
+        finally:
+            # nobody's next run would find it
+            with suppress(TableferryError):
+                runner.clean(session, [*ready])
+    if len(errors) > len(left):
+        again = "" if append or replace else " with --replace"
+        errors.append(f"what is committed stays; to go on, copy again{again}")
+    end(errors)
+
+
+@contextmanager
+def _temporary_folders() -> Iterator[Path]:
+    """Have this process, and those that it starts, work in folders that go at the end.
+
+    Yields:
+        The folder of transfers.
+    """
+    from tableferry.pipelines.event_log import DAGSTER_HOME
+    from tableferry.pipelines.settings import TRANSFERS
+
+    before = {name: os.environ.get(name) for name in (DAGSTER_HOME, TRANSFERS)}
+    with TemporaryDirectory(prefix="ferry-copy-") as folder:
+        try:
+            for name in before:
+                os.environ[name] = os.path.join(folder, name.lower())
+                os.mkdir(os.environ[name])
+            yield Path(os.environ[TRANSFERS])
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+def _decided(result: InitResult) -> tuple[dict[str, Proposal], list[str]]:
+    """Return the tables that need no decision, by transfer; and why others are left out."""
+    ready: dict[str, Proposal] = {}
+    left = [f"{table} is not copied: {why}" for table, why in result.left_out]
+    for declared in result.declared:
+        assert declared.proposal is not None
+        open_ = [f"column {each.column!r}: {each.why}" for each in declared.decisions]
+        open_ += [f"{target}: {why}" for target, why in declared.proposal.shortened.items()]
+        if open_:
+            remedy = "`ferry init` writes a transfer with the choices"
+            left.append(f"{declared.source} is not copied: {'; '.join(open_)}: {remedy}")
+        else:
+            ready[declared.transfer] = declared.proposal
+    return ready, left
+
+
+def _prepare_targets(
+    session: Session, names: Sequence[str], *, append: bool, replace: bool
+) -> None:
+    """Refuse targets that exist, unless it is said what becomes of their rows.
+
+    Raises:
+        InputError: names them, with the remedy; or rows cannot be moved into one.
+    """
+    from tableferry.assets.planning.transfer_plan import plan_growth
+    from tableferry.resources.contract.target_options import appends
+
+    refused = []
+    for name in names:
+        transfer = session.transfer(name)
+        servers = session.servers_of(transfer)
+        source, target = transfer.source, transfer.hops[0].to
+        try:
+            plan = session.read(partial(plan_growth, transfer, servers))
+        except CutDifferently:
+            if not replace:
+                raise
+            # of a copy that was killed, say: all of its rows go
+            servers.target(target).forget_markers(target)
+            continue
+        (hop,) = plan.hops
+        if hop.existing is None or replace:
+            continue
+        if not append:
+            refused.append(
+                f"{target} exists already: --append adds the rows of {source} that it does not "
+                "have, --replace replaces all of its rows"
+            )
+        elif transfer.by_place or not appends(hop.plan, hop.options):
+            refused.append(
+                f"{target} exists already, and {source} has no primary key to go by, so that "
+                "--append cannot tell the rows that it has; --replace replaces all of its rows"
+            )
+    if refused:
+        raise InputError("\n".join(refused))
