@@ -17,7 +17,7 @@ from adbc_driver_postgresql import StatementOptions
 from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.contract.batches import BATCH_BYTES
 from tableferry.resources.errors import InputError
-from tableferry.resources.postgres.settings import MISREAD
+from tableferry.resources.postgres.settings import AS_FOUND, MISREAD
 
 
 class ArrowSession:
@@ -27,14 +27,22 @@ class ArrowSession:
         conninfo: libpq's connection string.
         preparation: the statements that set up the session.
         settling: seconds between the two logins, until the first one's session has ended.
+        lent: whether a pooler has lent the session; see `session.PgConnection`.
 
     Raises:
         adbc_driver_manager.Error: the connection failed.
         InputError: the types were read under a setting that garbles them.
     """
 
-    def __init__(self, conninfo: str, preparation: Sequence[str], settling: float = 0.0) -> None:
-        self.closed, self._fresh = False, True
+    def __init__(
+        self,
+        conninfo: str,
+        preparation: Sequence[str],
+        settling: float = 0.0,
+        *,
+        lent: bool = False,
+    ) -> None:
+        self.closed, self.lent, self._fresh = False, lent, True
         self._statement: adbc_driver_manager.AdbcStatement | None = None
         with ExitStack() as opened:
             # ADBC's DB-API layer would import polars, and pandas if that is installed
@@ -111,8 +119,11 @@ class ArrowSession:
     def close(self) -> None:
         """End the session."""
         self.closed = True
+        as_found = self.lent and self._statement is None
         with suppress(Exception):
             self._end_statement()
+            if as_found:
+                self._run(AS_FOUND)
         with suppress(Exception):
             self._opened.close()
 
@@ -142,5 +153,5 @@ def _is_built_in(type_: pa.DataType) -> bool:
 
 
 pool: ConnectionPool[ArrowSession] = ConnectionPool(
-    ArrowSession.answers, lambda session: session.closed, ArrowSession.close
+    ArrowSession.answers, lambda session: session.closed or session.lent, ArrowSession.close
 )

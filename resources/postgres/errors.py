@@ -62,6 +62,14 @@ NO_KERBEROS = (
 )
 
 
+NO_SESSION = (
+    "a pooler between may have no free connection, or the server hangs: give the pool as many as a "
+    "run takes (PgBouncer: default_pool_size), or let a source be read by as many as it has "
+    "(..._MAX_CONNECTIONS)"
+)
+"""What to do about a connection that was let in, and was given no session."""
+
+
 def connection_failed(settings: ConnectionSettings, error: Exception) -> ConnectionFailed:
     """Why a connection failed, in one line and without secrets."""
     # libpq tries every address of the host, and reports each on a line
@@ -71,6 +79,8 @@ def connection_failed(settings: ConnectionSettings, error: Exception) -> Connect
     reason = "; ".join(dict.fromkeys(reason.strip() for reason in reasons))
     if "GSSAPI authentication not supported" in reason:
         reason = NO_KERBEROS
+    elif "query_wait_timeout" in reason:
+        reason = f"{reason}; {NO_SESSION}"
     return settings.failed(
         reason,
         transient=not _PERMANENT_CONNECT.search(str(error)),

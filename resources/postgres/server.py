@@ -45,7 +45,13 @@ from tableferry.resources.postgres.copy_out import copy_out
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import connection_failed, statement_failed
 from tableferry.resources.postgres.position import position
-from tableferry.resources.postgres.session import PostgresSession, has_own_session, waits_on
+from tableferry.resources.postgres.session import (
+    PgConnection,
+    PostgresSession,
+    await_session,
+    has_own_session,
+    waits_on,
+)
 from tableferry.resources.postgres.settings import (
     AT_LOGIN,
     NO_OPTIONS,
@@ -62,12 +68,10 @@ from tableferry.resources.wires.counted import CountedBytes
 
 logger = logging.getLogger(__name__)
 
-PgConnection = psycopg.Connection[tuple[Any, ...]]
-
 NOTHING: Mapping[str, str] = {}
 
 OWN_SESSION = "own session"
-"""The fact that connections have sessions of their own."""
+"""The fact that connections have sessions of their own, which no pooler has lent them."""
 
 CLOSING_SECONDS = 2.0
 """How long to wait for the end of a session."""
@@ -173,13 +177,14 @@ class PostgresServer(Server):
         server = self._at(snapshot)
         with ExitStack() as opened:
             session = opened.enter_context(server._arrow_session())
+            before = _begin(snapshot, lent=session.lent)
             with self._translated(snapshot):
-                source = session.select(sql, *_begin(snapshot))
+                source = session.select(sql, *before)
                 if not session.knows(source.schema):
                     source.close()
                     session.close()
                     session = opened.enter_context(server._another_arrow_session())
-                    source = session.select(sql, *_begin(snapshot))
+                    source = session.select(sql, *before)
             ended = False
 
             def batches() -> Iterator[pa.RecordBatch]:
@@ -197,7 +202,7 @@ class PostgresServer(Server):
                 with suppress(Exception):
                     source.close()
                 if ended:
-                    session.reset(in_transaction=snapshot is not None)
+                    session.reset(in_transaction=bool(before))
                 else:
                     session.close()
 
@@ -244,7 +249,7 @@ class PostgresServer(Server):
                 finished = True
 
             with self._translated(snapshot):
-                for statement in _begin(snapshot):
+                for statement in _begin(snapshot, lent=connection.lent):
                     connection.execute(statement.encode())
             try:
                 yield chunks()
@@ -387,13 +392,15 @@ class PostgresServer(Server):
         settings = self.settings()
         try:
             # prepared statements would not survive a pooler on the way
-            connection = psycopg.connect(
+            connection = PgConnection.connect(
                 conninfo(settings), autocommit=True, prepare_threshold=None
             )
             try:
                 owns = partial(has_own_session, settings, connection)
-                with waits_on(settings):  # for a pooler, which lets clients in at once
-                    settings.facts.known(OWN_SESSION, owns)
+                with waits_on(settings):
+                    if not settings.facts.latest(OWN_SESSION, False):
+                        await_session(settings, connection)
+                    connection.lent = not settings.facts.known(OWN_SESSION, owns)
                     connection.execute("; ".join(self._preparation(extra)).encode())
             except BaseException:
                 connection.close()
@@ -418,15 +425,19 @@ class PostgresServer(Server):
     def _new_arrow_session(self) -> ArrowSession:
         settings, preparation = self.settings(), self._preparation()
         if not settings.facts.latest(OWN_SESSION, False):
+            # ADBC waits for a pooler's session without a limit: this connection has one
             self._new_connection().close()
             time.sleep(self._settling)
+        lent = not settings.facts.latest(OWN_SESSION, False)
+        opened = partial(ArrowSession, preparation=preparation, settling=self._settling, lent=lent)
         try:
-            try:
-                return ArrowSession(conninfo(settings, AT_LOGIN), preparation, self._settling)
-            except adbc_driver_manager.Error as error:
-                if NO_OPTIONS not in str(error):
-                    raise
-            return ArrowSession(conninfo(settings), preparation, self._settling)
+            with waits_on(settings):
+                try:
+                    return opened(conninfo(settings, AT_LOGIN))
+                except adbc_driver_manager.Error as error:
+                    if NO_OPTIONS not in str(error):
+                        raise
+                return opened(conninfo(settings))
         except adbc_driver_manager.Error as error:
             raise connection_failed(settings, error) from error
         except InputError as error:
@@ -498,13 +509,14 @@ def _close(connection: PgConnection) -> bool:
 
 
 _pool: ConnectionPool[PgConnection] = ConnectionPool(
-    _answers, lambda connection: connection.closed, _close
+    _answers, lambda connection: connection.closed or connection.lent, _close
 )
 
 
-def _begin(snapshot: str | None) -> tuple[str, ...]:
+def _begin(snapshot: str | None, *, lent: bool = False) -> tuple[str, ...]:
     if snapshot is None:
-        return ()
+        # a pooler ends a session that it gets back in a transaction, as it does if reading fails
+        return ("BEGIN",) if lent else ()
     return (
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         _import(snapshot),

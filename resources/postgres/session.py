@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import re
 import select
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import psycopg
 from psycopg.conninfo import make_conninfo
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGconn, PGresult
 
 from tableferry.resources.connecting.waiting import watched
 from tableferry.resources.contract.settings import ConnectionSettings
-from tableferry.resources.postgres.errors import statement_failed
-from tableferry.resources.postgres.settings import conninfo
+from tableferry.resources.postgres.errors import NO_SESSION, statement_failed
+from tableferry.resources.postgres.settings import AS_FOUND, connect_seconds, conninfo
 
 PROCESS, VERSION = "SELECT pg_catalog.pg_backend_pid()", "SELECT pg_catalog.version()"
 
@@ -66,12 +70,12 @@ def refused_relative(version: str) -> str | None:
 def has_own_session(
     settings: ConnectionSettings, connection: psycopg.Connection[tuple[Any, ...]]
 ) -> bool:
-    """Return True if a connection has a session of its own; nothing is set in it yet.
+    """Whether a connection has a session of its own, or one that a pooler lends it until it ends.
 
     A pooler may lend a session for a transaction or a statement only. Settings then stay with it,
     for other clients, and snapshots and locks are lost. A pooler gives its clients a key to cancel
-    by that is not the server's, which is how it is noticed; nothing but the number of the server's
-    process and its version is asked.
+    by that is not the server's, which is how it is noticed; nothing is set yet, and nothing but the
+    number of the server's process and its version is asked.
 
     Raises:
         ConnectionFailed: others get the session between two transactions, or the server is one that
@@ -99,29 +103,53 @@ def has_own_session(
                     "snapshots and locks need one that stays: name the server's own port, or a "
                     "pool in session mode (PgBouncer: pool_mode = session)"
                 )
-    return True
+    return False
+
+
+def await_session(
+    settings: ConnectionSettings, connection: psycopg.Connection[tuple[Any, ...]]
+) -> None:
+    """Wait for a session: a pooler lets clients in before it has one for them.
+
+    Raises:
+        ConnectionFailed: there is none for as long as a connection may take. Trying again may help,
+            as other readers of this process come to their end.
+    """
+    seconds = connect_seconds(settings)
+    connection.pgconn.send_query(b"SELECT 1")
+    result = _answer(connection.pgconn, seconds)
+    if result is None:
+        raise settings.failed(f"no session within {seconds:g} s; {NO_SESSION}", transient=True)
+    if result.status == ExecStatus.FATAL_ERROR:
+        raise error_from_result(result, encoding=connection.info.encoding)
 
 
 def _asked(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
     return int(connection.execute(PROCESS.encode()).fetchall()[0][0])
 
 
-def _asked_briefly(connection: psycopg.pq.abc.PGconn) -> int | None:
+def _asked_briefly(connection: PGconn) -> int | None:
     """Return the server's process; None if there is no answer for as long as a look may take."""
-    until = time.monotonic() + LOOK_SECONDS
     connection.send_query(PROCESS.encode())
+    result = _answer(connection, LOOK_SECONDS)
+    value = result.get_value(0, 0) if result is not None and result.ntuples else None
+    return None if value is None else int(value)
+
+
+def _answer(connection: PGconn, seconds: float) -> PGresult | None:
+    """Return the answer to a query that was sent; None if there is none in time."""
+    until = time.monotonic() + seconds
     poll = select.poll()
     poll.register(connection.socket, select.POLLIN)
     while connection.is_busy():
         left = max(0.0, until - time.monotonic())
-        if not poll.poll(left * 1000):
+        if not poll.poll(None if left == math.inf else left * 1000):
             return None
         connection.consume_input()
     result = connection.get_result()
-    value = result.get_value(0, 0) if result is not None and result.ntuples else None
     while connection.get_result() is not None:
         pass
-    return None if value is None else int(value)
+    return result
 
 
 def waits_on(settings: ConnectionSettings) -> AbstractContextManager[None]:
@@ -132,6 +160,24 @@ def waits_on(settings: ConnectionSettings) -> AbstractContextManager[None]:
 def _blocked(settings: ConnectionSettings) -> list[str]:
     with closing(psycopg.connect(conninfo(settings), autocommit=True)) as connection:
         return [str(row[0]) for row in connection.execute(BLOCKED_SQL.encode()).fetchall()]
+
+
+class PgConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that leaves a session which a pooler has lent it as it found it.
+
+    PgBouncer's `server_reset_query` may be empty. A session that comes back in a transaction is
+    ended by the pooler. One that is lent is not kept: the pooler keeps it, and others may wait.
+    """
+
+    lent = False
+
+    def close(self) -> None:
+        """Close the connection; harmless if it is already closed."""
+        if self.lent and self.info.transaction_status is TransactionStatus.IDLE:
+            with suppress(psycopg.Error):
+                self.pgconn.send_query(AS_FOUND.encode())
+                _answer(self.pgconn, LOOK_SECONDS)
+        super().close()
 
 
 class PostgresSession:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -74,6 +75,9 @@ QUERIES = {
 AT_LOGIN = "-c search_path=pg_catalog,pg_temp -c quote_all_identifiers=off"
 """Startup options for ADBC, which reads the server's types before any statement of ours."""
 
+AS_FOUND = "DISCARD ALL"
+"""Leaves a session to the next client as the server had made it."""
+
 NO_OPTIONS = "unsupported startup parameter"
 """The error of poolers that refuse `AT_LOGIN`."""
 
@@ -92,6 +96,12 @@ CONNECT_DEFAULTS = {
     "keepalives_interval": "15",
     "keepalives_count": "4",
 }
+
+
+def connect_seconds(settings: ConnectionSettings) -> float:
+    """How long a connection may take until it has a session."""
+    declared = settings.options.get("connect_timeout", CONNECT_DEFAULTS["connect_timeout"])
+    return float(declared) if float(declared) > 0 else math.inf
 
 
 def conninfo(settings: ConnectionSettings, options: str = "") -> str:

@@ -78,7 +78,11 @@ class SqlServerConnection:
     def _opened(self) -> Any:
         string = self._string(self.login)
         provider = self.login.token_provider
-        return load_driver().connect(
+        driver = load_driver()
+        # the driver's own pool, which others of the process may have switched on, keeps a session's
+        # isolation and application locks until it is used again
+        driver.pooling(enabled=False)
+        return driver.connect(
             string, autocommit=True, timeout=LOGIN_TIMEOUT, token_provider=provider
         )
 
@@ -225,6 +229,4 @@ def load_driver() -> Any:
         import mssql_python
     except ImportError as error:
         raise driver_missing(error) from None
-    # the driver's own pool keeps a session's application locks until the session is used again
-    mssql_python.pooling(enabled=False)
     return mssql_python

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from urllib.parse import quote, urlsplit
 
 import psycopg
 import pytest
 
-from tableferry.resources.errors import ConnectionFailed
+from tableferry.resources.connecting.gate import close_gates
+from tableferry.resources.connecting.outages import PATIENCE
+from tableferry.resources.errors import ConnectionFailed, StatementFailed
 from tableferry.resources.postgres.arrow_session import pool as arrow_pool
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.server import _pool
-from tableferry.resources.postgres.settings import SESSION
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 from tests.integration.support.pgbouncer import pgbouncer
@@ -24,23 +26,58 @@ pytestmark = pytest.mark.integration
 ROWS = "INSERT INTO {t} SELECT i, 'note ' || i, i / 7.0, now() FROM generate_series(1, 400) i"
 TABLE = "CREATE TABLE {t} (id int PRIMARY KEY, note text, n numeric(12, 4), at timestamptz)"
 IGNORED = {"ignore_startup_parameters": "options,extra_float_digits"}
+UNCLEANED = {"server_reset_query": ""}
+LEFT = {
+    "prepared statements": "SELECT count(*) FROM pg_prepared_statements",
+    "temporary tables": "SELECT count(*) FROM pg_class WHERE relnamespace = pg_my_temp_schema()",
+    "advisory locks": "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' "
+    "AND pid = pg_backend_pid()",
+    "channels": "SELECT count(*) FROM pg_listening_channels()",
+}
+MOST_SESSIONS = 12
+"""More than any test makes a pool open."""
 
 
-def settings_of(url: str) -> dict[str, str]:
-    """All settings of a session, but for what a client gives when it logs in."""
-    own = ("application_name", "client_encoding", "in_hot_standby")
-    with psycopg.connect(url, autocommit=True) as connection:
-        rows = connection.execute("SELECT name, setting FROM pg_settings").fetchall()
-        return {name: value for name, value in rows if name not in own and "." not in name}
+def state_of(connection: psycopg.Connection) -> dict[str, object]:
+    """What another client finds in a session: settings, and what LEFT asks for."""
+    given = ("client_encoding", "in_hot_standby")
+    rows = connection.execute("SELECT name, setting FROM pg_settings").fetchall()
+    state: dict[str, object] = {
+        name: value for name, value in rows if name not in given and "." not in name
+    }
+    for what, sql in LEFT.items():
+        state[what] = connection.execute(sql.encode()).fetchall()[0][0]
+    return state
 
 
-@pytest.mark.parametrize("startup", [{}, IGNORED], ids=["refuses options", "drops options"])
+def left_in(url: str) -> list[dict[str, object]]:
+    """What other clients find in the sessions of a pool, all of which they take."""
+    with ExitStack() as opened:
+        clients = [
+            opened.enter_context(closing(psycopg.connect(url, autocommit=True)))
+            for _ in range(MOST_SESSIONS)
+        ]
+        return [state_of(client) for client in clients]
+
+
+def only(states: list[dict[str, object]]) -> dict[str, object]:
+    """The state that all sessions have."""
+    for state in states:
+        assert state == states[0]
+    return states[0]
+
+
+@pytest.mark.parametrize(
+    "startup",
+    [{}, IGNORED, UNCLEANED, {**IGNORED, **UNCLEANED}],
+    ids=["refuses options", "drops options", "refuses, not reset", "drops, not reset"],
+)
 def test_a_pool_of_sessions_is_read_and_written_by_every_wire(
     ferry: Callable[..., Ferry], stack: Servers, copies: str, startup: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     with pgbouncer(stack.postgres_url, pool_mode="session", **startup) as through:
-        before = settings_of(through)
+        before = only(left_in(through))
         monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE", through)
         one = ferry("['clickhouse://warehouse.{t}']", TABLE, ROWS)
         looking.ask_postgres(stack.postgres_url, f"CREATE SCHEMA {copies}")
@@ -56,11 +93,10 @@ def test_a_pool_of_sessions_is_read_and_written_by_every_wire(
             assert view.good, (wire, view.errors)
             back = names if wire == "pgcopy" else f"{names}_back"
             assert one.rows(f"SELECT * FROM public.{{t}} EXCEPT SELECT * FROM {back}") == []
-        _pool.close()
-        arrow_pool.close()
-        assert settings_of(through) == before
+        assert only(left_in(through)) == before
 
 
+@pytest.mark.parametrize("declared", ["source", "target"])
 @pytest.mark.parametrize(
     ("pool_mode", "more"),
     [
@@ -73,13 +109,16 @@ def test_a_pool_of_sessions_is_read_and_written_by_every_wire(
 )
 def test_a_pool_of_transactions_is_refused_before_anything_is_set(
     ferry: Callable[..., Ferry], stack: Servers, pool_mode: str, more: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
+    declared: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     with pgbouncer(stack.postgres_url, pool_mode=pool_mode, **IGNORED, **more) as through:
-        before = settings_of(through)
+        before = only(left_in(through))
         one = ferry("['clickhouse://warehouse.{t}']", TABLE, ROWS)
         monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE", through)
-        one.declare("['clickhouse://warehouse.{t}']", source=f"there://public.{one.table}")
+        if declared == "source":
+            one.declare("['clickhouse://warehouse.{t}']", source=f"there://public.{one.table}")
+        else:
+            one.declare("['there://public.{t}_copy']")
         started = time.monotonic()
         with pytest.raises(ConnectionFailed, match="pool_mode = session") as refused:
             one.run()
@@ -87,19 +126,110 @@ def test_a_pool_of_transactions_is_refused_before_anything_is_set(
         assert not refused.value.transient
         with pytest.raises(ConnectionFailed, match="pool_mode = session"):
             PostgresResource(url=through).read_arrow("SELECT 1 AS n").__enter__()
-        for _ in range(4):
-            after = settings_of(through)
-            assert {name: after[name] for name in SESSION if name in after} == {
-                name: before[name] for name in SESSION if name in before
-            }
-            assert after["search_path"] == before["search_path"]
+        for state in left_in(through):
+            # a client that names no application is shown the last one's by PgBouncer itself
+            assert state | {"application_name": ""} == before
+        assert one.rows("SELECT to_regclass('public.{t}_copy')") == [(None,)]
+
+
+def test_what_is_broken_off_leaves_clean_sessions(stack: Servers) -> None:
+    """Statements that fail, reading that stops, and locks that are still held."""
+    many = "SELECT g AS n, repeat('x', 99) AS x FROM generate_series(1, 3000000) g"
+    failing = "SELECT 1 / (20000 - g) AS n FROM generate_series(1, 30000) g"
+    with pgbouncer(stack.postgres_url, pool_mode="session", **UNCLEANED) as through:
+        before = only(left_in(through))
+        server = PostgresResource(url=through)
+        for _ in range(3):
+            with server.read_arrow(many, batch_rows=1000) as reader:
+                assert reader.read_next_batch().num_rows
+            with server.read_text(many) as chunks:
+                assert next(chunks)
+            with pytest.raises(StatementFailed), server.read_arrow(failing) as reader:
+                reader.read_all()
+            with pytest.raises(StatementFailed), server.read_text(failing) as chunks:
+                list(chunks)
+            for read in (server.query, server.execute):
+                with pytest.raises(StatementFailed):
+                    read(failing)
+            with server.snapshot() as snapshot, pytest.raises(StatementFailed):
+                server.query(failing, snapshot=snapshot)
+            with closing(server.open_session()) as session:
+                session.execute("SELECT pg_advisory_lock(4711)")
+                session.execute("CREATE TEMP TABLE left_behind (n int)")
+                session.execute("PREPARE left_behind AS SELECT 1")
+                with pytest.raises(StatementFailed):
+                    session.execute("SELECT 1 / 0")
+            assert only(left_in(through)) == before
 
 
 def test_a_pool_of_one_session_is_no_pool_of_transactions(stack: Servers) -> None:
     with pgbouncer(stack.postgres_url, pool_mode="session", default_pool_size="1") as through:
         source = PostgresResource(url=through)
         assert source.query("SELECT 1") == [(1,)]
-        _pool.close()
+        with source.read_arrow("SELECT 2 AS n") as reader:
+            assert reader.read_all().num_rows == 1
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_readers_fit_a_small_pool_by_a_budget(
+    ferry: Callable[..., Ferry], stack: Servers, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close_gates()  # the slots of the test before are no part of another budget
+    with pgbouncer(stack.postgres_url, pool_mode="session", default_pool_size=str(size)) as through:
+        monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE", through)
+        monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE_MAX_CONNECTIONS", str(size))
+        one = ferry("['clickhouse://warehouse.{t}']", TABLE, ROWS)
+        for wire in ("text", "arrow"):
+            one.declare(
+                f"[{{{{to: 'clickhouse://warehouse.{one.table}', wire: {wire}}}}}]",
+                source=f"there://public.{one.table}", ranges="{count: 4}",
+            )  # fmt: skip
+            started = time.monotonic()
+            view = one.run(force=True)
+            assert view.good, view.errors
+            assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize("declared", ["source", "target"])
+@pytest.mark.parametrize("size", [1, 2])
+def test_readers_take_turns_in_a_small_pool_or_are_told_at_once(
+    ferry: Callable[..., Ferry], stack: Servers, declared: str, size: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv(PATIENCE, "4")
+    with pgbouncer(stack.postgres_url, pool_mode="session", default_pool_size=str(size)) as through:
+        monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE", f"{through}?connect_timeout=2")
+        one = ferry("['clickhouse://warehouse.{t}']", TABLE, ROWS)
+        if declared == "source":
+            hops, source = "['clickhouse://warehouse.{t}']", f"there://public.{one.table}"
+        else:
+            hops, source = "['there://public.{t}_copy']", f"postgres://public.{one.table}"
+        one.declare(hops, source=source, ranges="{count: 4}")
+        started = time.monotonic()
+        try:
+            errors = one.run().errors
+        except ConnectionFailed as error:
+            errors = [str(error)]
+        assert time.monotonic() - started < 40
+        one.source("DROP TABLE IF EXISTS {t}_copy")
+        assert bool(errors) == (size == 1), errors
+        for error in errors:
+            assert "no session within 2 s" in error and "default_pool_size" in error
+
+
+def test_a_session_is_waited_for_as_long_as_a_connection(stack: Servers) -> None:
+    pool = {"pool_mode": "session", "default_pool_size": "1"}
+    with pgbouncer(stack.postgres_url, **pool) as through, psycopg.connect(through) as other:
+        other.execute("SELECT 1")
+        server = PostgresResource(url=f"{through}?connect_timeout=3")
+        for read in (server.query, lambda sql: server.read_arrow(sql).__enter__()):
+            started = time.monotonic()
+            with pytest.raises(ConnectionFailed, match=r"no session within 3 s.*_MAX_CONN") as told:
+                read("SELECT 1")
+            assert 2.5 < time.monotonic() - started < 8
+            assert told.value.transient, "others may end theirs"
+        other.close()
+        assert server.query("SELECT 1") == [(1,)]
 
 
 def test_a_socket_is_named_by_its_folder(stack: Servers) -> None:

@@ -8,8 +8,9 @@ import pytest
 from mssql_python import ddbc_bindings
 
 from tableferry.resources.sqlserver import connection as module
-from tableferry.resources.sqlserver.connection import SqlServerConnection
+from tableferry.resources.sqlserver.connection import SqlServerConnection, load_driver
 from tableferry.resources.sqlserver.resource import SqlServerResource
+from tests.integration.support import looking
 
 pytestmark = pytest.mark.integration
 
@@ -28,6 +29,12 @@ ADVERSE = {
 """What a login, a server's user options or an earlier user of the session may have left."""
 
 XACT_ABORT, NOCOUNT = 16384, 512
+
+
+LOCK = (
+    "DECLARE @got int; EXEC @got = sp_getapplock @Resource = N'left behind', "
+    "@LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = 2000"
+)
 
 
 def state(session: SqlServerConnection) -> dict[str, object]:
@@ -68,6 +75,36 @@ def test_each_session_is_set_anew(mssql_url: str) -> None:
         assert state(session) == EXPECTED
         session.execute("CREATE TABLE #changed (n int); INSERT INTO #changed VALUES (1), (2), (3)")
         assert session.execute("UPDATE #changed SET n = n + 1") == 3
+
+
+def test_a_session_that_is_used_again_is_as_it_was(mssql_url: str) -> None:
+    server = SqlServerResource(url=mssql_url)
+    with server.pooled_connection() as session:
+        first = session.query("SELECT @@SPID")
+    with server.read_arrow("SELECT @@SPID AS n") as reader:
+        (reading,) = reader.read_all().to_pylist()
+    assert reading["n"] != first[0][0], "readers, which may be under SNAPSHOT, have their own"
+    with server.pooled_connection() as session:
+        assert session.query("SELECT @@SPID") == first
+        assert state(session) == EXPECTED
+
+
+def test_a_session_ends_though_others_use_the_drivers_pool(mssql_url: str) -> None:
+    """In that pool it would keep its locks and isolation until somebody uses it again."""
+    server = SqlServerResource(url=mssql_url)
+    load_driver().pooling(max_size=2, idle_timeout=60)
+    try:
+        other = looking.sqlserver(mssql_url)
+        looking.rows(other, "SET LOCK_TIMEOUT 5; SET LANGUAGE French")
+        other.close()
+        with server.connection() as session:
+            assert state(session) == EXPECTED
+            session.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+            session.execute(LOCK)
+        with server.connection() as session:
+            assert session.query(f"{LOCK}; SELECT @got") == [(0,)]
+    finally:
+        load_driver().pooling(enabled=False)
 
 
 def test_what_a_server_refuses_keeps_nothing_else_from_being_set(
