@@ -113,11 +113,11 @@ def home_name(instance: dg.DagsterInstance) -> str:
     return f"{socket.gethostname()}:{instance.root_directory}"
 
 
-def run_is_alive(instance: dg.DagsterInstance) -> Callable[[str], bool]:
+def run_is_alive(instance: dg.DagsterInstance, *, elsewhere: bool = False) -> Callable[[str], bool]:
     """Return a predicate: whether the run of an owner name may still be working.
 
     A run of another Dagster instance is recognised only by its process, and only in this container
-    or host.
+    or host; of others `elsewhere` is taken for granted.
     """
 
     def alive(owner: str) -> bool:
@@ -126,7 +126,7 @@ def run_is_alive(instance: dg.DagsterInstance) -> Callable[[str], bool]:
         run = instance.get_run_by_id(run_id)
         if run is None:
             here = process is not None and process.space == _space()
-            return here and not process_is_gone(instance, tag)
+            return not process_is_gone(instance, tag) if here else elsewhere
         if run.is_finished:
             return False
         now = run.tags.get(PROCESS, "")

@@ -132,7 +132,7 @@ def copy(
         finally:
             # nobody's next run would find it
             with suppress(TableferryError):
-                runner.clean(session, [*ready])
+                runner.clean(session, [*ready], spares_strangers=True)
     if len(errors) > len(left):
         again = "" if append or replace else " with --replace"
         errors.append(f"what is committed stays; to go on, copy again{again}")

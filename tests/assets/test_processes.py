@@ -219,3 +219,6 @@ def test_an_owner_lives_as_long_as_its_run_and_process(instance: dg.DagsterInsta
     assert alive(owner_name(instance, "of-another-instance"))
     assert not alive(f"of-another-instance {dead}")
     assert not alive(f"of-another-instance {elsewhere}"), "nobody can be asked"
+    spared = run_is_alive(instance, elsewhere=True)
+    assert spared(f"of-another-instance {elsewhere}"), "who asks leaves such alone"
+    assert not spared(f"of-another-instance {dead}") and not spared(owner_name(instance, "ended"))

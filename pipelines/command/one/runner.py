@@ -332,9 +332,17 @@ def difference_file(path: Path | None) -> Iterator[Callable[[str], _Write | None
         yield writer_for
 
 
-def clean(session: Session, names: Sequence[str] = ()) -> list[str]:
-    """Drop what dead runs have left in the transfers' targets (by default all transfers)."""
-    alive = run_is_alive(session.instance)
+def clean(
+    session: Session, names: Sequence[str] = (), *, spares_strangers: bool = False
+) -> list[str]:
+    """Drop what dead runs have left in the transfers' targets (by default all transfers).
+
+    Args:
+        session: the session of the command.
+        names: the transfers.
+        spares_strangers: leave what runs of other homes on other machines have left.
+    """
+    alive = run_is_alive(session.instance, elsewhere=spares_strangers)
     return [
         dropped
         for table in _targets(session, names)
