@@ -130,14 +130,14 @@ def _settle_hypothesis() -> None:
         deadline=None,
         derandomize=not chosen,
         database=None,
-        max_examples=100 if chosen else 30,
+        max_examples=100 if chosen else 50,
     )
     hypothesis.settings.load_profile("tableferry")
     if chosen:
         core.global_force_seed = seed()  # type: ignore[assignment]
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is under an `integration` folder, and end with the many short unit tests."""
     for item in items:
         if "integration" in item.path.parts:

@@ -51,9 +51,11 @@ def different(items: list[pytest.Item], most: int) -> list[pytest.Item]:
         # each file begins with another one, so that no system and mode has all the chances
         first = zlib.crc32(name.encode()) % len(collected)
         tests = collected[first:] + collected[:first]
-        invariants = [item for item in tests if item.get_closest_marker("invariant")]
-        once = {_test(item): item for item in reversed(invariants)}
-        chosen.update(_most_different(tests, most), once.values())
+        promises: dict[str, pytest.Item] = {}
+        for item in tests:
+            if item.get_closest_marker("invariant"):
+                promises.setdefault(_test(item), item)
+        chosen.update(_most_different(tests, most), promises.values())
     return [item for item in items if item in chosen]
 
 
@@ -83,7 +85,7 @@ def _values(item: pytest.Item) -> set[tuple[str, str]]:
 
 
 def share(items: list[pytest.Item], number: int, of: int) -> list[pytest.Item]:
-    """Take every so manyth file of what was collected.
+    """Take the files of one share; all shares together are all files.
 
     Args:
         items: as they were collected.

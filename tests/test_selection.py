@@ -27,8 +27,8 @@ def test_slow(): ...
 """
 
 
-@pytest.fixture
-def run(pytester: pytest.Pytester) -> Path:
+@pytest.fixture(autouse=True)
+def files(pytester: pytest.Pytester) -> None:
     """A folder with tests of its own: five files that need servers, and one that does not."""
     markers = "markers =\n  slow:\n  invariant(number):\n"
     pytester.makeini(f"[pytest]\naddopts = -m 'not slow'\n{markers}")
@@ -37,7 +37,6 @@ def run(pytester: pytest.Pytester) -> Path:
         path = pytester.path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(FILE)
-    return pytester.path
 
 
 def chosen(pytester: pytest.Pytester, *options: str) -> list[str]:
@@ -48,8 +47,7 @@ def chosen(pytester: pytest.Pytester, *options: str) -> list[str]:
     return [line for line in result.outlines if "::" in line]
 
 
-@pytest.mark.usefixtures("run")
-def test_each_file_has_its_most_different_tests_and_all_promises(pytester):
+def test_each_file_has_its_most_different_tests_and_all_promises(pytester: pytest.Pytester) -> None:
     left = Counter(name.partition("::")[0] for name in chosen(pytester, "--most", "4"))
     assert left.pop("test_unit.py") == 15
     assert set(left.values()) <= {4, 5} and len(left) == 5
@@ -64,8 +62,7 @@ def test_each_file_has_its_most_different_tests_and_all_promises(pytester):
     }
 
 
-@pytest.mark.usefixtures("run")
-def test_files_begin_with_others(pytester):
+def test_files_begin_with_others(pytester: pytest.Pytester) -> None:
     firsts = {
         name.partition("[")[2]
         for name in chosen(pytester, "--most", "3", "integration")
@@ -74,8 +71,7 @@ def test_files_begin_with_others(pytester):
     assert len(firsts) > 3
 
 
-@pytest.mark.usefixtures("run")
-def test_every_file_is_in_one_share(pytester):
+def test_every_file_is_in_one_share(pytester: pytest.Pytester) -> None:
     every = chosen(pytester)
     shares = [chosen(pytester, "--share", f"{number}/4") for number in (1, 2, 3, 4)]
     assert sorted(every) == sorted(name for share in shares for name in share)

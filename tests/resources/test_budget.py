@@ -215,8 +215,10 @@ def test_who_waits_for_threads_of_its_own_process_goes_on(monkeypatch: pytest.Mo
     monkeypatch.setenv("TABLEFERRY_WAIT_SECONDS", "1")
     full = Gate("full", Budget(1))
     full.acquire()
+    started = time.monotonic()
     threading.Timer(2.0, full.release, kwargs={"ended": True}).start()
     full.acquire()
+    assert time.monotonic() - started >= 1, "longer than others are waited for"
 
 
 def test_threads_share_a_pace_and_idle_time_is_no_credit() -> None:

@@ -18,9 +18,10 @@ from click.testing import CliRunner, Result
 
 from tableferry.pipelines.cli import main
 from tableferry.resources.tables import TableRef, staging_prefix
+from tests.integration.conftest import table_name
 from tests.integration.support import looking
 from tests.integration.support.crashing import Command
-from tests.servers import Servers, own
+from tests.servers import Servers
 
 ORDERS = "CREATE TABLE {s}.orders (id integer PRIMARY KEY, note text, amount numeric(10,2))"
 ROWS = "INSERT INTO {s}.orders SELECT g, 'note ' || g, g * 0.25 FROM generate_series(1, 300) g"
@@ -85,7 +86,7 @@ def shop(stack: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "user").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    shop = Shop(stack, own(f"copied{time.monotonic_ns() % 1_000_000}"), tmp_path)
+    shop = Shop(stack, table_name(), tmp_path)
     shop.source("CREATE SCHEMA {s}")
     yield shop
     assert not shop.temporary

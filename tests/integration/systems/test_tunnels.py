@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from tableferry.pipelines.cli import main
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.sqlserver.connection import close_pooled_connections
+from tableferry_local.process import free_port
 from tests.integration.conftest import Ferry
 from tests.integration.support.proxy import Encrypts, ProxiesConnect
 from tests.servers import Servers
@@ -33,12 +34,6 @@ ROWS = "INSERT INTO {t} SELECT g, 'note ' || g FROM generate_series(1, 400) g"
 needs_sshd = pytest.mark.skipif(
     SSHD is None or not shutil.which("ssh"), reason="needs OpenSSH's server and client"
 )
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def await_port(port: int) -> None:
