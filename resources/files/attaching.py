@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from tableferry.resources.files import delimited, parquet
 from tableferry.resources.files.database import register
-from tableferry.resources.files.described import Names
+from tableferry.resources.files.described import Names, longest_row
 from tableferry.resources.files.dialect import DIALECT
 from tableferry.resources.files.folder import File
-from tableferry.resources.files.lines import attached
+from tableferry.resources.files.lines import is_streamed, lines
 from tableferry.resources.files.reading import reading, row_number, stretch
 from tableferry.resources.keys.range import ROW
 
@@ -24,6 +25,8 @@ Rows = tuple[int, int | None]
 """The first of some rows of a file, by number, and the one after their last; None: to its end."""
 ALL_ROWS: Rows = 1, None
 
+_NUMBER = f'"{ROW}"'
+
 
 class Attaching:
     """Makes files tables of a database.
@@ -31,8 +34,8 @@ class Attaching:
     Args:
         database: the database.
         failures: see `database.register`.
-        loaded: the rows that are loaded, as pyarrow reads them; None: they are counted or digested,
-            as DuckDB does, unless they are too large for it.
+        loaded: the rows of a single file that are loaded, as pyarrow reads them; None: they are
+            counted or digested, as DuckDB does, unless they are too large for it.
         needed: the columns that are read by pyarrow, in lower case; None: all.
     """
 
@@ -45,10 +48,9 @@ class Attaching:
     ) -> None:
         self._database, self._failures = database, failures
         self._loaded, self._needed = loaded, needed
-        self.ended = threading.Event()
-        """To be set once nobody asks for rows any more: then pyarrow reads none."""
-        self.streams = False
-        """Whether pyarrow reads some of the rows."""
+        self._ended = threading.Event()
+        self._streams = False
+        self._parts: tuple[str, Callable[[], Iterable[pa.RecordBatch]]] | None = None
 
     def table(
         self, file: File, columns: Names, rows: Rows | None, *, filtered: bool
@@ -67,18 +69,51 @@ class Attaching:
         loads = self._loaded is not None
         if file.format == "csv" and loads:
             columns = self._read(columns)
-            return self._registered(file, columns, *delimited.stream(file, columns))
+            read = delimited.stream(file, columns, longest_row(file))
+            return columns, self._named(file, *read), _NUMBER
         if file.format == "parquet" and (loads or parquet.footer(file).has_large_rows):
             columns = self._read(columns)
             read = parquet.stream(file, columns, self._loaded or rows or ALL_ROWS)
-            return self._registered(file, columns, *read)
+            return columns, self._named(file, *read), _NUMBER
         if file.format == "parquet" and filtered and rows:
             return columns, stretch(file, columns, *rows), row_number(file, columns)
-        lines = None
-        if file.format == "ndjson":
-            lines = attached(self._database, file, self._failures, self.ended)
-            self.streams = self.streams or lines is not None
-        return columns, reading(file, columns, lines), row_number(file, columns)
+        if file.format == "ndjson" and is_streamed(file):
+            return columns, reading(file, columns, self._named(file, *lines(file))), _NUMBER
+        return columns, reading(file, columns), row_number(file, columns)
+
+    @contextmanager
+    def results(self, sql: str, most_rows: int) -> Iterator[pa.RecordBatchReader]:
+        """Run a query on the tables, and stream its result.
+
+        A query that loads runs on one batch of pyarrow's after the other, since each row of it is
+        about one of the file: DuckDB 1.5 holds the result of a whole file back by the number of its
+        rows, whatever their bytes.
+
+        Args:
+            sql: the query.
+            most_rows: maximum number of rows of a batch.
+        """
+        reader = self._database.execute(sql).to_arrow_reader(most_rows)
+        if self._parts is not None:
+            batches = self._of_parts(sql, most_rows, *self._parts)
+            with closing(batches):
+                yield pa.RecordBatchReader.from_batches(reader.schema, batches)
+            return
+        try:
+            yield reader
+        finally:
+            # DuckDB's remaining threads would call Python after its end
+            self._ended.set()
+            with suppress(Exception):
+                for _ in reader if self._streams else ():
+                    pass
+
+    def _of_parts(
+        self, sql: str, most_rows: int, name: str, batches: Callable[[], Iterable[pa.RecordBatch]]
+    ) -> Generator[pa.RecordBatch]:
+        for batch in batches():
+            register(self._database, name, batch.schema, [batch], self._failures)
+            yield from self._database.execute(sql).to_arrow_reader(most_rows)
 
     def _read(self, columns: Names) -> Names:
         needed = self._needed
@@ -88,14 +123,15 @@ class Attaching:
             if needed is None or name.casefold() in needed
         }
 
-    def _registered(
-        self,
-        file: File,
-        columns: Names,
-        schema: pa.Schema,
-        batches: Callable[[], Iterable[pa.RecordBatch]],
-    ) -> tuple[Names, str, str]:
+    def _named(
+        self, file: File, schema: pa.Schema, batches: Callable[[], Iterable[pa.RecordBatch]]
+    ) -> str:
+        """Make what is read of a file a table, and return its name for a query."""
         name = f"ferry rows of {file.path}"
-        register(self._database, name, schema, batches, self._failures, self.ended)
-        self.streams = True
-        return columns, DIALECT.quote(name), f'"{ROW}"'
+        if self._loaded is not None:
+            self._parts = name, batches
+            self._database.register(name, schema.empty_table())
+        else:
+            register(self._database, name, schema, batches(), self._failures, self._ended)
+            self._streams = True
+        return DIALECT.quote(name)

@@ -9,7 +9,7 @@ import functools
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -65,27 +65,30 @@ def register(
     database: duckdb.DuckDBPyConnection,
     name: str,
     schema: pa.Schema,
-    batches: Callable[[], Iterable[pa.RecordBatch]],
+    batches: Iterable[pa.RecordBatch],
     failures: list[Exception],
     ended: threading.Event | None = None,
 ) -> None:
-    """Make record batches a table.
+    """Make record batches a table that can be read once.
 
     DuckDB works on chunks of at most 2,048 rows and never on two batches at once, so that batches
-    of few bytes bound its memory.
+    of few bytes bound its memory. It gets the stream itself, a PyCapsule: of all that it could read
+    again it would make a pyarrow scanner, which reads a gibibyte ahead of it.
+
+    https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
 
     Args:
         database: the database.
         name: the table's name.
         schema: the batches' schema.
-        batches: reads the rows; called whenever the table is read.
+        batches: the rows.
         failures: gets what fails in reading them, since DuckDB keeps only the text of it.
         ended: once it is set, no more rows are read.
     """
 
     def rows() -> Iterator[pa.RecordBatch]:
         try:
-            for batch in batches():
+            for batch in batches:
                 for start, length in slices(batch):
                     if ended is not None and ended.is_set():
                         return
@@ -94,21 +97,8 @@ def register(
             failures.append(error)
             raise
 
-    database.register(name, _Rows(schema, rows))
-
-
-class _Rows:
-    """Rows as DuckDB asks for them, as often as it does.
-
-    See https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html
-    """
-
-    def __init__(self, schema: pa.Schema, rows: Callable[[], Iterable[pa.RecordBatch]]) -> None:
-        self._schema, self._rows = schema, rows
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        reader = pa.RecordBatchReader.from_batches(self._schema, self._rows())
-        return reader.__arrow_c_stream__(requested_schema)
+    stream = pa.RecordBatchReader.from_batches(schema, rows()).__arrow_c_stream__()
+    database.register(name, stream)
 
 
 @contextmanager

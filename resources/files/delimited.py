@@ -10,6 +10,8 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.csv as pc
 
+from tableferry.resources.contract.batches import combined
+from tableferry.resources.contract.endpoint import BATCH_ROWS
 from tableferry.resources.errors import SHOWN, shortened
 from tableferry.resources.files.database import opened as database_of
 from tableferry.resources.files.database import register
@@ -19,14 +21,22 @@ from tableferry.resources.files.reading import LONGEST, reading
 from tableferry.resources.files.store import Folder
 from tableferry.resources.keys.range import ROW
 
+BLOCK_BYTES = 1 << 20
+"""Bytes that pyarrow parses at once, where no row is longer."""
+
 _BY_PYARROW = "ferry_other"
 """The table of what pyarrow reads, where it is compared with what DuckDB reads."""
 
 
 def stream(
-    file: File, columns: Collection[str]
+    file: File, columns: Collection[str], longest: int
 ) -> tuple[pa.Schema, Callable[[], Iterator[pa.RecordBatch]]]:
     """Read some columns of a file as texts, with the rows' numbers in the column `ROW`.
+
+    Args:
+        file: the file.
+        columns: the columns.
+        longest: the most bytes of a row, see `row_length`.
 
     Returns:
         The schema, and what reads the rows.
@@ -36,7 +46,7 @@ def stream(
 
     def rows() -> Iterator[pa.RecordBatch]:
         first = 1
-        for batch in _texts(file):
+        for batch in combined(_texts(file, longest), BATCH_ROWS):
             numbers = pa.arange(first, first + batch.num_rows)
             arrays = [batch.column(name) for name in names]
             yield pa.RecordBatch.from_arrays([*arrays, numbers], schema=schema)
@@ -45,14 +55,21 @@ def stream(
     return schema, rows
 
 
-def _texts(file: File) -> Iterator[pa.RecordBatch]:
+def _texts(file: File, longest: int) -> Iterator[pa.RecordBatch]:
     delimiter, names = header(file)
+    # with each byte a quote, doubled, and each field in quotes
+    written = 2 * max(longest, sum(len(name.encode()) for name in names)) + 3 * len(names)
     try:
         with _opened(file) as source:
             reader = pc.open_csv(
                 source,
-                # the first line is the header; a row has to fit into a block
-                pc.ReadOptions(column_names=names, skip_rows=1, block_size=LONGEST),
+                # the first line is the header; a row has to fit into a block, of which pyarrow
+                # reads 32 ahead
+                pc.ReadOptions(
+                    column_names=names,
+                    skip_rows=1,
+                    block_size=min(LONGEST, max(BLOCK_BYTES, written + 2)),
+                ),
                 pc.ParseOptions(
                     delimiter=delimiter,
                     newlines_in_values=True,
@@ -104,13 +121,14 @@ class _Stoppable(io.RawIOBase):
         return b"" if self.ended else self._stream.read(size)
 
 
-def require_alike(file: File, rows: int, total: object) -> None:
+def require_alike(file: File, rows: int, total: object, longest: int) -> None:
     """Refuse a file that pyarrow reads differently from DuckDB.
 
     Args:
         file: the file.
         rows: the number of rows that DuckDB read.
         total: DuckDB's `row_hashes` of them.
+        longest: DuckDB's `row_length` of them.
 
     Raises:
         FileUnreadable: names the row and the column where they first differ, and both values.
@@ -118,11 +136,12 @@ def require_alike(file: File, rows: int, total: object) -> None:
     names = header(file)[1]
     failures: list[Exception] = []
     with database_of(file.store, failures) as database:
-        register(database, _BY_PYARROW, *stream(file, names), failures)
+        schema, batches = stream(file, names, longest)
+        register(database, _BY_PYARROW, schema, batches(), failures)
         sql = f"SELECT count(*), {row_hashes(names)} FROM {_BY_PYARROW}"
         if database.execute(sql).fetchall() == [(rows, total)]:
             return
-    raise _difference(file, names) or file.unreadable("two readers find other rows in it")
+    raise _difference(file, names, longest) or file.unreadable("two readers find other rows in it")
 
 
 def row_hashes(names: Collection[str]) -> str:
@@ -130,11 +149,16 @@ def row_hashes(names: Collection[str]) -> str:
     return f"sum({_hash(names)})"
 
 
+def row_length(names: Collection[str]) -> str:
+    """An aggregate: the most bytes that the texts of a row have."""
+    return f"max({' + '.join(f'coalesce(strlen({DIALECT.quote(name)}), 0)' for name in names)})"
+
+
 def _hash(names: Collection[str]) -> str:
     return f"hash({', '.join(DIALECT.quote(name) for name in names)})"
 
 
-def _difference(file: File, names: Collection[str]) -> FileUnreadable | None:
+def _difference(file: File, names: Collection[str], longest: int) -> FileUnreadable | None:
     """The error that names the first row that the two readers read differently."""
     failures: list[Exception] = []
     selected = ", ".join(DIALECT.quote(name) for name in names)
@@ -142,7 +166,8 @@ def _difference(file: File, names: Collection[str]) -> FileUnreadable | None:
     with database_of(file.store, failures) as database:
 
         def first_row(sql: str) -> tuple[Any, ...] | None:
-            register(database, _BY_PYARROW, *stream(file, names), failures)
+            schema, batches = stream(file, names, longest)
+            register(database, _BY_PYARROW, schema, batches(), failures)
             # all rows: the next registration would wait for a query that is not at its end
             rows = database.execute(sql).fetchall()
             return rows[0] if rows else None

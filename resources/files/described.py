@@ -70,13 +70,22 @@ def text_types(files: Sequence[tuple[File, Names]]) -> dict[str, str]:
     return types | {name: inferred(of_files) for name, of_files in by_name.items()}
 
 
-@once_per_version
 def text_figures(file: File) -> list[Sequence[int]]:
     """Compute `inference.figures` of each column of a text file.
 
     Raises:
         FileUnreadable: it is damaged, or its two readers differ.
     """
+    return _text_figures(file)[0]
+
+
+def longest_row(file: File) -> int:
+    """The most bytes that the texts of a row of a CSV file have. Raises as `text_figures`."""
+    return _text_figures(file)[1]
+
+
+@once_per_version
+def _text_figures(file: File) -> tuple[list[Sequence[int]], int]:
     columns = names(file)
     failures: list[Exception] = []
     try:
@@ -90,15 +99,18 @@ def text_figures(file: File) -> list[Sequence[int]]:
             else:
                 selected = [sql for name in columns for sql in figures(DIALECT.quote(name))]
                 selected.append(delimited.row_hashes(columns))
+                selected.append(delimited.row_length(columns))
                 table = reading(file, columns)
             selected.append("count(*)")
             row = database.execute(f"SELECT {', '.join(selected)} FROM {table}").fetchone()
     except TableferryError as error:
         raise _blamed(file, error) from None
     assert row is not None
+    longest = 0
     if file.format == "csv":
-        delimited.require_alike(file, rows=row[-1], total=row[-2])
-    return [row[at * WIDTH : (at + 1) * WIDTH] for at in range(len(columns))]
+        longest = int(row[-2] or 0)
+        delimited.require_alike(file, rows=row[-1], total=row[-3], longest=longest)
+    return [row[at * WIDTH : (at + 1) * WIDTH] for at in range(len(columns))], longest
 
 
 @once_per_version

@@ -4,8 +4,7 @@ once, and those of a file with a byte order mark, which its reader of JSON refus
 from __future__ import annotations
 
 import codecs
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,36 +15,45 @@ from tableferry.resources.files.database import register
 from tableferry.resources.files.dialect import DIALECT
 from tableferry.resources.files.folder import PIECE, File, once_per_version, opened
 from tableferry.resources.files.reading import LONGEST
+from tableferry.resources.keys.range import ROW
 
 if TYPE_CHECKING:  # it takes a tenth of a second to import
     import duckdb
 
-LONG = 16 << 10
-"""The length of a line that is long: DuckDB reads 2,048 of them at once, and holds each some ten
-times while it takes them apart."""
+LONG = 2 << 10
+"""The length of a line that is long: DuckDB reads 2,048 of them at once, holds each some ten times
+while it takes them apart, and some dozens of such chunks as a result."""
 
-_SCHEMA = pa.schema([("line", pa.string())])
+_BLANKS = " \t\r"
+_SCHEMA = pa.schema([("line", pa.string()), (ROW, pa.int64())])
 
 
 def attached(
-    database: duckdb.DuckDBPyConnection,
-    file: File,
-    failures: list[Exception],
-    ended: threading.Event | None = None,
+    database: duckdb.DuckDBPyConnection, file: File, failures: list[Exception]
 ) -> str | None:
     """Make the lines of a file a table, and return its name; None if DuckDB reads them itself.
 
     See `database.register`.
     """
-    if not _is_streamed(file):
+    if not is_streamed(file):
         return None
     name = f"ferry lines of {file.path}"
-    register(database, name, _SCHEMA, partial(_lines, file), failures, ended)
+    schema, batches = lines(file)
+    register(database, name, schema, batches(), failures)
     return DIALECT.quote(name)
 
 
+def lines(file: File) -> tuple[pa.Schema, Callable[[], Iterator[pa.RecordBatch]]]:
+    """Read the lines of a file that are not blank, with their numbers, from 1, in `ROW`.
+
+    Returns:
+        The schema, and what reads the lines.
+    """
+    return _SCHEMA, partial(_lines, file)
+
+
 @once_per_version
-def _is_streamed(file: File) -> bool:
+def is_streamed(file: File) -> bool:
     """Whether a file has a long line, or begins with a byte order mark."""
     first = True
     for lines in _split(file):
@@ -69,13 +77,18 @@ def _has_long_line(lines: bytes) -> bool:
 
 
 def _lines(file: File) -> Iterator[pa.RecordBatch]:
-    for at, lines in enumerate(_split(file)):
-        text = lines.removeprefix(codecs.BOM_UTF8) if at == 0 else lines
-        array = pc.split_pattern(pa.array([text], pa.large_binary()), b"\n")
+    next_number = 1
+    for at, split in enumerate(_split(file)):
+        text = split.removeprefix(codecs.BOM_UTF8) if at == 0 else split
+        array = pc.split_pattern(pa.array([text], pa.large_binary()), b"\n").flatten()
         try:
-            yield pa.record_batch([array.flatten().cast(pa.string())], schema=_SCHEMA)
+            array = pc.utf8_trim(array.cast(pa.string()), _BLANKS)
         except pa.ArrowInvalid:
             raise file.unreadable("it is not UTF-8") from None
+        array = array.filter(pc.not_equal(array, ""))
+        numbers = pa.arange(next_number, next_number + len(array))
+        next_number += len(array)
+        yield pa.record_batch([array, numbers], schema=_SCHEMA)
 
 
 def _split(file: File) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from tableferry.resources.files.dialect import DIALECT
 from tableferry.resources.files.folder import File, header
 from tableferry.resources.files.object_store import ObjectStore
+from tableferry.resources.keys.range import ROW
 
 LONGEST = 1 << 24
 """Maximum bytes of a line of text, or of a JSON object."""
@@ -29,12 +30,16 @@ _MARK = f"ferry {secrets.token_hex(8)} "
 
 
 def reading(file: File, names: Iterable[str], lines: str | None = None) -> str:
-    """Write a table expression of a file's rows, given the names of its columns; see `objects`."""
+    """Write a table expression of a file's rows, given the names of its columns; see `objects`.
+
+    Where the lines are a table, it has their numbers, too.
+    """
     names = tuple(names)
     if file.format == "parquet":
         return parquet(file, ", file_row_number=true" if _numbers(names) else "")
     if file.format == "ndjson":
-        texts = (f"{member(at)} AS {DIALECT.quote(name)}" for at, name in enumerate(names, 1))
+        texts = [f"{member(at)} AS {DIALECT.quote(name)}" for at, name in enumerate(names, 1)]
+        texts += [f'"{ROW}"'] if lines else []
         return f"(SELECT {', '.join(texts)} FROM {members(file, names, lines)})"
     delimiter, in_header = header(file)
     columns = ", ".join(f"{_literal(name)}: 'VARCHAR'" for name in in_header)
@@ -78,7 +83,7 @@ def parquet(file: File, options: str = "") -> str:
 
 
 def objects(file: File, lines: str | None = None) -> str:
-    """Write a table expression of a file's JSON objects: `json`, and its text `written`.
+    """Write a table expression of a file's JSON objects: `json`, its text `written`, its `number`.
 
     Objects that JSON readers may understand differently are refused.
 
@@ -102,14 +107,15 @@ def objects(file: File, lines: str | None = None) -> str:
         for condition, why in refusals.items()
     )
     source = (
-        f"(SELECT CAST(nullif(trim(line, ' \t\r'), '') AS JSON) AS json FROM {lines})"
+        f'(SELECT CAST(line AS JSON) AS json, "{ROW}" FROM {lines})'
         if lines
         else f"read_ndjson_objects({_path(file)}, compression='{compression}', "
         f"maximum_object_size={LONGEST})"
     )
+    number = f'"{ROW}"' if lines else "row_number() OVER ()"
     return (
-        f"(SELECT CASE {refused} ELSE json END AS json, written FROM (SELECT json, CAST(json AS "
-        f"VARCHAR) AS written, row_number() OVER () AS number FROM {source}))"
+        f"(SELECT CASE {refused} ELSE json END AS json, written, number FROM (SELECT json, "
+        f"CAST(json AS VARCHAR) AS written, {number} AS number FROM {source}))"
     )
 
 
@@ -122,7 +128,8 @@ def members(file: File, names: Iterable[str], lines: str | None = None) -> str:
     paths = f"[{', '.join(_literal(_pointer(name)) for name in names)}]::VARCHAR[]"
     return (
         f"(SELECT json_extract_string(replace({numbered}, '\"{_MARK}\"', ''), {paths}) AS found, "
-        f"json_type(json, {paths}) AS {KINDS} FROM {objects(file, lines)} WHERE json IS NOT NULL)"
+        f'json_type(json, {paths}) AS {KINDS}, number AS "{ROW}" FROM {objects(file, lines)} '
+        "WHERE json IS NOT NULL)"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -237,20 +237,13 @@ class FilesServer(Server):
         with opened(self.store, failures, prunes=_prunes(sql)) as database:
             attaching = Attaching(database, failures, loaded, needed)
             self._attach(database, sql, attaching)
-            reader = database.execute(sql).to_arrow_reader(min(batch_rows, FETCHED_ROWS))
+            with attaching.results(sql, min(batch_rows, FETCHED_ROWS)) as reader:
 
-            def batches() -> Iterator[pa.RecordBatch]:
-                with translated(failures):
-                    yield from combined(reader, batch_rows)
+                def batches() -> Iterator[pa.RecordBatch]:
+                    with translated(failures):
+                        yield from combined(reader, batch_rows)
 
-            try:
                 yield pa.RecordBatchReader.from_batches(reader.schema, batches())
-            finally:
-                # DuckDB's remaining threads would call Python after its end
-                attaching.ended.set()
-                with suppress(Exception):
-                    for _ in reader if attaching.streams else ():
-                        pass
 
     def _attach(self, database: duckdb.DuckDBPyConnection, sql: str, attaching: Attaching) -> None:
         """Create the views that a query reads.

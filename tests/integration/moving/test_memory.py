@@ -180,13 +180,18 @@ def test_large_values_of_files_are_digested_in_few_bytes(kind: str, tmp_path: Pa
     assert int(lines[3]) - int(lines[1]) < MOST_GROWTH, lines
 
 
-@pytest.mark.soak
+IN_THE_SOAK = ["postgres", "sqlserver", "clickhouse", "ndjson"]
+
+
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("source", ["postgres", "sqlserver", "clickhouse", "parquet"])
+@pytest.mark.parametrize(
+    "source",
+    [pytest.param(source, marks=pytest.mark.soak) for source in IN_THE_SOAK]
+    + [pytest.param(source, marks=pytest.mark.slow) for source in ("parquet", "csv")],
+)
 def test_gigabytes_of_large_values_are_moved_in_little_memory(
     source: str, ferry: Callable[..., Ferry], stack: Servers, tmp_path: Path
 ) -> None:
-    """Of CSV and NDJSON, docs/tuning.md says what they take."""
     rows = 2_500 if source == "sqlserver" else 10_000  # the stand-in takes its time
     one = ferry(CHAIN, "CREATE TABLE {t} (id integer PRIMARY KEY, note text)")
     hops, name = "['clickhouse://warehouse.{t}']", f"{source}://dbo.{one.table}"
@@ -202,16 +207,16 @@ def test_gigabytes_of_large_values_are_moved_in_little_memory(
             f"INSERT INTO dbo.{one.table} SELECT TOP {rows} "
             f"ROW_NUMBER() OVER (ORDER BY (SELECT 1)), {made}"
         )
-    elif source == "parquet":
-        name = f"files://{tmp_path}/large/parquet/*.parquet"
-        written(tmp_path / "large", source, LENGTH, rows)
+    elif source != "clickhouse":
+        written(tmp_path, source, LENGTH, rows)
+        name = f"files://{tmp_path}/{source}/large.*"
     else:
         name, hops = f"clickhouse://warehouse.{one.table}", "['postgres://public.{t}_copy']"
         ClickHouseServer(url=stack.clickhouse_url).execute(
             f"CREATE TABLE warehouse.{one.table} ENGINE = MergeTree ORDER BY id AS "
             f"SELECT toInt32(number) AS id, repeat('x', {LENGTH}) AS note FROM numbers({rows})"
         )
-    cut = {"key": "_file"} if source == "parquet" else {"ranges": "{count: 1}"}
+    cut = {"key": "_file"} if name.startswith("files") else {"ranges": "{count: 1}"}
     one.declare(hops, source=name, **cut)
     used = peak_of_run(one.table)
     assert used < 600 << 20, f"{used / 2**20:.0f} MiB"
