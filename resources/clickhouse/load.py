@@ -128,7 +128,8 @@ class ClickHouseLoad(HeldRange):
         assert self._audited is not None
         self.marker.announce()
         crash_points.reached("after_marker")
-        self._require(self._owned_rows(), self._audited, "audited")
+        rows, number = self._owned_rows()
+        self._require(rows, self._audited, "audited")
         if (
             appends(self.plan, self.options)
             and self._count(qualified(self.table), self._in_range) != self._target_rows
@@ -144,7 +145,7 @@ class ClickHouseLoad(HeldRange):
         rows = self._replace_partition() if self.atomic else self._rewrite()
         self._quarantine(keep=False)
         crash_points.reached("after_publish")
-        self.marker.confirm()
+        self.marker.confirm(number)
         return rows
 
     def _quarantine(self, *, keep: bool) -> None:
@@ -335,8 +336,9 @@ class ClickHouseLoad(HeldRange):
             settings={"insert_deduplication_token": digest},
         )
 
-    def _owned_rows(self) -> int:
-        """Rows in staging, if the range is still ours; drop the rejected rows of earlier attempts.
+    def _owned_rows(self) -> tuple[int, int]:
+        """Rows in staging, and the number of the marker, if the range is still ours; drop the
+        rejected rows of earlier attempts.
 
         Two runs may take over from a dead one at once: the lock tells which of them has the range.
         A run that takes a range over drops its staging tables, too.
@@ -353,10 +355,10 @@ class ClickHouseLoad(HeldRange):
             by = f" by run {holder.run}" if holder.run else ""
             raise RangeBusy(f"{self.table} range {self.key_range.name} was taken over{by}")
         _, _, rows, standing = tables[0]
-        self.marker.require_standing(standing)
+        number = self.marker.require_standing(standing)
         if rejected.name in comments:
             self.resource.execute(drop_table(rejected))
-        return int(rows)
+        return int(rows), number
 
     def _count(self, table: str, where: str | None = None) -> int:
         # without a condition the server counts without a plan for reading the table

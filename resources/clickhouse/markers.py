@@ -32,7 +32,8 @@ from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.tables import TableRef
 
 STEP = 1 << 20
-"""Distance of marker numbers, whose lower part is random: no two markers of a range share one."""
+"""Distance of marker numbers, whose lower part is random and even: no two markers of a range share
+one, and the next number is left for the version of one that was announced."""
 
 MOST_REPLACED = 10_000
 """Outdated rows before they are removed."""
@@ -43,6 +44,9 @@ NO_UUID = "00000000-0000-0000-0000-000000000000"
 CLAIM = ""
 """In the place of a range's name: the row whose token is the name by which runs write to a
 table."""
+
+_SMALL = {"async_insert": 0, "max_threads": 1}
+"""Settings of statements that read and write a few rows."""
 
 _COLUMNS = "`key`, version, owner, home, published, token"
 
@@ -108,30 +112,32 @@ class MarkerTable:
         where = ""
         if publication.known is not None:
             before = publication.known.token(table, publication.key_range)
-            where = f"last = {literal(before)} OR by = {literal(publication.owner)}"
+            where = f" WHERE last = {literal(before)} OR by = {literal(publication.owner)}"
         version = f"{ANNOUNCED}{publication.version}" if announced else publication.version
-        return self._putting(table, publication, version, token, where)
+        written = self._writing(table, publication, _next_number("newest"), version, token)
+        return (
+            f"{written} FROM (SELECT max(number) AS newest, argMax(token, number) AS last, "
+            f"argMax(owner, number) AS by FROM {self._name} "
+            f"WHERE {_of(table, publication.key_range.name)}){where}"
+        )
 
-    def confirming(self, table: str, publication: Publication, token: str) -> str:
-        """The statement that gives an announced marker its version, and a token that tells it from
-        the one that was announced."""
-        where = f"last = {literal(token)}"
-        return self._putting(table, publication, publication.version, f"{token}.", where)
-
-    def _putting(
-        self, table: str, publication: Publication, version: str, token: str, condition: str
+    def confirming(
+        self, table: str, publication: Publication, token: str, number: int | str
     ) -> str:
-        where = f" WHERE {condition}" if condition else ""
+        """The statement that gives the marker that was announced with this number its version, and
+        a token that tells it from that one. It is behind all that were written since."""
+        version = publication.version
+        return self._writing(table, publication, f"{number} + 1", version, f"{token}.")
+
+    def _writing(
+        self, table: str, publication: Publication, number: str, version: str, token: str
+    ) -> str:
         owner, home = publication.owner, publication.home
         values = (publication.key, version, owner, home, now(), token)
         return (
             f"INSERT INTO {self._name} (target, `range`, number, `table`, {_COLUMNS}) "
-            f"SELECT {literal(table)}, {literal(publication.key_range.name)}, "
-            f"{_next_number('newest')}, "
-            f"{', '.join(map(literal, (self._target.name, *values)))} "
-            "FROM (SELECT max(number) AS newest, argMax(token, number) AS last, "
-            f"argMax(owner, number) AS by FROM {self._name} "
-            f"WHERE {_of(table, publication.key_range.name)}){where}"
+            f"SELECT {literal(table)}, {literal(publication.key_range.name)}, {number}, "
+            f"{', '.join(map(literal, (self._target.name, *values)))}"
         )
 
     def take_back(self, table: str, ranges: Iterable[str]) -> None:
@@ -150,11 +156,12 @@ class MarkerTable:
         return f"(SELECT argMax(token, number) FROM {self._name} WHERE {_of(table, range_name)})"
 
     def standing(self, table: str, range_name: str, home: str) -> str:
-        """A scalar subquery for the names and tokens of the claim, of a range, and of those that
-        other homes have published last."""
+        """A scalar subquery for the names, tokens and numbers of the claim, of a range, and of
+        those that other homes have published last."""
         return (
-            "(SELECT groupArray((`range`, last.3)) FROM (SELECT `range`, "
-            f"argMax((version, home, token), number) AS last FROM {self._name} "
+            "(SELECT groupArray((`range`, last.3, newest)) FROM (SELECT `range`, "
+            "argMax((version, home, token), number) AS last, max(number) AS newest "
+            f"FROM {self._name} "
             f"WHERE target = {literal(table)} GROUP BY `range` HAVING "
             f"`range` IN ({literal(CLAIM)}, {literal(range_name)}) "
             f"OR last.1 != '' AND last.2 != {literal(home)}))"
@@ -224,12 +231,13 @@ class RangeMarker:
         statement = self._all.putting(
             self.identity, self.publication, self.own_token, announced=announced
         )
-        self.resource.execute(statement, {"async_insert": 0})
+        self.resource.execute(statement, _SMALL)
 
-    def confirm(self) -> None:
-        """Say that the announced rows are there, unless another run has written a marker since."""
-        statement = self._all.confirming(self.identity, self.publication, self.own_token)
-        self.resource.execute(statement, {"async_insert": 0})
+    def confirm(self, number: int) -> None:
+        """Say that the rows of the marker that was announced with this number are there; it stands
+        unless another run has written a marker since."""
+        statement = self._all.confirming(self.identity, self.publication, self.own_token, number)
+        self.resource.execute(statement, _SMALL)
 
     @property
     def token(self) -> str:
@@ -247,10 +255,15 @@ class RangeMarker:
         if token != self.own_token:
             raise self._moved("it, too, since it was planned")
 
-    def require_standing(self, standing: Iterable[tuple[str, str]]) -> None:
-        """Raise `TargetMoved` if the marker is not this attempt's, or if another home has published
-        ranges that are cut otherwise: their rows must neither be duplicated nor removed."""
-        tokens, key_range = dict(standing), self.publication.key_range
+    def require_standing(self, standing: Iterable[tuple[str, str, int]]) -> int:
+        """Return the number of this attempt's marker.
+
+        Raises:
+            TargetMoved: the marker is not this attempt's, or another home has published ranges that
+                are cut otherwise: their rows must neither be duplicated nor removed.
+        """
+        rows, key_range = list(standing), self.publication.key_range
+        tokens = {name: token for name, token, _ in rows}
         require_written_as(self.publication.plan.target, tokens.pop(CLAIM, ""))
         self.require(tokens.pop(key_range.name, ""))
         known = self.publication.known
@@ -259,6 +272,7 @@ class RangeMarker:
             if other is None or other.overlaps(key_range):
                 self._all.take_back(self.identity, [key_range.name])
                 raise self._moved(f"range {name}, which shares rows with it")
+        return next(number for name, _, number in rows if name == key_range.name)
 
     def require_alone(self) -> None:
         """See `require_standing`; asks the server."""
@@ -349,7 +363,7 @@ def _marker(name: str, values: Sequence[str]) -> Marker:
 
 
 def _next_number(newest: str = "max(number)") -> str:
-    return f"(intDiv({newest}, {STEP}) + 1) * {STEP} + {secrets.randbelow(STEP)}"
+    return f"(intDiv({newest}, {STEP}) + 1) * {STEP} + {secrets.randbelow(STEP // 2) * 2}"
 
 
 def _of(table: str, range_name: str) -> str:

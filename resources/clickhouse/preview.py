@@ -90,5 +90,5 @@ def publication(
         yield from filter(None, rewrite(plan, options, target, staged, in_range))
     if options.audits_shown:
         yield f"-- the rows of the range in {table} must be those that were staged"
-    yield markers.confirming(identity, what, token)
+    yield markers.confirming(identity, what, token, "<its number>")
     yield drop_table(table, staging)
