@@ -175,7 +175,7 @@ def move(
         if as_json:
             print_json(view.json())
         else:
-            show_ranges(console(), "run", view, wide=wide)
+            show_ranges(console(), "run", view, wide=wide, folded=not wide)
         return view.errors
     views: list[TransferOutcome] = []
     interrupted = False

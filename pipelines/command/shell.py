@@ -39,7 +39,7 @@ def transfer_names(
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-wide = click.option("--wide", is_flag=True, help="Also show the seconds of each phase.")
+wide = click.option("--wide", is_flag=True, help="Show each range, and the seconds of its phases.")
 RANGE_HELP = "Only this range, by name, bounds (1..250001) or a key in it; repeatable."
 transfer_argument = click.argument("transfer", shell_complete=transfer_names)
 transfers_argument = click.argument("transfers", nargs=-1, shell_complete=transfer_names)

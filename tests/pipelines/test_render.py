@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import dagster as dg
 import pytest
@@ -218,6 +218,34 @@ def test_phases_and_rates_are_shown_on_request_and_only_where_they_mean_somethin
     assert line.split()[-5:] == ["1.50", "2.25", "0.12", "10.00", "312,500,000"]
     (skipped,) = (line for line in wide if "skipped_unchanged" in line and LONG in line)
     assert skipped.split()[-1] == "FAILED", "3 rows that were skipped have no rate"
+
+
+def test_a_hop_with_nothing_to_do_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was moved, or is not good, is shown range by range."""
+    checks = {"row_count": True, "checksum": True}
+
+    def unchanged(name: str, **fields: Any) -> RangeView:
+        values = {"rows": 1_000, "checks": checks, "timestamp": float(name), **fields}
+        return RangeView(name, State.SKIPPED_UNCHANGED, hop=1, target=TARGET, **values)
+
+    def shown(*ranges: RangeView, folded: bool = True) -> list[list[str]]:
+        view = TransferView("orders", list(ranges))
+        lines = piped(lambda out: render.show_ranges(out, "run", view, folded=folded), monkeypatch)
+        return [re.split(" {2,}", line)[1:4] for line in lines[1:]]
+
+    ranges = [unchanged("1"), unchanged("2", run_id="5c0f1061"), unchanged("3")]
+    assert shown(*ranges) == [["(3 ranges)", "3,000", "skipped_unchanged"]]
+    assert len(shown(*ranges, folded=False)) == 3
+    assert shown(unchanged("1")) == [["1", "1,000", "skipped_unchanged"]]
+    moved = RangeView("4", State.COMMITTED, hop=1, target=TARGET, rows=5, checks=checks)
+    odd = [
+        moved,
+        unchanged("4", checks={"row_count": True}),
+        unchanged("4", checks={**checks, "checksum": False}),
+        unchanged("4", error="the rejected rows are not there"),
+    ]
+    for range_ in odd:
+        assert len(shown(*ranges, range_)) == 4
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=90)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from rich.box import SIMPLE_HEAD
@@ -59,10 +60,17 @@ def show_plan(out: Console, view: PlanView) -> None:
     _show_notes(out, view.notes)
 
 
-def show_ranges(out: Console, title: str, view: TransferView, *, wide: bool = False) -> None:
+def show_ranges(
+    out: Console, title: str, view: TransferView, *, wide: bool = False, folded: bool = False
+) -> None:
     """Print every range of every hop: rows, state, last run, checks and error.
 
-    With `wide`, also the seconds of each phase, and the rate.
+    Args:
+        out: where to print.
+        title: what it is of, e.g. `run`.
+        view: the transfer.
+        wide: also print the seconds of each phase, and the rate.
+        folded: print one line for a hop in which nothing was to do.
     """
     plain = not out.is_terminal
     columns = [RANGE, ROWS, ListColumn("state"), ListColumn("last run"), ListColumn("at (UTC)")]
@@ -101,8 +109,21 @@ def show_ranges(out: Console, title: str, view: TransferView, *, wide: bool = Fa
         return f"{counted(len(ranges), 'range')}, {counted(rows, 'row')}: {parts}"
 
     title = f"{title} of {view.transfer}"
-    _show(out, title, columns, view.ranges, lambda range_: range_.target, row, total)
+    lines = _unless_unchanged if folded else list
+    _show(out, title, columns, view.ranges, lambda range_: range_.target, row, total, lines)
     _show_notes(out, view.notes)
+
+
+def _unless_unchanged(ranges: Sequence[RangeView]) -> Sequence[RangeView]:
+    """Return one line for the ranges of a hop if all are unchanged, and passed the same checks."""
+    first, *others = ranges
+    alike = all(range_.checks.keys() == first.checks.keys() for range_ in others)
+    unchanged = all(range_.state is State.SKIPPED_UNCHANGED and range_.good for range_ in ranges)
+    if not (others and alike and unchanged) or any(range_.error for range_ in ranges):
+        return ranges
+    newest = max(ranges, key=lambda range_: range_.timestamp or 0)
+    rows = sum(range_.rows or 0 for range_ in ranges)
+    return [replace(newest, range=f"({counted(len(ranges), 'range')})", rows=rows)]
 
 
 def _show_notes(out: Console, notes: Sequence[str]) -> None:
@@ -159,8 +180,12 @@ def _show(
     target: Callable[[Item], str],
     row: Callable[[Item], ListRow],
     total: Callable[[Sequence[Item]], str] | None = None,
+    lines: Callable[[Sequence[Item]], Sequence[Item]] = list,
 ) -> None:
-    """Print a list per target; without a terminal, one list with a column for the target."""
+    """Print a list per target; without a terminal, one list with a column for the target.
+
+    `lines` gives the items that are listed for those of a target.
+    """
     by_target: dict[str, list[Item]] = {}
     for item in items:
         by_target.setdefault(target(item), []).append(item)
@@ -168,7 +193,7 @@ def _show(
         rows = [
             ListRow([shown(name), *(cell if cell.plain else Text("-") for cell in row(item).cells)])
             for name, group in by_target.items()
-            for item in group
+            for item in lines(group)
         ]
         out.print(Listing([ListColumn("target"), *columns], rows), soft_wrap=True)
         return
@@ -176,7 +201,7 @@ def _show(
     for name, group in by_target.items():
         out.print()
         out.print(*hanging(out, Text(), shown(name), 4, out.width), sep="\n")
-        out.print(Listing(columns, [row(item) for item in group]))
+        out.print(Listing(columns, [row(item) for item in lines(group)]))
         if total:
             out.print(Text(total(group), style="bold"))
 
