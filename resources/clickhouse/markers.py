@@ -121,9 +121,7 @@ class MarkerTable:
             f"WHERE {_of(table, publication.key_range.name)}){where}"
         )
 
-    def confirming(
-        self, table: str, publication: Publication, token: str, number: int | str
-    ) -> str:
+    def confirming(self, table: str, publication: Publication, token: str, number: int) -> str:
         """The statement that gives the marker that was announced with this number its version, and
         a token that tells it from that one. It is behind all that were written since."""
         version = publication.version

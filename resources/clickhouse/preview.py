@@ -16,7 +16,7 @@ from tableferry.resources.clickhouse.ddl import (
     stage_kept,
 )
 from tableferry.resources.clickhouse.locks import Owner
-from tableferry.resources.clickhouse.markers import MarkerTable
+from tableferry.resources.clickhouse.markers import STEP, MarkerTable
 from tableferry.resources.clickhouse.staging import Image, plain_staging_table, staging_table
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Publication, Published
@@ -90,5 +90,5 @@ def publication(
         yield from filter(None, rewrite(plan, options, target, staged, in_range))
     if options.audits_shown:
         yield f"-- the rows of the range in {table} must be those that were staged"
-    yield markers.confirming(identity, what, token, "<its number>")
+    yield markers.confirming(identity, what, token, STEP)
     yield drop_table(table, staging)
