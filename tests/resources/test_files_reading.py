@@ -345,6 +345,27 @@ def test_an_error_does_not_repeat_a_long_value(tmp_path: Path) -> None:
     assert len(message) < 1_000
 
 
+LENGTHS = (0, 3, 2_100, 300_000, 1, 1_100_000, 40)
+"""In bytes; pyarrow parses 1 MiB at once where no row is longer."""
+
+
+@pytest.mark.parametrize("format", ["csv", "ndjson"])
+def test_rows_of_all_lengths_arrive_and_are_numbered(tmp_path: Path, format: str) -> None:
+    odd = 'a"b\n,\u00e9\u20ac\\ '
+    rows = [(f"row {at}", (odd * length)[:length]) for at, length in enumerate(LENGTHS)]
+    written = io.StringIO()
+    if format == "csv":
+        csv.writer(written, quoting=csv.QUOTE_ALL).writerows([("a", "b"), *rows])
+    else:
+        for row in rows:
+            written.write(json.dumps(dict(zip("ab", row, strict=True)), ensure_ascii=False))
+            written.write("\n \t\n")
+    reader = Reader(tmp_path, **{f"f_{format}": written.getvalue()})
+    assert reader.rows() == rows
+    with reader.resource.read_arrow(f'SELECT "_row" FROM "."."f.{format}"') as numbers:
+        assert numbers.read_all()[0].to_pylist() == [*range(1, len(rows) + 1)]
+
+
 def test_words_within_strings_are_no_infinities(tmp_path: Path) -> None:
     line = json.dumps({"a": 'NaN, Infinity ,] " ,}', "b": "inf"})
     assert Reader(tmp_path, a_ndjson=f"{line}\n").rows() == [tuple(json.loads(line).values())]
