@@ -17,7 +17,7 @@ from tableferry.checks.recheck import Recheck
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.pipelines import event_log
-from tableferry.pipelines.command.one import runner
+from tableferry.pipelines.command.one import reading, runner
 from tableferry.pipelines.command.one.comparison import compare_pair, compared_table, paired
 from tableferry.pipelines.command.one.finding import resolve_range
 from tableferry.pipelines.command.session import Session
@@ -39,6 +39,7 @@ class TransferSession(Session):
     status = runner.status
     check = runner.check
     diff = runner.differences
+    read = reading.read
     report = collect.report
 
     def repair(

@@ -112,11 +112,11 @@ def adopt_ranges(
                 plan = plan.fingerprinted(servers, names, snapshot=snapshot)
             return Prepared(plan.only(names), shared, snapshot)
 
-        ready = session.read(lambda log: read_under(shared, lambda state: prepare(log, state)))
+        ready = session.ask_log(lambda log: read_under(shared, lambda state: prepare(log, state)))
         notes = [] if ranges else stray_notes(ready, servers)
         hops = ready.plan.hops
-        gone = session.read(lambda log: unplanned_columns(hops, log))
-        refused = session.read(
+        gone = session.ask_log(lambda log: unplanned_columns(hops, log))
+        refused = session.ask_log(
             lambda log: [
                 why
                 for hop in hops
@@ -125,7 +125,7 @@ def adopt_ranges(
         )
         if dry_run:
             strictness = level or level_of(transfer)
-            candidates = session.read(lambda log: compare(ready, servers, log, strictness))
+            candidates = session.ask_log(lambda log: compare(ready, servers, log, strictness))
             return AdoptionView(name, candidates, dry_run, notes=notes, refused=refused)
     chosen = tuple(ready.plan.ranges) if ranges else ()
     view = _carried_out(session, name, chosen, level, notes, log_level)

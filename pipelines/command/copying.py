@@ -197,7 +197,7 @@ def _prepare_targets(
         servers = session.servers_of(transfer)
         source, target = transfer.source, transfer.hops[0].to
         try:
-            plan = session.read(partial(plan_growth, transfer, servers))
+            plan = session.ask_log(partial(plan_growth, transfer, servers))
         except CutDifferently:
             if not replace:
                 raise

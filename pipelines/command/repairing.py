@@ -169,6 +169,6 @@ def _compared(session: Session, name: str, hop: int | None) -> list[str]:
         extend_ranges(transfer, servers, session.instance)
         return list(session.instance.get_dynamic_partitions(transfer.partitions_name))
     targets = [each.to for at, each in enumerate(transfer.hops, 1) if hop in (None, at)]
-    present = session.read(lambda log: [committed(log, to, ()) for to in targets])
-    names = session.read(lambda log: partitions(log, transfer.partitions_name))
+    present = session.ask_log(lambda log: [committed(log, to, ()) for to in targets])
+    names = session.ask_log(lambda log: partitions(log, transfer.partitions_name))
     return [key for key in names if any(key in of_hop for of_hop in present)]

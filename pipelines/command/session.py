@@ -53,7 +53,7 @@ class Session:
         """The Dagster instance, opened on first use, which imports Dagster."""
         return self.open_instance()
 
-    def read(self, query: Callable[[Log], Answer]) -> Answer:
+    def ask_log(self, query: Callable[[Log], Answer]) -> Answer:
         """Query the event log, without importing Dagster while no run is active."""
         with self._files() as log:
             return query(log or self.instance)

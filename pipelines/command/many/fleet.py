@@ -168,7 +168,7 @@ def expected(session: Session, names: Sequence[str], *, anew: bool) -> dict[str,
 
 def _past_seconds(session: Session, names: Sequence[str]) -> dict[str, float | None]:
     targets = {name: session.transfer(name).hops[-1].to for name in names}
-    return session.read(lambda log: seconds_of_last_runs(log, targets))
+    return session.ask_log(lambda log: seconds_of_last_runs(log, targets))
 
 
 def _expected(

@@ -102,7 +102,7 @@ def dry_run(
     if recreate:
         transfer = transfer.recreated()
     servers = session.servers_of(transfer)
-    plan = session.read(lambda log: plan_transfer(transfer, servers, log))
+    plan = session.ask_log(lambda log: plan_transfer(transfer, servers, log))
     names = match_ranges(name, ranges, plan.ranges) or list(plan.ranges)
     plan = plan.fingerprinted(servers, names).only(names)
     hops = [
@@ -116,11 +116,11 @@ def _hop(
     session: Session, plan: TransferPlan, hop: Hop, *, failed: bool, force: bool, show_all: bool
 ) -> HopStatements:
     servers = session.servers_of(plan.transfer)
-    by_hop = session.read(lambda log: decisions_by_hop(plan, servers, log, force=force))
+    by_hop = session.ask_log(lambda log: decisions_by_hop(plan, servers, log, force=force))
     decided = by_hop[hop.number]
     runs = [name for name in decided if decided[name].reason is not Reason.UNCHANGED]
     if failed:
-        retried = session.read(lambda log: unsettled(log, plan.transfer, [hop]))
+        retried = session.ask_log(lambda log: unsettled(log, plan.transfer, [hop]))
         runs = [name for name in runs if name in retried]
     if runs:
         require_harmless([hop])
@@ -145,7 +145,7 @@ def _hop(
     if runs and plan.transfer.on_schema_drift in ADDING and not creates:
         creation = [*_column_additions(hop), *creation]
     if runs:
-        gone = session.read(lambda log: unplanned_columns(plan.hops, log))[hop.number]
+        gone = session.ask_log(lambda log: unplanned_columns(plan.hops, log))[hop.number]
         removed = removals(hop.plan, gone, plan.transfer.dropped_columns)
         creation = [*statements(hop.plan.target, hop.renames), *removed, *creation]
     if runs and plan.transfer.on_schema_drift == "evolve":

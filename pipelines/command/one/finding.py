@@ -74,7 +74,7 @@ def read_work(
         )
         return read_under(shared, partial(find_under, force=force))
 
-    return session.read(find)
+    return session.ask_log(find)
 
 
 def find_work(

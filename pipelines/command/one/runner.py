@@ -114,7 +114,7 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
         ]
         return PlanView(name, ranges, notes, hazards)
 
-    return session.read(read)
+    return session.ask_log(read)
 
 
 def _drift_notes(

@@ -109,7 +109,7 @@ def run(
 
             require_repairable(transfer, work.hops, servers)
         offered = offers_adopting and work.ranges and not repair
-        adoptable = session.read(partial(_adoptable, work, servers)) if offered else None
+        adoptable = session.ask_log(partial(_adoptable, work, servers)) if offered else None
         if adoptable:
             on_note(adoptable)
         total = len(work.ranges) * len(work.hops)
@@ -147,7 +147,7 @@ def rejected_ranges(session: Session, name: str) -> list[str]:
             )
         ]
 
-    return session.read(find)
+    return session.ask_log(find)
 
 
 def view_if_unchanged(
@@ -176,7 +176,7 @@ def _view(
     before: Sequence[str] = (),
 ) -> TransferView:
     """Return the state of the requested ranges after a run, and what went wrong."""
-    views = session.read(lambda log: _results(log, transfer, work))
+    views = session.ask_log(lambda log: _results(log, transfer, work))
     errors = outcome.errors if outcome else []
     if outcome and errors:
         # what a refused run has not come to is of an earlier run

@@ -26,10 +26,10 @@ def status(session: Session, name: str) -> TransferView:
         hops = range(1, len(transfer.hops) + 1)
         return [view for hop in hops for view in range_views(log, transfer, hop, names)]
 
-    views = session.read(read)
+    views = session.ask_log(read)
     if not views:
         return TransferView(name, [])
-    (judged,) = session.read(
+    (judged,) = session.ask_log(
         lambda log: fleet(log, session.declared, [name], whole=False)
     ).transfers
     failed = judged.outcome is TransferState.FAILED

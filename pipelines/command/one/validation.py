@@ -198,7 +198,7 @@ def _target_problems(
         except InputError as error:
             yield str(error)
     (hop,) = with_hazards([hop], servers)
-    yield from session.read(
+    yield from session.ask_log(
         lambda log: [
             *refusals(transfer, hop, servers, log, unplanned_columns(hops, log)[hop.number])
         ]

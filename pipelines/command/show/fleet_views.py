@@ -34,7 +34,7 @@ def read_fleet(session: Session, names: Sequence[str], *, whole: bool) -> Fleet:
         names: the transfers.
         whole: they are all of the folder, whose invalid files count as well.
     """
-    return session.read(lambda log: fleet(log, session.declared, names, whole=whole))
+    return session.ask_log(lambda log: fleet(log, session.declared, names, whole=whole))
 
 
 def show_fleet(out: Console, view: Fleet) -> None:

@@ -50,7 +50,8 @@ def statements(transfers: Sequence[Transfer]) -> int:
 def proofs(one: Ferry) -> set[tuple[str | None, str, float]]:
     """When each range was compared by `checksum`."""
     transfer = one.session.transfer(one.table)
-    history = one.session.read(lambda log: read_fleet(log, [transfer])).targets[transfer.hops[0].to]
+    histories = one.session.ask_log(lambda log: read_fleet(log, [transfer]))
+    history = histories.targets[transfer.hops[0].to]
     return {
         (name, verdict.check, verdict.at)
         for name, verdicts in history.verdicts.items()

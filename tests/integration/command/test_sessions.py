@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -84,3 +85,44 @@ def test_any_two_tables_are_compared(opened: tuple[tableferry.TransferSession, s
     assert session.compare(query, second, key=["number"], renamed={"number": "id"}).equal
     with pytest.raises(tableferry.InputError, match="round"):
         session.compare(first, second, tolerances={"amount": {"rund": 2}})
+
+
+ODD = (
+    "CREATE TABLE {t} (id int PRIMARY KEY, note text, amount numeric(12,2), day date, at "
+    "timestamp, number float8)",
+    "INSERT INTO {t} VALUES (1, '', -0.01, '0001-01-01', '0001-01-01 00:00:00.000001', 'NaN'), "
+    "(2, NULL, NULL, NULL, NULL, NULL), (3, 'é😀', 9999999999.99, '9999-12-31', "
+    "'9999-12-31 23:59:59.999999', '-0.0')",
+)
+
+
+@pytest.mark.parametrize(
+    "target", ["sqlserver://dbo.{t}", "postgres://public.{t}_copy", "files://{f}/*.parquet"]
+)
+def test_rows_of_a_range_are_read_exactly(
+    ferry: Callable[..., Ferry], stack: Servers, tmp_path: Path, target: str
+) -> None:
+    one = ferry(f"['{target.replace('{f}', str(tmp_path))}']", *ODD, ranges="{rows: 2}")
+    servers = {
+        "postgres": tableferry.PostgresResource(url=stack.postgres_url),
+        "sqlserver": tableferry.SqlServerResource(url=stack.sqlserver_url),
+        "files": tableferry.FilesResource(),
+    }
+    transfer = one.session.transfer(one.table)
+    # NaN has no place in SQL Server
+    if target.startswith("sqlserver"):
+        one.source("UPDATE {t} SET number = 0.1 WHERE id = 1")
+    session = tableferry.session([transfer], servers, one.session.instance)
+    assert session.run(one.table).good
+    for key, rows in (("1", 2), ("3", 1), ("4711", 0)):
+        source = session.read(one.table, key).sort_by("id").to_pylist()
+        target_rows = session.read(one.table, key, side="target").sort_by("id").to_pylist()
+        assert repr(source) == repr(target_rows)
+        assert len(source) == rows
+    (row,) = [row for row in session.read(one.table, "1").to_pylist() if row["id"] == 1]
+    assert (row["note"], str(row["amount"]), str(row["day"])) == ("", "-0.01", "0001-01-01")
+    assert str(row["at"]) == "0001-01-01 00:00:00.000001"
+    with pytest.raises(tableferry.InputError, match="side"):
+        session.read(one.table, "1", side="middle")  # type: ignore[arg-type]
+    with pytest.raises(tableferry.InputError, match="range"):
+        session.read(one.table, "nothing")
