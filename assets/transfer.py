@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,6 +130,7 @@ def transfer_assets(
     bound: Servers | None = None,
     specs: Sequence[dg.AssetSpec] = (),
     body: Body | None = None,
+    op: Mapping[str, Any] | None = None,
 ) -> dg.AssetsDefinition:
     """Return the assets of all hops of a transfer, computed by one op.
 
@@ -145,19 +146,25 @@ def transfer_assets(
         bound: the servers to use instead of resources.
         specs: the assets of the hops' targets, in order; by default those of `target_asset`.
         body: what the op runs, by default `move_ranges`.
+        op: arguments of `dagster.multi_asset` that are about its op, instead of ours: `name`,
+            `description`, `op_tags`, `pool`, `backfill_policy`.
     """
     if not transfer.write.moves:
-        return _watched(transfer, caller, bound)
+        return _watched(transfer, caller, bound, op)
     specs = specs or [target_asset(transfer, hop, origin) for hop in transfer.hops]
 
+    of_op: dict[str, Any] = {
+        "name": move_op_name(transfer.transfer),
+        "backfill_policy": backfill_policy(transfer),
+        "pool": transfer.transfer,
+    }
+
     @dg.multi_asset(
-        name=move_op_name(transfer.transfer),
         specs=specs,
         check_specs=_check_specs(transfer, [spec.key for spec in specs]),
         can_subset=True,
-        backfill_policy=backfill_policy(transfer),
-        pool=transfer.transfer,
         required_resource_keys=resources_of(transfer, bound),
+        **{**of_op, **(op or {})},
     )
     def move(context: dg.AssetExecutionContext) -> Iterator[Any]:
         servers = _servers(context, transfer, bound)
@@ -170,16 +177,20 @@ def transfer_assets(
 
 
 def _watched(
-    transfer: Transfer, caller: Caller | None, bound: Servers | None
+    transfer: Transfer,
+    caller: Caller | None,
+    bound: Servers | None,
+    op: Mapping[str, Any] | None,
 ) -> dg.AssetsDefinition:
     """Return the checks of a transfer that moves nothing, of the external assets of its targets."""
+    of_op = {"name": move_op_name(transfer.transfer), "pool": transfer.transfer, **(op or {})}
+    of_op.pop("backfill_policy", None)  # checks are no partitions
 
     @dg.multi_asset_check(
-        name=move_op_name(transfer.transfer),
         specs=_check_specs(transfer, [asset_key(hop.to) for hop in transfer.hops]),
         can_subset=True,
-        pool=transfer.transfer,
         required_resource_keys=resources_of(transfer, bound),
+        **of_op,
     )
     def compare(context: dg.OpExecutionContext) -> Iterator[Any]:
         whole_context = dg.AssetExecutionContext(context)

@@ -8,6 +8,7 @@ from re import sub as substituted
 from typing import Annotated, Any
 
 import dagster as dg
+from dagster.components.resolved.core_models import OpSpec
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
 from pydantic import Field, PrivateAttr, ValidationError
 
@@ -155,6 +156,14 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
         ),
     ] = Field(default_factory=dict)
     translation: Annotated[TranslationFn[HopOfTransfer] | None, TRANSLATED] = None
+    op: Annotated[
+        OpSpec | None,
+        dg.Resolver.default(
+            description="What is otherwise of each transfer's op: tags, pool (by default the "
+            "transfer's name), backfill_policy, description, and of a single transfer the name.",
+            examples=[{"tags": {"dagster/concurrency_key": "erp"}, "pool": "erp"}],
+        ),
+    ] = None
 
     _claims: dict[str, str] = PrivateAttr(default_factory=dict)
     """The names and assets that no other component may have, each with this component's folder."""
@@ -222,8 +231,11 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
         ]
         transfers = {transfer.transfer: transfer for transfer, _ in resolved}
         self._require_unique(context, transfers.values())
+        op = self._of_op(len(transfers))
         assets = {
-            item.transfer: transfer_assets(item, bound=bound, specs=specs, body=self._body(item))
+            item.transfer: transfer_assets(
+                item, bound=bound, specs=specs, body=self._body(item), op=op
+            )
             for item, specs in resolved
         }
         prefix = _sensor_prefix(context)
@@ -270,6 +282,24 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
                     f"{self._claims[shared[0]]}: {shared[0]} is also in "
                     f"{other._claims[shared[0]]}: give one of the two components a prefix"
                 )
+
+    def _of_op(self, transfers: int) -> dict[str, Any]:
+        """What is declared of the op of each of so many transfers, for `transfer_assets`."""
+        if self.op is None:
+            return {}
+        if self.op.name and transfers > 1:
+            raise InputError(
+                f"op: name: {transfers} transfers have an op each, with the transfer's name: leave "
+                "it out"
+            )
+        declared = {
+            "name": self.op.name,
+            "description": self.op.description,
+            "op_tags": self.op.tags,
+            "pool": self.op.pool,
+            "backfill_policy": self.op.backfill_policy,
+        }
+        return {name: value for name, value in declared.items() if value is not None}
 
     def _body(self, transfer: Transfer) -> Any:
         def body(context: dg.AssetExecutionContext, servers: Servers) -> Iterator[Any]:

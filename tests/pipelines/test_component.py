@@ -375,3 +375,51 @@ def test_bad_flags_of_a_scaffold_leave_nothing(
     with pytest.raises(click.ClickException, match=expected):
         TransfersScaffolder().scaffold(request)
     assert [*(tmp_path / "defs").iterdir()] == []
+
+
+OP = """\
+  op:
+    tags: {dagster/concurrency_key: erp, team: shop}
+    pool: erp
+    backfill_policy: {type: multi_run, max_partitions_per_run: 7}
+"""
+
+
+def test_what_is_said_of_the_op_is_what_its_op_has() -> None:
+    def op_of(definitions: dg.Definitions) -> tuple[dg.OpDefinition, dg.BackfillPolicy | None]:
+        (assets,) = {
+            id(item): item
+            for item in definitions.get_repository_def().assets_defs_by_key.values()
+            if item.is_executable
+        }.values()
+        assert isinstance(assets.op, dg.OpDefinition)
+        return assets.op, assets.backfill_policy
+
+    with project(**{"shop__defs--yaml": HEAD + ORDERS + CONNECTIONS + OP}) as found:
+        op, policy = op_of(found)
+        assert (op.tags["dagster/concurrency_key"], op.tags["team"], op.pool) == (
+            "erp",
+            "shop",
+            "erp",
+        )
+        assert policy == dg.BackfillPolicy.multi_run(7)
+        usual = op.name
+    with project(**{"shop__defs--yaml": HEAD + ORDERS + CONNECTIONS}) as found:
+        op, _ = op_of(found)
+        assert (op.name, op.pool) == (usual, "orders")
+    named = HEAD + ORDERS + CONNECTIONS + "  op: {name: load_orders}\n"
+    with project(**{"shop__defs--yaml": named}) as found:
+        assert op_of(found)[0].name == "load_orders"
+    another = ORDERS.replace("orders", "items").partition("transfers:\n")[2]
+    several = HEAD + ORDERS + another + CONNECTIONS + "  op: {name: load_orders}\n"
+    assert "op: name: 2 transfers" in refusal(**{"shop__defs--yaml": several})
+
+
+def test_the_op_of_a_transfer_that_only_compares_takes_what_fits() -> None:
+    watching = ORDERS.replace("      schedule", "      write: none\n      check_schedule")
+    watching = watching.replace(
+        '["sqlserver://dbo.orders", "dw://warehouse.orders"]', '["dw://warehouse.orders"]'
+    )
+    with project(**{"shop__defs--yaml": HEAD + watching + CONNECTIONS + OP}) as found:
+        checks = found.get_repository_def().asset_checks_defs_by_key.values()
+        assert {item.op.pool for item in checks if item.op.tags.get("team") == "shop"} == {"erp"}
