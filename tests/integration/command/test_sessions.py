@@ -78,6 +78,9 @@ def test_any_two_tables_are_compared(opened: tuple[tableferry.TransferSession, s
     assert outcome.differences is not None
     assert {each.key for each in outcome.differences.examples} == {"1", "2", "3"}
     assert session.compare(first, second, where="id > 3").equal
+    fewer = session.compare(first, second, where=("id > 150", None))
+    assert fewer.read["source"].counted == 50 and fewer.read["target"].counted == 200
+    assert fewer.read["source"].sent < fewer.read["target"].sent
     assert session.compare(first, second, exclude=["amount"]).equal
     rounded = {"amount": {"round": 0}}
     assert session.compare(first, second, tolerances=rounded, where=("id = 1", "id = 1")).equal

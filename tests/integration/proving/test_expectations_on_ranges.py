@@ -112,6 +112,8 @@ def test_a_large_range_is_sampled_and_says_so(
     assert verdict.metadata["one_row_in"] == 10
     results: list[dict[str, Any]] = verdict.metadata["results"]
     assert results[1]["observed"] == "1000"
+    assert verdict.remarks == ("1 of them saw about one row in 10",)
+    assert run_suite(suite("not_null", "row_count"), plan, clickhouse, GOOD).remarks == ()
 
 
 def test_a_range_of_large_rows_is_sampled_by_their_bytes(
