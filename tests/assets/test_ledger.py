@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -625,3 +626,33 @@ def test_what_was_recorded_before_an_asset_was_wiped_is_gone(
 
 def test_data_versions_round_trip() -> None:
     assert DataVersion.parse(str(V1)) == V1
+
+
+@pytest.mark.parametrize(
+    ("figures", "passed", "severity", "says"),
+    [
+        ({"failed": 0}, True, "WARN", "all 3 ranges passed"),
+        ({"failed": 1}, False, "ERROR", "1 of 3 ranges failed"),
+        ({"failed": 2, "warning": True}, False, "WARN", "2 of 3 ranges failed"),
+        (
+            {"failed": 0, "unseen": 1, "problem": "the run ended"},
+            False,
+            "WARN",
+            "not compared: 1 of 3 ranges; the run ended",
+        ),
+        (
+            {"failed": 1, "unseen": 1, "problem": "the run ended"},
+            False,
+            "ERROR",
+            "1 of 3 ranges failed; not compared: 1 of 3 ranges; the run ended",
+        ),
+    ],
+)
+def test_a_summary_is_as_good_as_its_ranges(
+    instance: dg.DagsterInstance, figures: dict[str, Any], passed: bool, severity: str, says: str
+) -> None:
+    events: list[dg.AssetCheckEvaluation] = []
+    context: Any = SimpleNamespace(instance=instance, log_event=events.append)
+    Writer(context, ASSET, TRANSFER).summarised(CHECK, ranges=3, **figures)
+    (event,) = events
+    assert (event.passed, event.severity.value, event.description) == (passed, severity, says)
