@@ -56,11 +56,11 @@ FIRST, SECOND = "A", "B"
 class Read:
     """How much was read of one table."""
 
-    counted: int = 0
+    counted: int
     """Rows that the server read once, to count them or to sum up their digests."""
-    again: int = 0
+    again: int
     """Rows of them that it digested a second time."""
-    sent: int = 0
+    sent: int
     """Rows that it sent, by their digests or values."""
 
 
