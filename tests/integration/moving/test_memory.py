@@ -180,14 +180,16 @@ def test_large_values_of_files_are_digested_in_few_bytes(kind: str, tmp_path: Pa
     assert int(lines[3]) - int(lines[1]) < MOST_GROWTH, lines
 
 
-IN_THE_SOAK = ["postgres", "sqlserver", "clickhouse", "ndjson"]
+IN_THE_SOAK = ["postgres", "sqlserver", "clickhouse", "csv", "ndjson"]
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "source",
-    [pytest.param(source, marks=pytest.mark.soak) for source in IN_THE_SOAK]
-    + [pytest.param(source, marks=pytest.mark.slow) for source in ("parquet", "csv")],
+    [
+        pytest.param("parquet", marks=pytest.mark.slow),
+        *(pytest.param(source, marks=pytest.mark.soak) for source in IN_THE_SOAK),
+    ],
 )
 def test_gigabytes_of_large_values_are_moved_in_little_memory(
     source: str, ferry: Callable[..., Ferry], stack: Servers, tmp_path: Path
