@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -50,7 +50,7 @@ class Attaching:
         self._loaded, self._needed = loaded, needed
         self._ended = threading.Event()
         self._streams = False
-        self._parts: tuple[str, Callable[[], Iterable[pa.RecordBatch]]] | None = None
+        self._parts: tuple[str, Iterable[pa.RecordBatch]] | None = None
 
     def table(
         self, file: File, columns: Names, rows: Rows | None, *, filtered: bool
@@ -69,12 +69,12 @@ class Attaching:
         loads = self._loaded is not None
         if file.format == "csv" and loads:
             columns = self._read(columns)
-            read = delimited.stream(file, columns, longest_row(file))
-            return columns, self._named(file, *read), _NUMBER
+            rows_read = delimited.stream(file, columns, longest_row(file))
+            return columns, self._named(file, *rows_read), _NUMBER
         if file.format == "parquet" and (loads or parquet.footer(file).has_large_rows):
             columns = self._read(columns)
-            read = parquet.stream(file, columns, self._loaded or rows or ALL_ROWS)
-            return columns, self._named(file, *read), _NUMBER
+            rows_read = parquet.stream(file, columns, self._loaded or rows or ALL_ROWS)
+            return columns, self._named(file, *rows_read), _NUMBER
         if file.format == "parquet" and filtered and rows:
             return columns, stretch(file, columns, *rows), row_number(file, columns)
         if file.format == "ndjson" and is_streamed(file):
@@ -109,9 +109,9 @@ class Attaching:
                     pass
 
     def _of_parts(
-        self, sql: str, most_rows: int, name: str, batches: Callable[[], Iterable[pa.RecordBatch]]
+        self, sql: str, most_rows: int, name: str, batches: Iterable[pa.RecordBatch]
     ) -> Generator[pa.RecordBatch]:
-        for batch in batches():
+        for batch in batches:
             register(self._database, name, batch.schema, [batch], self._failures)
             yield from self._database.execute(sql).to_arrow_reader(most_rows)
 
@@ -123,15 +123,13 @@ class Attaching:
             if needed is None or name.casefold() in needed
         }
 
-    def _named(
-        self, file: File, schema: pa.Schema, batches: Callable[[], Iterable[pa.RecordBatch]]
-    ) -> str:
+    def _named(self, file: File, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> str:
         """Make what is read of a file a table, and return its name for a query."""
         name = f"ferry rows of {file.path}"
         if self._loaded is not None:
             self._parts = name, batches
             self._database.register(name, schema.empty_table())
         else:
-            register(self._database, name, schema, batches(), self._failures, self._ended)
+            register(self._database, name, schema, batches, self._failures, self._ended)
             self._streams = True
         return DIALECT.quote(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
@@ -30,7 +30,7 @@ _BY_PYARROW = "ferry_other"
 
 def stream(
     file: File, columns: Collection[str], longest: int
-) -> tuple[pa.Schema, Callable[[], Iterator[pa.RecordBatch]]]:
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Read some columns of a file as texts, with the rows' numbers in the column `ROW`.
 
     Args:
@@ -39,7 +39,7 @@ def stream(
         longest: the most bytes of a row, see `row_length`.
 
     Returns:
-        The schema, and what reads the rows.
+        The schema, and the rows, which are read as they are asked for.
     """
     names = [name for name in header(file)[1] if name in columns]
     schema = pa.schema([*(pa.field(name, pa.string()) for name in names), (ROW, pa.int64())])
@@ -52,7 +52,7 @@ def stream(
             yield pa.RecordBatch.from_arrays([*arrays, numbers], schema=schema)
             first += batch.num_rows
 
-    return schema, rows
+    return schema, rows()
 
 
 def _texts(file: File, longest: int) -> Iterator[pa.RecordBatch]:
@@ -136,8 +136,7 @@ def require_alike(file: File, rows: int, total: object, longest: int) -> None:
     names = header(file)[1]
     failures: list[Exception] = []
     with database_of(file.store, failures) as database:
-        schema, batches = stream(file, names, longest)
-        register(database, _BY_PYARROW, schema, batches(), failures)
+        register(database, _BY_PYARROW, *stream(file, names, longest), failures)
         sql = f"SELECT count(*), {row_hashes(names)} FROM {_BY_PYARROW}"
         if database.execute(sql).fetchall() == [(rows, total)]:
             return
@@ -166,8 +165,7 @@ def _difference(file: File, names: Collection[str], longest: int) -> FileUnreada
     with database_of(file.store, failures) as database:
 
         def first_row(sql: str) -> tuple[Any, ...] | None:
-            schema, batches = stream(file, names, longest)
-            register(database, _BY_PYARROW, schema, batches(), failures)
+            register(database, _BY_PYARROW, *stream(file, names, longest), failures)
             # all rows: the next registration would wait for a query that is not at its end
             rows = database.execute(sql).fetchall()
             return rows[0] if rows else None

@@ -4,8 +4,7 @@ once, and those of a file with a byte order mark, which its reader of JSON refus
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -38,18 +37,17 @@ def attached(
     if not is_streamed(file):
         return None
     name = f"ferry lines of {file.path}"
-    schema, batches = lines(file)
-    register(database, name, schema, batches(), failures)
+    register(database, name, *lines(file), failures)
     return DIALECT.quote(name)
 
 
-def lines(file: File) -> tuple[pa.Schema, Callable[[], Iterator[pa.RecordBatch]]]:
+def lines(file: File) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Read the lines of a file that are not blank, with their numbers, from 1, in `ROW`.
 
     Returns:
-        The schema, and what reads the lines.
+        The schema, and the lines, which are read as they are asked for.
     """
-    return _SCHEMA, partial(_lines, file)
+    return _SCHEMA, _lines(file)
 
 
 @once_per_version

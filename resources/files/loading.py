@@ -41,13 +41,13 @@ def rows(
     file: File, names: list[str], key_range: KeyRange, batch_rows: int
 ) -> pa.RecordBatchReader:
     """Read the columns that `unchanged` names, of a range."""
-    source, read = parquet.stream(file, names, key_range.rows or (1, None), batch_rows)
+    source, stored = parquet.stream(file, names, key_range.rows or (1, None), batch_rows)
     fields = {field.name: field for field in source}
     types = [pa.string() if name == FILE else _stored(fields[name].type) for name in names]
     schema = pa.schema([(f"ferry__{at}", type_) for at, type_ in enumerate(types)])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch in read():
+        for batch in stored:
             arrays = [
                 pa.repeat(file.name, batch.num_rows) if name == FILE else batch.column(name)
                 for name in names

@@ -6,9 +6,8 @@ is refused, and so is a value that does not fit into DuckDB's type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -114,16 +113,16 @@ def stream(
     columns: Collection[str],
     stretch: tuple[int, int | None] = (1, None),
     batch_rows: int = BATCH_ROWS,
-) -> tuple[pa.Schema, Callable[[], Iterator[pa.RecordBatch]]]:
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Read some columns of a file or of a stretch of its rows, with the rows' numbers, from 1, in
     the column `ROW`.
 
     Returns:
-        The schema, and what reads the rows.
+        The schema, and the rows, which are read as they are asked for.
     """
     fields = [field for field in footer(file).columns if field.name in columns]
     schema = pa.schema([*fields, pa.field(ROW, pa.int64())])
-    return schema, partial(_rows, file, schema, stretch, batch_rows)
+    return schema, _rows(file, schema, stretch, batch_rows)
 
 
 def _rows(
