@@ -96,7 +96,7 @@ class MarkerTable:
                 f"SELECT {literal(table)}, {literal(CLAIM)}, "
                 f"{_next_number()}, {literal(self._target.name)}, {literal(str(self._target))} "
                 f"FROM {self._name} WHERE {_of(table, CLAIM)} HAVING argMax(token, number) = ''",
-                {"async_insert": 0},
+                _SMALL,
             )
         require_written_as(self._target, self._written_as(table))
 
@@ -146,7 +146,7 @@ class MarkerTable:
                 f"SELECT {literal(table)}, {literal(name)}, "
                 f"{_next_number()}, {literal(self._target.name)}, {literal(secrets.token_hex(6))} "
                 f"FROM {self._name} WHERE {_of(table, name)}",
-                {"async_insert": 0},
+                _SMALL,
             )
 
     def last_token(self, table: str, range_name: str) -> str:
