@@ -149,22 +149,18 @@ def transfer_assets(
         op: arguments of `dagster.multi_asset` that are about its op, instead of ours: `name`,
             `description`, `op_tags`, `pool`, `backfill_policy`.
     """
+    of_op = {"name": move_op_name(transfer.transfer), "pool": transfer.transfer, **(op or {})}
     if not transfer.write.moves:
-        return _watched(transfer, caller, bound, op)
+        of_op.pop("backfill_policy", None)  # checks are no partitions
+        return _watched(transfer, caller, bound, of_op)
     specs = specs or [target_asset(transfer, hop, origin) for hop in transfer.hops]
-
-    of_op: dict[str, Any] = {
-        "name": move_op_name(transfer.transfer),
-        "backfill_policy": backfill_policy(transfer),
-        "pool": transfer.transfer,
-    }
 
     @dg.multi_asset(
         specs=specs,
         check_specs=_check_specs(transfer, [spec.key for spec in specs]),
         can_subset=True,
         required_resource_keys=resources_of(transfer, bound),
-        **{**of_op, **(op or {})},
+        **{"backfill_policy": backfill_policy(transfer), **of_op},
     )
     def move(context: dg.AssetExecutionContext) -> Iterator[Any]:
         servers = _servers(context, transfer, bound)
@@ -180,11 +176,9 @@ def _watched(
     transfer: Transfer,
     caller: Caller | None,
     bound: Servers | None,
-    op: Mapping[str, Any] | None,
+    of_op: Mapping[str, Any],
 ) -> dg.AssetsDefinition:
     """Return the checks of a transfer that moves nothing, of the external assets of its targets."""
-    of_op = {"name": move_op_name(transfer.transfer), "pool": transfer.transfer, **(op or {})}
-    of_op.pop("backfill_policy", None)  # checks are no partitions
 
     @dg.multi_asset_check(
         specs=_check_specs(transfer, [asset_key(hop.to) for hop in transfer.hops]),
