@@ -20,7 +20,8 @@ import pytest
 from tableferry.pipelines.command import dev
 from tableferry.resources.child_processes import ending_with_us
 from tableferry_local.process import free_port
-from tests.integration.support.webui import browser, until
+from tests.integration.support.beside import until
+from tests.integration.support.webui import browser
 from tests.servers import Servers
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -20,8 +20,9 @@ from tableferry.pipelines.reporting.collect import report
 from tableferry.pipelines.reporting.html import render
 from tableferry.pipelines.reporting.report import HopEntry
 from tests.integration.conftest import Ferry
+from tests.integration.support.beside import until
 from tests.integration.support.crashing import Command, crash, reopen, staging_tables
-from tests.integration.support.webui import browser, until
+from tests.integration.support.webui import browser
 from tests.pipelines.sample_report import sample
 
 pytestmark = pytest.mark.integration

@@ -21,8 +21,8 @@ from tests.chance import chance
 from tests.integration.conftest import Ferry
 from tests.integration.moving.test_delta import figures, records
 from tests.integration.support import looking
+from tests.integration.support.beside import until
 from tests.integration.support.crashing import Command
-from tests.integration.support.webui import until
 from tests.servers import own
 
 pytestmark = pytest.mark.integration

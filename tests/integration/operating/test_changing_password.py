@@ -12,13 +12,13 @@ import pytest
 
 from tableferry.resources.connecting import password_commands
 from tests.integration.conftest import Ferry
-from tests.integration.support.beside import beside
+from tests.integration.support.beside import beside, until
 from tests.servers import Servers, own
 
 pytestmark = pytest.mark.integration
 
 ROLE = own("rotated")
-ENDED = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{ROLE}'"
+SESSIONS = f"FROM pg_stat_activity WHERE usename = '{ROLE}'"
 TABLE = (
     "CREATE TABLE {t} (id int PRIMARY KEY, note text)",
     "INSERT INTO {t} SELECT i, 'note ' || i FROM generate_series(1, 600) i",
@@ -59,7 +59,9 @@ def test_a_run_of_many_ranges_follows_a_password_that_changes(
     for wire in ("arrow", "text"):
         hop = f"[{{{{to: 'clickhouse://warehouse.{one.table}', wire: {wire}}}}}]"
         one.declare(hop, source=f"rotated://public.{one.table}", ranges="{rows: 20}")
-        admin.execute(ENDED.encode())  # so that this process has to log in again
+        # so that this process has to log in again; the server says so before they have ended
+        admin.execute(f"SELECT pg_terminate_backend(pid) {SESSIONS}".encode())
+        until("their end", lambda: not admin.execute(f"SELECT pid {SESSIONS}".encode()).fetchall())
         change()
         with beside(change, 2.0):
             view = one.run(force=True)

@@ -27,6 +27,7 @@ from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
 from tableferry.assets.running.processes import PROCESS
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry_local.process import free_port
+from tests.integration.support.beside import until
 from tests.integration.support.containers import (
     ROOT,
     SERVICES,
@@ -37,7 +38,7 @@ from tests.integration.support.containers import (
     settings,
 )
 from tests.integration.support.ferry_process import FORKED_RUNS
-from tests.integration.support.webui import graphql, until
+from tests.integration.support.webui import graphql
 from tests.servers import Servers
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +23,7 @@ from tableferry.sensors.channels import ALERT_URL
 from tableferry.sensors.tries import FIRST_PAUSE
 from tests.integration.conftest import Ferry
 from tests.integration.support import dagster_process
+from tests.integration.support.beside import until
 from tests.integration.support.crashing import rows_of
 from tests.integration.support.dagster_process import Forked
 
@@ -105,7 +105,7 @@ def test_the_daemon_mends_what_failed_moves_what_is_new_and_tells_of_failures(
     assert started.wait(300) == 0, said.read_text()
     log = tmp_path / "daemon.log"
     with daemon(log):
-        until(log, "all rows", lambda: rows_of(one, "clickhouse") == rows_of(one, "postgres"))
+        until("all rows", lambda: rows_of(one, "clickhouse") == rows_of(one, "postgres"), log=log)
         ended(one, log)
         assert alerts == []
         moved = one.materializations("clickhouse", "warehouse")
@@ -113,7 +113,7 @@ def test_the_daemon_mends_what_failed_moves_what_is_new_and_tells_of_failures(
         assert moved.pop(FIRST) == before[FIRST] == 1, "what was good was left alone"
         # a failure of a run that the daemon started
         one.source("INSERT INTO {t} VALUES (101, 'z', '0044-03-15 BC')")
-        until(log, "the alert", lambda: alerts)
+        until("the alert", lambda: alerts, log=log)
     (alert, *_) = alerts
     assert alert["transfer"] == one.table
     assert "'amount'" in alert["errors"][0]
@@ -128,11 +128,4 @@ def test_the_daemon_mends_what_failed_moves_what_is_new_and_tells_of_failures(
 def ended(one: Ferry, log: Path) -> None:
     """Wait until no run is under way."""
     instance = one.session.instance
-    until(log, "the runs' end", lambda: all(run.is_finished for run in instance.get_runs()))
-
-
-def until(log: Path, what: str, ask: Callable[[], Any], seconds: float = 400) -> None:
-    deadline = time.monotonic() + seconds
-    while not ask():
-        assert time.monotonic() < deadline, f"{what} did not come:\n{log.read_text()[-5000:]}"
-        time.sleep(0.2)
+    until("the runs' end", lambda: all(run.is_finished for run in instance.get_runs()), log=log)

@@ -8,8 +8,7 @@ name, and others that follow its target.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.postgres.resource import PostgresResource
 from tests.guide import blocks
 from tests.integration.support import venvs
+from tests.integration.support.beside import until
 from tests.integration.support.guide_shell import environment
 from tests.integration.support.project_shell import ProjectShell
 from tests.servers import Servers
@@ -100,7 +100,7 @@ def daemon(shell: ProjectShell, instance: dg.DagsterInstance) -> Iterator[Path]:
     """
     log = shell.folder / "daemon.log"
     with shell.background("dagster-daemon run -w workspace.yaml", log):
-        until(log, "the first look", lambda: _ticks(instance, "automation"))
+        until("the first look", lambda: _ticks(instance, "automation"), log=log)
         yield log
 
 
@@ -113,13 +113,6 @@ def _ticks(instance: dg.DagsterInstance, sensor: str) -> list[Any]:
         for tick in instance.get_ticks(state.instigator_origin_id, state.selector_id)
     ]
     return [tick for tick in ticks if tick.status is not TickStatus.STARTED]
-
-
-def until(log: Path, what: str, ask: Callable[[], Any], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not ask():
-        assert time.monotonic() < deadline, f"{what} did not come:\n{log.read_text()[-9000:]}"
-        time.sleep(0.2)
 
 
 def test_the_wheel_brings_one_name_and_goes_with_peers(wheel: Path, tmp_path: Path) -> None:
@@ -150,7 +143,7 @@ def test_a_table_arrives_and_what_follows_it_is_made(shell: ProjectShell, stack:
         shell.run(f"dg launch --assets {source}")
         assert _rows(shell, stack, TARGET) != _rows(shell, stack, SOURCE), "a row has changed"
         shell.run(f"dg launch --assets key:{target} --partition {FIRST}")
-        until(log, "all that follows", lambda: _followed(shell, instance))
+        until("all that follows", lambda: _followed(shell, instance), log=log)
 
     moved = _rows(shell, stack, TARGET)
     assert moved == _rows(shell, stack, SOURCE)

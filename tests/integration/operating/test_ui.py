@@ -24,6 +24,7 @@ from tableferry.pipelines.command import demo
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry_local.demo_data import load_demo_data
+from tests.integration.support.beside import until
 from tests.integration.support.ferry_process import FORKED_RUNS
 from tests.integration.support.shown import (
     LAUNCH_SECONDS,
@@ -31,7 +32,7 @@ from tests.integration.support.shown import (
     materialize,
     materialize_at,
 )
-from tests.integration.support.webui import Browser, UserInterface, browser, until
+from tests.integration.support.webui import Browser, UserInterface, browser
 from tests.servers import Servers, own
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1500)]

@@ -14,7 +14,8 @@ import psycopg
 from tableferry.assets.running.processes import PROCESS
 from tableferry.pipelines.command.session import Session
 from tests.integration.support import looking
-from tests.integration.support.webui import Browser, UserInterface, until
+from tests.integration.support.beside import until
+from tests.integration.support.webui import Browser, UserInterface
 from tests.servers import Servers
 
 DIALOG = "[role=dialog]"

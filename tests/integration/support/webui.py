@@ -26,24 +26,13 @@ from selenium.webdriver.common.keys import Keys
 
 from tableferry.resources.child_processes import ending_with_us
 from tableferry_local.process import free_port
+from tests.integration.support.beside import until
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTH, HEIGHT = 1400, 900
 EFFECT_SECONDS = 15.0
 """How long the effect of a click may take, before it is taken for lost and clicked again."""
 Found = dict[str, Any]
-
-
-def until(what: str, ask: Callable[[], Any], seconds: float = 400) -> Any:
-    """The first truthy answer; what never comes fails the test by its name."""
-    deadline = time.monotonic() + seconds
-    pause = 0.1
-    while time.monotonic() < deadline:
-        if answer := ask():
-            return answer
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.5)
-    raise AssertionError(f"{what} did not come within {seconds:.0f} s")
 
 
 def graphql(url: str, query: str, **variables: Any) -> Found:
