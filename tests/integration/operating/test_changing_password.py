@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -10,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import psycopg
 import pytest
 
-from tableferry.resources.connecting import password_commands
+from tableferry.resources.connecting import password_commands, pool
 from tests.integration.conftest import Ferry
 from tests.integration.support.beside import beside, until
 from tests.servers import Servers, own
@@ -59,9 +60,10 @@ def test_a_run_of_many_ranges_follows_a_password_that_changes(
     for wire in ("arrow", "text"):
         hop = f"[{{{{to: 'clickhouse://warehouse.{one.table}', wire: {wire}}}}}]"
         one.declare(hop, source=f"rotated://public.{one.table}", ranges="{rows: 20}")
-        # so that this process has to log in again; the server says so before they have ended
+        # so that this process has to log in again: what it has used just now it does not test
         admin.execute(f"SELECT pg_terminate_backend(pid) {SESSIONS}".encode())
         until("their end", lambda: not admin.execute(f"SELECT pid {SESSIONS}".encode()).fetchall())
+        time.sleep(pool.TRUSTED_SECONDS)
         change()
         with beside(change, 2.0):
             view = one.run(force=True)
