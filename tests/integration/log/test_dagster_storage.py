@@ -21,7 +21,7 @@ from tableferry.assets.log import grouping, ledger
 from tableferry.assets.log.answers import is_unanswered
 from tableferry.assets.log.storage import open_instance
 from tableferry.assets.log.writer import Writer
-from tests.assets.test_ledger import (
+from tests.log.test_ledger import (
     ASSET,
     CHECK,
     TABLE,

@@ -21,7 +21,7 @@ from tableferry.assets.log.states import State
 from tableferry.assets.log.storage import OneFileEventLog
 from tableferry.assets.log.writer import Writer
 from tableferry.pipelines import event_log
-from tests.assets.test_ledger import ASSET, CHECK, record, verdict, write
+from tests.log.test_ledger import ASSET, CHECK, record, verdict, write
 
 
 @pytest.fixture(params=["one file", "shared with Dagster's storage"])
