@@ -79,8 +79,11 @@ test-all: ## Run all tests
 	@$(MAKE) test MOST=
 	@$(MAKE) test-slow test-soak
 
-test-unit: install ## Run the tests that need no servers
-	@$(IN_MEMORY) $(BIN)/python -m pytest -n auto --dist worksteal --ignore-glob="*/integration" $(ARGS)
+# Beside the tests that need servers, those that go through files, logs and states for seconds
+LONGER = integration files log model
+
+test-unit: install ## Run the tests that need no servers, and are quick
+	@$(IN_MEMORY) $(BIN)/python -m pytest -n auto --dist worksteal $(LONGER:%=--ignore-glob="*/%") $(ARGS)
 
 test-servers: install ## Prepare the servers that TABLEFERRY_TEST_..._URL name, and test on them
 	@PYTHONPATH=. $(BIN)/python .ci/prepare-servers

@@ -25,6 +25,7 @@ TEXTS = {
     for path in sorted((ROOT / room).rglob("*.py"))
 }
 """The files of the rooms."""
+TREES = {path: ast.parse(text) for path, text in TEXTS.items()}
 
 
 def name_of(path: Path) -> str:
@@ -85,7 +86,7 @@ def test_write_modes_are_known_by_their_properties() -> None:
     for path, text in TEXTS.items():
         if path == MODES_DEFINED or not MODE.search(text):
             continue
-        nodes = list(ast.walk(ast.parse(text)))
+        nodes = list(ast.walk(TREES[path]))
         # errors="replace" is an argument of decode()
         decoding = [n.value for n in nodes if isinstance(n, ast.keyword) and n.arg == "errors"]
         for node in nodes:
@@ -128,7 +129,7 @@ def test_the_digest_names_no_type_of_a_system() -> None:
 
 
 def texts_in(path: Path) -> set[str]:
-    nodes = ast.walk(ast.parse(TEXTS[path]))
+    nodes = ast.walk(TREES[path])
     return {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
 
 
@@ -161,9 +162,7 @@ REPLACED = {"resources/sqlserver/connection.py: cursor._capture_diagnostics"}
 
 def test_few_names_of_other_packages_are_replaced_at_run_time() -> None:
     replaced = {
-        f"{name_of(path)}: {name}"
-        for path, text in TEXTS.items()
-        for name in replaced_names(ast.parse(text))
+        f"{name_of(path)}: {name}" for path, tree in TREES.items() for name in replaced_names(tree)
     }
     assert replaced == REPLACED and len(REPLACED) <= 3
 

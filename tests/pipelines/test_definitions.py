@@ -84,14 +84,14 @@ def test_all_transfers_share_one_job_and_one_sensor_per_purpose(folder: Path) ->
             sys.setprofile(None)
         return repository, calls
 
-    _, fewer = load(40)
-    repository, more = load(160)
+    _, fewer = load(20)
+    repository, more = load(80)
     assert more < 4.4 * fewer, "four times as many take four times as long"
     assert [job.name for job in repository.get_all_jobs()] == [ASSET_JOB]
     assert sorted(sensor.name for sensor in repository.sensor_defs) == sorted(
         ["reaper", "failure_alert", "check_alert", "first_ranges", "new_ranges", "failed_ranges"]
     )
-    assert len(repository.schedule_defs) == 320, "so that each transfer has its own switch"
+    assert len(repository.schedule_defs) == 160, "so that each transfer has its own switch"
 
 
 def test_assets_are_grouped_by_schema_unless_the_file_names_a_group(folder: Path) -> None:
