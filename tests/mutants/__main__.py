@@ -1,6 +1,6 @@
 """Mutation testing: changes the product, one place at a time, and looks whether a test fails.
 
-    python -m tests.mutants [group ...] [--sample 30] [--seed 1] [--since main] [--no-servers]
+    python -m tests.mutants [group ...] [--sample 30] [--seed 1] [--patience 30] [--no-servers]
 
 A runner of our own, as neither mutmut 3.8 nor cosmic-ray 8.7 fits: neither draws a seeded sample.
 mutmut works on a copy of the tree, to which our `tableferry` is not mapped, and only in functions;
@@ -28,7 +28,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from tests.mutants.operators import Mutant, Place, mutants
-from tests.mutants.runner import Group, Outcome, files_of, run
+from tests.mutants.runner import PATIENCE, Group, Outcome, files_of, run
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -106,6 +106,9 @@ def main() -> int:
     parser.add_argument("--file", default="", help="only files whose path has this in it")
     parser.add_argument("--no-servers", action="store_true", help="only tests that need none")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--patience", type=float, default=PATIENCE, help="seconds of tests that a mutant survives"
+    )
     given = parser.parse_args()
     known = verdicts(HERE / "verdicts.toml")
     groups = [Group(name, targets["groups"][name]) for name in given.groups or targets["groups"]]
@@ -129,6 +132,7 @@ def main() -> int:
                 changed=changed_since(given.since),
                 only=given.file,
                 workers=given.workers,
+                patience=given.patience,
                 tell=lambda one: one.mutant.place in known or print(told(one), flush=True),
             )
     for place in gone(known):

@@ -18,7 +18,8 @@ from typing import Any
 from tests.mutants.operators import Mutant, mutants
 
 PATIENCE = 30.0
-"""Seconds of tests that a mutant has to survive, by their times without it, of each kind."""
+"""By default, the seconds of tests that a mutant has to survive, by their times without it, of each
+kind."""
 
 Reach = dict[str, dict[str, Any]]
 """By test: whether it passed, its seconds, and the functions that it got to."""
@@ -171,7 +172,7 @@ class Reaches:
         return key.hexdigest()
 
 
-def tests_for(mutant: Mutant, reach: Reach) -> list[str]:
+def tests_for(mutant: Mutant, reach: Reach, patience: float = PATIENCE) -> list[str]:
     """The quickest of the tests that get to the function, or at least to its file."""
     file = f"{mutant.file}:"
     tests = [name for name, one in reach.items() if file + mutant.within in one["reached"]]
@@ -183,15 +184,22 @@ def tests_for(mutant: Mutant, reach: Reach) -> list[str]:
         ]
     tests.sort(key=lambda name: float(reach[name]["seconds"]))
     spent = itertools.accumulate(float(reach[name]["seconds"]) for name in tests)
-    return [name for n, name in enumerate(tests) if next(spent) < PATIENCE or not n]
+    return [name for n, name in enumerate(tests) if next(spent) < patience or not n]
 
 
 def judge(
-    worker: Worker, group: str, mutant: Mutant, source: str, kinds: list[Reach], grace: float
+    worker: Worker,
+    group: str,
+    mutant: Mutant,
+    source: str,
+    kinds: list[Reach],
+    *,
+    grace: float,
+    patience: float,
 ) -> Outcome:
     """Run the tests of a mutant, those without servers first, until one fails."""
     for reach in kinds:
-        if not (tests := tests_for(mutant, reach)):
+        if not (tests := tests_for(mutant, reach, patience)):
             continue
         seconds = grace + 6 * sum(reach[name]["seconds"] for name in tests)
         if mutant.function:
@@ -241,6 +249,7 @@ def run(
     only: str = "",
     workers: int = 1,
     grace: float = 30,
+    patience: float = PATIENCE,
     tell: Callable[[Outcome], object],
 ) -> list[Outcome]:
     """Judge a sample of each group's mutants.
@@ -255,6 +264,7 @@ def run(
         only: a part of the paths of the files to mutate.
         workers: how many at a time.
         grace: seconds that tests may take beyond six times what they take without a mutant.
+        patience: seconds of tests that a mutant has to survive, of each kind.
         tell: is called with each survivor, as soon as it is one.
     """
     files = dict.fromkeys(itertools.chain(*kinds))
@@ -277,7 +287,10 @@ def run(
                 group: Group = group,
                 sources: dict[str, str] = sources,
             ) -> None:
-                outcome = judge(worker, group.name, mutant, sources[mutant.file], reach, grace)
+                source = sources[mutant.file]
+                outcome = judge(
+                    worker, group.name, mutant, source, reach, grace=grace, patience=patience
+                )
                 outcomes.append(outcome)
                 print(f"{mutant.file}:{mutant.line}: {outcome.state}", outcome.by, flush=True)
                 if outcome.state == "survived":
