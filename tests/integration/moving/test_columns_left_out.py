@@ -171,6 +171,7 @@ def test_a_lost_column_of_a_chain_moves_nothing_in_later_hops(
     assert one.run().good
     one.source(LOST)
     one.declare(f"['{first}', '{second}']", ranges=RANGES, on_schema_drift="add_columns")
+    assert {str(each.reason) for each in one.plan().ranges} == {"fewer_columns"}, "of both hops"
     view = one.run()
     assert view.good, view.errors
     assert moved(view) == []
