@@ -34,8 +34,6 @@ from tableferry.assets.log.records import (
     DATA_VERSION,
     KEPT,
     STATE,
-    TAKEN_FROM,
-    WRITTEN_BY,
     DataVersion,
     RangeRecord,
     digest,
@@ -75,7 +73,7 @@ class Committed:
     """A declared check has no verdict: the run died early, or the check was declared later."""
     written_by: str | None = None
     taken_from: str | None = None
-    """As in `RangeRecord`."""
+    """As in `RangeRecord`, if they were read."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +131,7 @@ def committed(
     checks: Sequence[str],
     *,
     declared: Sequence[str] = (CHECK_NAMES["count"],),
+    origins: bool = False,
 ) -> dict[str, Committed]:
     """Return the committed ranges of a hop, by partition key.
 
@@ -143,34 +142,34 @@ def committed(
         asset: the hop's asset.
         checks: the checks whose failure makes a range suspect; none: verdicts are not read.
         declared: the checks of which every range needs a verdict.
+        origins: also read which runs have written the rows, and those that they were taken from.
     """
     ids = newest_ids(log, asset)
     outcomes = _passed(standing(log, asset, sorted({*checks, *declared}) if checks else (), ids))
-    marks, names = parameters("tag", (DATA_VERSION, WRITTEN_BY, TAKEN_FROM))
-    tags: dict[str, dict[str, str]] = {}
-    for name, tag, value in select_events(
+    # of the other tags, Dagster keeps no table
+    origin_of = _records(log, ids, ids) if origins else {}
+    versions = select_events(
         log,
-        "SELECT n.range_name, t.key, t.value FROM asset_event_tags t JOIN ("
+        "SELECT n.range_name, t.value FROM asset_event_tags t JOIN ("
         " SELECT e.partition AS range_name, max(e.id) AS id FROM event_logs e"
         " WHERE e.asset_key = :asset AND e.dagster_event_type = :type"
         " AND e.partition IS NOT NULL GROUP BY e.partition"
-        f") n ON t.event_id = n.id WHERE t.key IN ({marks})",
+        ") n ON t.event_id = n.id WHERE t.key = :tag",
         asset=key_of(asset),
         type=_MATERIALIZATION,
-        **names,
-    ):
-        tags.setdefault(name, {})[tag] = value
+        tag=DATA_VERSION,
+    )
     ranges = {}
-    for name, of_range in tags.items():
-        if name in ids and DATA_VERSION in of_range:
-            passed = outcomes.get(name, {})
+    for name, version in versions:
+        if name in ids:
+            passed, origin = outcomes.get(name, {}), origin_of.get(name)
             ranges[name] = Committed(
-                DataVersion.parse(of_range[DATA_VERSION]),
+                DataVersion.parse(version),
                 ids[name],
                 failed=tuple(check for check in checks if not passed.get(check, True)),
                 unchecked=any(check not in passed for check in declared),
-                written_by=of_range.get(WRITTEN_BY),
-                taken_from=of_range.get(TAKEN_FROM),
+                written_by=origin.written_by if origin else None,
+                taken_from=origin.taken_from if origin else None,
             )
     return ranges
 

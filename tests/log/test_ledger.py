@@ -219,6 +219,15 @@ def verdict(passed: bool) -> Verdict:
     return Verdict(CHECK, passed, {"rows": 10}, {"rows": 10 if passed else 9}, 0.1)
 
 
+def test_a_commit_tells_whose_rows_it_has_taken(instance: dg.DagsterInstance) -> None:
+    first = replace(record("a"), written_by="run-1")
+    second = replace(record("b"), taken_from="run-2")
+    write(instance, lambda writer: (writer.commit(first), writer.commit(second)))
+    known = ledger.committed(instance, ASSET, (), origins=True)
+    assert (known["a"].written_by, known["a"].taken_from) == ("run-1", None)
+    assert (known["b"].written_by, known["b"].taken_from) == (None, "run-2")
+
+
 def test_a_record_survives_the_event_log(instance: dg.DagsterInstance) -> None:
     write(instance, lambda writer: writer.commit(record("a")))
     found = ledger.records(instance, ASSET, ["a", "b"])

@@ -94,9 +94,11 @@ def decisions(
     """
     transfer = plan.transfer
     blocking = [name for name in ALL_CHECKS if transfer.check_spec(name).blocking]
-    previous = committed(log, hop.spec.to, blocking, declared=checks_of(transfer))
+    chained = len(plan.hops) > 1
+    declared = checks_of(transfer)
+    previous = committed(log, hop.spec.to, blocking, declared=declared, origins=chained)
     decided = _decided(plan, hop, servers, log, previous, force=force, before=before)
-    if len(plan.hops) == 1:
+    if not chained:
         return decided
     return {
         name: replace(
