@@ -97,11 +97,11 @@ class WrittenColumn:
     type: str
     description: str | None
     nullable: bool
-    source: str = ""
+    source: str
     """Its name in the hop's source."""
-    computed: bool = False
+    computed: bool
     """Whether an expression of the transfer made its values."""
-    kept: bool = False
+    kept: bool
     """Whether the target only has it from earlier runs: the range was written without it."""
 
 

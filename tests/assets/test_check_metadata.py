@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dagster as dg
 import pytest
 
 from tableferry.assets.log.check_metadata import conclusion, verdict_metadata
+from tableferry.assets.log.check_records import _figures
 from tableferry.checks.verdict import Difference, Differences, Verdict
 
 
@@ -34,6 +36,16 @@ def test_the_conclusion_says_what_the_check_saw_and_which_rows_differ() -> None:
     assert conclusion(failed()) == (
         "checksum FAILED: 2 rows in source, 1 in target; 1 row missing in target, 1 row different"
     )
+
+
+def test_figures_are_read_back_as_they_were_found() -> None:
+    metadata = {
+        name: getattr(value, "value", value) for name, value in verdict_metadata(failed()).items()
+    }
+    expected = [("rows", "2", "1"), ("id sum", "15", "7"), ("note length", "6", "6")]
+    assert [*_figures(metadata)] == expected
+    alone = dg.TableRecord({"figure": "note length", "source": "6", "target": ""})
+    assert [*_figures({"sums": [alone]})] == [("note length", "6", None)]
 
 
 def test_the_rows_that_differ_come_first_and_the_long_table_last() -> None:

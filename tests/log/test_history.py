@@ -16,7 +16,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log import sqlite_home
 from tableferry.assets.log.fleet import seconds_of_last_runs
-from tableferry.assets.log.history import past_runs
+from tableferry.assets.log.history import RECENT_RUNS, past_runs
 from tableferry.assets.log.run_tags import TRANSFER
 from tests.integration.support import homes
 
@@ -84,6 +84,15 @@ def test_runs_are_found_however_many_others_came_after(tmp_path: Path) -> None:
         found = past_runs(instance, ORDERS)
         assert [run.run_id for run in found] == runs[::-1]
         assert [run.outcome for run in found] == ["failed", "succeeded", "succeeded"]
+
+
+def test_older_runs_are_read_only_for_a_success_of_each_target(tmp_path: Path) -> None:
+    with homes.local_temp(tmp_path) as instance:
+        good = add_run(instance, SUCCESS, planned="total_rows")
+        failed = [add_run(instance, FAILURE, planned="total_rows") for _ in range(RECENT_RUNS + 2)]
+        assert [run.run_id for run in past_runs(instance, ORDERS)] == [*failed[::-1], good]
+        add_run(instance, SUCCESS, planned="total_rows")
+        assert len(past_runs(instance, ORDERS)) == RECENT_RUNS
 
 
 def test_a_run_that_failed_says_nothing_about_how_long_one_takes(tmp_path: Path) -> None:

@@ -183,3 +183,18 @@ def test_dagsters_services_take_the_storage_of_a_new_home(
         assert type(instance.run_storage) is SqliteRuns
     with sqlite_home.quiet(tmp_path / "home") or nullcontext() as files:
         assert files is not None
+
+
+@pytest.mark.parametrize(
+    # one that is queued has to come from a code location
+    "status",
+    [each for each in dg.DagsterRunStatus if each is not dg.DagsterRunStatus.QUEUED],
+)
+def test_dagster_reads_a_home_in_which_a_run_has_not_ended(
+    tmp_path: Path, status: dg.DagsterRunStatus
+) -> None:
+    homes.copy(tmp_path / "home")
+    with open_instance(tmp_path / "home") as instance:
+        instance.add_run(dg.DagsterRun("job", status=status))
+    with sqlite_home.quiet(tmp_path / "home") or nullcontext() as files:
+        assert (files is not None) is dg.DagsterRun("job", status=status).is_finished
