@@ -23,6 +23,7 @@ from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.hazards import ShownDiffers, require_publishable
+from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError, RowsReferredTo, TableferryError
@@ -30,6 +31,7 @@ from tableferry.resources.postgres.ddl import STATEMENTS as POSTGRES
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.session import PostgresSession
 from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 from tableferry_local import postgres as local_postgres
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.support import looking
@@ -218,6 +220,19 @@ def test_only_a_row_that_others_refer_to_is_not_deleted_by_itself(
         with pytest.raises(RowsReferredTo, match=rf"{told}.*write: upsert"):
             bench.load([], options=deleting(bench, "id = 3", "id = 2"))
         assert bench.rows() == OLD[1:] and behind.children() == [(2,)]
+    finally:
+        behind.drop_child()
+
+
+def test_a_row_that_others_refer_to_may_be_marked(bench: Bench) -> None:
+    behind = Behind(bench)
+    behind.child_of("ON DELETE CASCADE")
+    try:
+        bench.ask(f"ALTER TABLE {bench.named()} ADD gone int")
+        mark = Mark(Column("gone", "integer"), flag=True)
+        bench.load([], options=replace(deleting(bench, "id = 2"), mark=mark))
+        assert bench.ask(f"SELECT id FROM {bench.named()} WHERE gone = 1") == [(2,)]
+        assert behind.children() == [(2,)]
     finally:
         behind.drop_child()
 

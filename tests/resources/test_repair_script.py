@@ -1,0 +1,28 @@
+"""The constants that the script of a repair is written with."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from tableferry.resources.columns.planner import plan_copy
+from tableferry.resources.tables import TableRef
+from tableferry.resources.transactional.script import _constants
+from tableferry.resources.types.column import Column
+
+
+@pytest.mark.parametrize(
+    ("target", "written"),
+    [
+        (TableRef("sqlserver", "dbo", "t"), ["0x00ff", "NULL", "0x"]),
+        (TableRef("postgres", "copies", "t"), [r" E'\\x00ff'", "NULL", r" E'\\x'"]),
+    ],
+)
+@pytest.mark.parametrize("type_", [pa.binary(), pa.large_binary()])
+def test_bytes_are_written_for_the_targets_column(
+    target: TableRef, written: list[str], type_: pa.DataType
+) -> None:
+    columns = [Column("id", "integer", nullable=False), Column("data", "bytea")]
+    plan = plan_copy(TableRef("postgres", "public", "t"), columns, target, key="id")
+    values = pa.array([b"\x00\xff", None, b""], type_)
+    assert _constants(plan, plan.target_columns[1], values) == written
