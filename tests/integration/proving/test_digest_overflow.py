@@ -3,6 +3,7 @@ target holds is compared with that, at every level."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -128,6 +129,10 @@ POSTGRES = [
     Case("char(24)", TEXTS, "sqlserver", "nchar(10)"),
     Case("text", TEXTS, "postgres", "varchar(10)"),
     Case("interval", ["1 day", "1 year 2 mons 3 days 04:05:06"], "sqlserver", "nvarchar(10)"),
+    Case("integer", around(99_999, -9_999), "sqlserver", "nvarchar(5)"),
+    Case("integer", around(99_999, -9_999), "postgres", "varchar(5)"),
+    Case("money", ["1.50", "92.33", "12345.67"], "postgres", "varchar(6)"),
+    Case("uuid", [str(uuid.UUID(int=number)) for number in (0, 2**64)], "postgres", "varchar(9)"),
     Case("bytea", ["\\\\x", "\\\\x00ff", "\\\\x0102030405"], "sqlserver", "varbinary(2)"),
     Case("bytea", ["\\\\x", "\\\\x00ff", "\\\\x0102030405"], "sqlserver", "binary(2)", ("null",)),
     Case("integer[]", ["{1,-200,NULL,127}", "{}", "{300}"], "clickhouse", "Array(Nullable(Int8))"),
@@ -163,6 +168,7 @@ SQLSERVER = [
     Case("nchar(14)", wide(*TEXTS[:5]), "postgres", "varchar(10)"),
     Case("varchar(40)", quoted(*TEXTS[:5]), "postgres", "varchar(10)"),
     Case("int", around(99_999, -9_999), "postgres", "varchar(5)"),
+    Case("money", ["1.5", "-99.99", "12345.6789"], "postgres", "varchar(6)"),
     Case("varbinary(9)", ["0x", "0x00FF", "0x0102030405"], "sqlserver", "varbinary(2)"),
 ]  # fmt: skip
 
