@@ -163,7 +163,7 @@ def _uses(transfers: Iterable[Transfer]) -> dict[str, Use]:
         for table in (transfer.source, *targets[:-1]):
             reads[table.connection].append(table)
         for table in targets:
-            writes[table.connection].append(table)
+            (writes if transfer.write.moves else reads)[table.connection].append(table)
     return {
         name: Use(list(dict.fromkeys(reads[name])), writes[name]) for name in {**reads, **writes}
     }

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tableferry.resources.clickhouse.ddl import without_texts
-from tableferry.resources.clickhouse.nodes import ONE_NODE
 from tableferry.resources.clickhouse.server import among
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
@@ -53,7 +52,6 @@ def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[
         says = "cannot delete and replace rows"
         return [Hazard("engine", engine, "refused", says, "Use one of the MergeTree family")]
     return [
-        *_replicated(str(engine)),
         *_merging(str(engine), str(definition), str(sorting_key), plan),
         *_expiring(str(definition)),
         *_readers(readers),
@@ -80,15 +78,6 @@ def _merging(engine: str, definition: str, sorting_key: str, plan: CopyPlan) -> 
         says = f"merges rows that have one sorting key ({sorting_key}), {LATER}"
         do = "ORDER BY all of the primary key, or use MergeTree"
         yield Hazard("engine", engine, "changes", says, do)
-
-
-def _replicated(engine: str) -> Iterator[Hazard]:
-    if engine.startswith(("Replicated", "Shared")):
-        says = (
-            "shows a range to readers of other replicas when these have fetched it; locks and "
-            "markers are on the server that is written to"
-        )
-        yield Hazard("replicas", engine, "noted", says, f"{ONE_NODE}, the same in every home")
 
 
 def _expiring(definition: str) -> Iterator[Hazard]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
+from tableferry.resources.clickhouse.layout import database_engines, layouts_of
+from tableferry.resources.clickhouse.nodes import require_one_node
 from tableferry.resources.clickhouse.policies import hidden, may_look
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.connecting.health import (
@@ -16,6 +18,7 @@ from tableferry.resources.connecting.health import (
     privileges,
 )
 from tableferry.resources.connecting.tls import examine
+from tableferry.resources.contract.catalog import by_schema
 from tableferry.resources.contract.inspection import Finding, Use
 from tableferry.resources.errors import InputError
 
@@ -37,6 +40,7 @@ def findings(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
         [
             ("version", lambda: [Finding("version", "ok", f"ClickHouse {resource.ping()}")]),
             ("servers", lambda: _servers(resource)),
+            ("targets", lambda: _targets(resource, use)),
             ("login", lambda: [_login(resource)]),
             ("TLS", lambda: _encryption(resource)),
             ("privileges", lambda: _privileges(resource, use)),
@@ -63,6 +67,19 @@ def _servers(resource: ClickHouseServer) -> Iterator[Finding]:
     if clusters:
         says = f"{name} answers; clusters (shards x replicas): {', '.join(clusters)}"
         yield Finding("servers", "note", says, ())
+
+
+def _targets(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
+    for tables in by_schema(dict.fromkeys(use.writes)):
+        layouts, databases = layouts_of(resource, tables), database_engines(resource, tables)
+        for table in tables:
+            engine = layouts[table].engine if table in layouts else ""
+            try:
+                require_one_node(
+                    resource, table, engine=engine, database_engine=databases.get(table, "")
+                )
+            except InputError as error:
+                yield Finding("targets", "problem", str(error))
 
 
 def _login(resource: ClickHouseServer) -> Finding:

@@ -56,6 +56,13 @@ def layouts_of(
     return {table: layouts[table.name] for table in tables if table.name in layouts}
 
 
+def database_engines(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[TableRef, str]:
+    """Return the engine of the database of tables of one database; nothing if there is none."""
+    schema = literal(tables[0].schema)
+    rows = resource.query(f"SELECT engine FROM system.databases WHERE name = {schema}")
+    return {table: str(engine) for table in tables for (engine,) in rows}
+
+
 def ensure_shadow(resource: ClickHouseServer, plan: CopyPlan, layout: TableLayout) -> None:
     """Create a shadow with all rows of the target, so that it also has the ranges that are skipped.
 

@@ -9,13 +9,23 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from tableferry.resources.errors import InputError
+from tableferry.resources.clickhouse.dialect import literal
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.tables import TableRef
 
 DISPLAY_NAME = "X-ClickHouse-Server-Display-Name"
 """The header of every answer with the server's `display_name`, by default its host's name."""
 
 ONE_NODE = "Name one of them by its own address in the connection"
+
+SHARED_ENGINES = ("Replicated", "Shared")
+"""What the names of engines begin with whose tables, or databases, several servers keep."""
+
+REPLICAS_SQL = (
+    "SELECT max(total_replicas), max(active_replicas) FROM system.replicas "
+    "WHERE database = {schema} AND table = {name}"
+)
 
 
 class OneNode:
@@ -60,16 +70,45 @@ def several(address: str, names: Iterable[str]) -> str:
     )
 
 
-def require_one_node(table: TableRef, database_engine: str) -> None:
-    """Refuse a target whose database makes each table on several servers.
+def require_one_node(
+    endpoint: Endpoint, table: TableRef, *, engine: str, database_engine: str
+) -> None:
+    """Refuse a target that several servers keep.
+
+    Args:
+        endpoint: the server.
+        table: the target.
+        engine: the table's engine, or the one that is declared for a table to be made.
+        database_engine: the engine of its database.
 
     Raises:
-        InputError: it does; Replicated databases send DDL to all replicas, and rows of plain tables
-            to none (https://clickhouse.com/docs/engines/database-engines/replicated).
+        InputError: they do. Databases of the engines Replicated and Shared send DDL to all
+            replicas, and rows of plain tables to none
+            (https://clickhouse.com/docs/engines/database-engines/replicated).
     """
-    if database_engine == "Replicated":
+    if database_engine.startswith(SHARED_ENGINES):
         raise InputError(
-            f"{table}: its database has the engine Replicated, which makes every table on all "
-            "replicas, staging tables, markers and locks too, while their rows stay on one of "
+            f"{table}: its database has the engine {database_engine}, which makes every table on "
+            "all replicas, staging tables, markers and locks too, while their rows stay on one of "
             "them. Take a target in a database with the engine Atomic on one of the servers"
         )
+    if engine.startswith(SHARED_ENGINES):
+        name = engine.partition("(")[0]
+        raise InputError(
+            f"{table}: its engine is {name}{_replicas(endpoint, table)}, which several servers "
+            "keep, while staging tables, markers and locks are on the one that answers. Take a "
+            f"table of the engine {name.removeprefix('Replicated').removeprefix('Shared')} on one "
+            "of the servers"
+        )
+
+
+def _replicas(endpoint: Endpoint, table: TableRef) -> str:
+    """How many replicas a table has, as part of a sentence; empty if nobody may know."""
+    names = {"schema": literal(table.schema), "name": literal(table.name)}
+    try:
+        ((replicas, active),) = endpoint.query(REPLICAS_SQL.format(**names))
+    except StatementFailed as error:
+        if error.transient:
+            raise
+        return ""
+    return f" of {replicas} replicas, {active} of them active" if replicas else ""

@@ -98,14 +98,16 @@ class ClickHouseServer(Server):
         Raises:
             InputError: several servers do.
         """
-        names = set[str]()
+        names = dict[str, str]()
         for _ in range(4):
             with self._logged_in() as client:
                 client.http.clear()  # the next request opens a connection
-            names.add(str(self.query("SELECT displayName()")[0][0]))
+            ((number, name),) = self.query("SELECT toString(serverUUID()), displayName()")
+            names[str(number)] = str(name)
         if len(names) > 1:
-            raise InputError(several(str(self.settings()), names))
-        return names.pop()
+            distinct = len({*names.values()}) == len(names)
+            raise InputError(several(str(self.settings()), names.values() if distinct else names))
+        return name
 
     def identity(self) -> str:
         """Return the server's number. A table's schema is its database, whatever the address."""

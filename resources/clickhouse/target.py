@@ -15,6 +15,7 @@ from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, liter
 from tableferry.resources.clickhouse.errors import EXISTS
 from tableferry.resources.clickhouse.layout import (
     TableLayout,
+    database_engines,
     ensure_new_shadow,
     ensure_shadow,
     is_current,
@@ -108,13 +109,13 @@ class ClickHouseTarget(Target):
 
     def _required(self, plan: CopyPlan, options: TargetOptions) -> TableLayout | None:
         layout = answer(self.resource, layouts_of, plan.target)
-        if layout is not None:
-            require_one_node(plan.target, layout.database_engine)
+        if layout is not None and options.mode.moves:
+            self._require_one_node(plan.target, layout.engine, layout.database_engine)
         kept = layout if not options.recreate else None
         _check_mode(plan, options, kept.atomic if kept else options.partition_by is None)
         if kept is None:
             require_table(plan, options)
-            self._require_database(plan.target)
+            self._require_database(plan.target, options.engine or "")
             if any((options.engine, options.order_by, options.partition_by)):
                 self._require_syntax(plan, options)
         return layout
@@ -488,9 +489,12 @@ class ClickHouseTarget(Target):
         table, condition = qualified(written_to(plan, options)), plan.target_range(key_range)
         return int(self.resource.query(f"SELECT count() FROM {table} WHERE {condition}")[0][0])
 
-    def _require_database(self, table: TableRef) -> None:
-        engine = answer(self.resource, _database_engines, table)
-        if engine is None:
+    def _require_one_node(self, table: TableRef, engine: str, database_engine: str) -> None:
+        require_one_node(self.resource, table, engine=engine, database_engine=database_engine)
+
+    def _require_database(self, table: TableRef, engine: str) -> None:
+        database_engine = answer(self.resource, database_engines, table)
+        if database_engine is None:
             databases = self.resource.query("SELECT name FROM system.databases ORDER BY name")
             present = [name for (name,) in databases if name.lower() not in SYSTEM_DATABASES]
             raise InputError(
@@ -498,7 +502,7 @@ class ClickHouseTarget(Target):
                 f"there are {', '.join(present)}. Correct the name, or create it: "
                 f"CREATE DATABASE {DIALECT.quote(table.schema)}"
             )
-        require_one_node(table, engine)
+        self._require_one_node(table, engine, database_engine)
 
     def _require_syntax(self, plan: CopyPlan, options: TargetOptions) -> None:
         statement = create_table(plan, options)
@@ -520,14 +524,6 @@ class ClickHouseTarget(Target):
         if layout is None:
             raise TableMissing(f"{table} does not exist")
         return layout
-
-
-def _database_engines(
-    resource: ClickHouseServer, tables: Sequence[TableRef]
-) -> dict[TableRef, str]:
-    schema = literal(tables[0].schema)
-    rows = resource.query(f"SELECT engine FROM system.databases WHERE name = {schema}")
-    return {table: str(engine) for table in tables for (engine,) in rows}
 
 
 def _verified(plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]) -> list[str]:

@@ -14,10 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from tableferry.pipelines.cli import main
-from tableferry.resources.clickhouse.nodes import require_one_node
 from tableferry.resources.clickhouse.server import ClickHouseServer
-from tableferry.resources.errors import InputError, TableferryError
-from tableferry.resources.tables import TableRef
+from tableferry.resources.errors import InputError
 from tests.integration.conftest import Ferry
 from tests.integration.support.proxy import Balances
 
@@ -96,15 +94,6 @@ def test_every_command_refuses_them_before_anything_is_made(
     for url in (first, first.replace(f":{port}/", f":{other}/")):
         server = ClickHouseServer(url=url)
         assert not server.query("SHOW TABLES FROM warehouse")
-
-
-def test_a_replicated_database_is_no_place_for_a_target() -> None:
-    table = TableRef("clickhouse", "sales", "orders", "clickhouse")
-    require_one_node(table, "Atomic")
-    with pytest.raises(InputError, match="has the engine Replicated") as refused:
-        require_one_node(table, "Replicated")
-    assert "sales.orders" in str(refused.value)
-    assert issubclass(InputError, TableferryError)
 
 
 def test_a_distributed_table_is_no_target(ferry: Callable[..., Ferry]) -> None:

@@ -1,0 +1,64 @@
+"""Targets that several ClickHouse servers keep are refused by name."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from tableferry.resources.clickhouse.nodes import require_one_node
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.errors import InputError, StatementFailed
+from tableferry.resources.tables import TableRef
+
+TABLE = TableRef("clickhouse", "sales", "orders", "clickhouse")
+
+
+class Replicas:
+    """A server that says how many replicas a table has, or refuses to."""
+
+    def __init__(self, *counts: int) -> None:
+        self.counts = counts
+        self.asked = 0
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        assert "FROM system.replicas WHERE database = 'sales' AND table = 'orders'" in sql
+        self.asked += 1
+        if not self.counts:
+            raise StatementFailed("clickhouse", "not enough privileges", code=497, transient=False)
+        return [self.counts]
+
+
+def require(server: Replicas, engine: str, database_engine: str) -> None:
+    endpoint = cast(Endpoint, server)
+    require_one_node(endpoint, TABLE, engine=engine, database_engine=database_engine)
+
+
+@pytest.mark.parametrize("engine", ["", "MergeTree", "ReplacingMergeTree(v)", "Distributed"])
+def test_a_table_of_one_server_is_asked_nothing_more(engine: str) -> None:
+    server = Replicas(2, 2)
+    require(server, engine, "Atomic")
+    assert not server.asked
+
+
+@pytest.mark.parametrize("database_engine", ["Replicated", "Shared"])
+def test_a_replicated_database_is_no_place_for_a_target(database_engine: str) -> None:
+    with pytest.raises(InputError, match=f"has the engine {database_engine}") as refused:
+        require(Replicas(2, 2), "MergeTree", database_engine)
+    assert "sales.orders" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("counts", "engine", "says"),
+    [
+        ((3, 2), "ReplicatedMergeTree", "ReplicatedMergeTree of 3 replicas, 2 of them active,"),
+        ((0, 0), "ReplicatedReplacingMergeTree('/p', 'r', v)", "ReplicatedReplacingMergeTree,"),
+        ((), "SharedMergeTree", "SharedMergeTree, which several servers keep"),
+    ],
+)
+def test_a_replicated_table_is_no_target(counts: tuple[int, ...], engine: str, says: str) -> None:
+    with pytest.raises(InputError) as refused:
+        require(Replicas(*counts), engine, "Atomic")
+    assert f"sales.orders: its engine is {says}" in str(refused.value)
+    plain = "ReplacingMergeTree" if "Replacing" in engine else "MergeTree"
+    assert f"a table of the engine {plain} on one of the servers" in str(refused.value)
