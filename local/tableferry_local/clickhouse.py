@@ -16,6 +16,7 @@ import shutil
 import signal
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from urllib.error import HTTPError
@@ -36,9 +37,7 @@ CONFIG = """<clickhouse>
   <http_port>{port}</http_port>
   <display_name>{host}:{port}</display_name>
   <users_config>{folder}/users.xml</users_config>
-  <remote_servers><default><shard><replica>
-    <host>{host}</host><port>9000</port>
-  </replica></shard></default></remote_servers>
+  <remote_servers>{clusters}</remote_servers>
   <max_server_memory_usage>{memory}</max_server_memory_usage>
   <shutdown_wait_unfinished>1</shutdown_wait_unfinished>
   <mark_cache_size>67108864</mark_cache_size>
@@ -88,6 +87,9 @@ USERS = """<clickhouse>
 </clickhouse>
 """
 
+CLUSTER = "<{name}><shard>{replicas}</shard></{name}>"
+REPLICA = "<replica><host>{host}</host><port>{port}</port></replica>"
+
 KEEP_ALIVE = "SELECT sleepEachRow(3) FROM numbers(1000000000) SETTINGS max_block_size=1 FORMAT Null"
 PASSWORD = "TABLEFERRY_CLICKHOUSE_PASSWORD"
 """The variable that hands the password to the server process, which needs it to stop itself."""
@@ -96,13 +98,17 @@ MEMORY_SHARE = 0.4
 """Part of the machine's memory that the server may take."""
 
 
-def start(folder: Path, port: int, password: str) -> int:
+def start(
+    folder: Path, port: int, password: str, clusters: Mapping[str, Sequence[int]] | None = None
+) -> int:
     """Start the server process.
 
     Args:
         folder: the stack's folder.
         port: a free TCP port of the loopback interface, for HTTP.
         password: of the user `USER`.
+        clusters: ports of the replicas of the clusters that it lists, by their names; by default
+            only itself.
 
     Returns:
         The pid; the server may not answer yet (see `wait_ready`).
@@ -113,7 +119,19 @@ def start(folder: Path, port: int, password: str) -> int:
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * MEMORY_SHARE
-    config = CONFIG.format(host=HOST, port=port, folder=escape(str(place)), memory=int(memory))
+    listed = "".join(
+        CLUSTER.format(
+            name=name, replicas="".join(REPLICA.format(host=HOST, port=port) for port in ports)
+        )
+        for name, ports in (clusters or {"default": [9000]}).items()
+    )
+    config = CONFIG.format(
+        host=HOST,
+        port=port,
+        folder=escape(str(place)),
+        memory=int(memory),
+        clusters=listed,
+    )
     (place / "config.xml").write_text(config)
     _write_users(place, password)
     project = Path(__file__).resolve().parent.parent
