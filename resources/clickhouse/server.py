@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import Field
 
+from tableferry.resources.clickhouse.bodies import (
+    AnswerBody,
+    Compression,
+    RequestBody,
+    compressed,
+)
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import from_driver, translate
 from tableferry.resources.clickhouse.login import OPTIONS as LOGIN_OPTIONS
@@ -32,11 +36,9 @@ from tableferry.resources.errors import (
     InputError,
     TableMissing,
 )
-from tableferry.resources.extras import require, zstd
+from tableferry.resources.extras import require
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
-
-Compression = Literal["none", "lz4", "zstd"]
 
 MOST_NAMED = 1_000
 """The maximum tables that a condition names."""
@@ -174,7 +176,9 @@ class ClickHouseServer(Server):
         with self.permit():
             response = self._streamed(sql, settings)
             # closed in the middle of the stream, too: the server stops when the client is gone
-            with contextlib.closing(_Answer(response, self.settings(), self.keep_pace)) as answer:
+            with contextlib.closing(
+                AnswerBody(response, self.settings(), self.keep_pace)
+            ) as answer:
                 yield pa.ipc.open_stream(answer, options=ALIGNED)
 
     @asking_again
@@ -205,7 +209,7 @@ class ClickHouseServer(Server):
         statement = f"INSERT INTO {qualified(table)} ({names}) FORMAT {fmt}\n"
         compression = self._compression()
         # the statement is part of the body, because 500 columns would make a long URL
-        body = _Body(_compressed(itertools.chain([statement.encode()], chunks), compression))
+        body = RequestBody(compressed(itertools.chain([statement.encode()], chunks), compression))
         with self._logged_in(body) as client:
             client.raw_insert(
                 insert_block=iter(body),
@@ -250,7 +254,7 @@ class ClickHouseServer(Server):
         )
 
     @contextmanager
-    def _logged_in(self, body: _Body | None = None) -> Iterator[Any]:
+    def _logged_in(self, body: RequestBody | None = None) -> Iterator[Any]:
         settings = self.settings()
         try:
             yield self._client(settings)
@@ -294,77 +298,6 @@ def among(tables: Sequence[TableRef], *more: str, name: str = "name") -> str:
     if len(names) > MOST_NAMED:
         return of_database
     return f"{of_database} AND {name} IN ({', '.join(map(literal, names))})"
-
-
-class _Answer(io.RawIOBase):
-    """A streamed answer as a file that raises translated errors.
-
-    The server ends a failing answer without the last HTTP chunk, so that a truncated stream is
-    never mistaken for a complete one.
-    """
-
-    def __init__(
-        self, response: Any, settings: ConnectionSettings, keep_pace: Callable[[int], None]
-    ) -> None:
-        super().__init__()
-        self._response, self._settings, self._keep_pace = response, settings, keep_pace
-        self._last: deque[bytes] = deque(maxlen=4)
-        """The latest reads, in which an error's text may begin."""
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1) -> bytes:
-        try:
-            data = bytes(self._response.read(None if size is None or size < 0 else size))
-        except Exception as error:
-            if not from_driver(error):
-                raise
-            raise translate(error, self._settings, b"".join(self._last)) from None
-        self._last.append(data)
-        self._keep_pace(len(data))
-        return data
-
-    def close(self) -> None:
-        if not self.closed:
-            self._response.close()
-        super().close()
-
-
-class _Body:
-    """Chunks for the HTTP body; keeps the error of their source, which urllib3 would wrap."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = chunks
-        self.error: BaseException | None = None
-
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            # an empty chunk would mark the end of the body
-            yield from (chunk for chunk in self._chunks if len(chunk))
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            self.error = error
-            raise
-
-
-def _compressed(chunks: Iterable[bytes], compression: Compression) -> Iterator[bytes]:
-    if compression == "none":
-        yield from chunks
-    elif compression == "lz4":
-        import lz4.frame  # type: ignore[import-untyped]
-
-        packer = lz4.frame.LZ4FrameCompressor()
-        yield packer.begin()
-        for chunk in chunks:
-            yield packer.compress(chunk)
-        yield packer.flush()
-    else:
-        squeezer = zstd().ZstdCompressor(level=1)
-        for chunk in chunks:
-            yield squeezer.compress(chunk)
-        yield squeezer.flush()
 
 
 def _connect(
