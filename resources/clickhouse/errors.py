@@ -21,6 +21,10 @@ TRANSIENT = {
     241,  # memory limit exceeded
     242,  # table is read-only: Keeper is away
     252,  # too many parts
+    285,  # too few live replicas
+    286,  # an earlier INSERT has no quorum yet
+    289,  # the replica lacks what a quorum has
+    319,  # unknown status of an INSERT
     425,  # system error
     999,  # Keeper
 }

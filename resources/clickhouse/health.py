@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.clickhouse.layout import database_engines, layouts_of
-from tableferry.resources.clickhouse.nodes import require_one_node
+from tableferry.resources.clickhouse.nodes import require_place
 from tableferry.resources.clickhouse.policies import hidden, may_look
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.connecting.health import (
@@ -29,6 +29,7 @@ ON_DATABASE = (
 """Privileges that loading needs in a target's database; docs/operations.md says for what."""
 
 EVERYWHERE = ("TABLE ENGINE ON MergeTree", "TABLE ENGINE ON Null", "SELECT ON system.parts")
+OF_CLUSTERS = ("TABLE ENGINE ON ReplicatedMergeTree", "CLUSTER ON *.*", "REMOTE ON *.*")
 
 VERIFY = "Use https:// without verify=no; ?ca_cert=/path/ca.pem names an authority."
 
@@ -53,7 +54,7 @@ def findings(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
 
 def _servers(resource: ClickHouseServer) -> Iterator[Finding]:
     try:
-        name = resource.answering()
+        answering = resource.answering()
     except InputError as error:
         yield Finding("servers", "problem", str(error))
         return
@@ -65,18 +66,24 @@ def _servers(resource: ClickHouseServer) -> Iterator[Finding]:
         )
     ]
     if clusters:
-        says = f"{name} answers; clusters (shards x replicas): {', '.join(clusters)}"
+        by = "answers" if len(answering) == 1 else "answer"
+        says = f"{', '.join(answering)} {by}; clusters (shards x replicas): {', '.join(clusters)}"
         yield Finding("servers", "note", says, ())
 
 
 def _targets(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
+    cluster = resource.clustered()
     for tables in by_schema(dict.fromkeys(use.writes)):
         layouts, databases = layouts_of(resource, tables), database_engines(resource, tables)
         for table in tables:
             engine = layouts[table].engine if table in layouts else ""
             try:
-                require_one_node(
-                    resource, table, engine=engine, database_engine=databases.get(table, "")
+                require_place(
+                    resource,
+                    table,
+                    engine=engine,
+                    database_engine=databases.get(table, ""),
+                    cluster=cluster.name if cluster else None,
                 )
             except InputError as error:
                 yield Finding("targets", "problem", str(error))
@@ -116,9 +123,10 @@ def _privileges(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
             says = f"there is no database {literal(name)}, or it is hidden"
             yield Finding("database", "problem", says, (do,))
     grants = [f"{right} ON {DIALECT.quote(db)}.*" for db in databases for right in ON_DATABASE]
+    everywhere = (*EVERYWHERE, *OF_CLUSTERS) if resource.clustered() else EVERYWHERE
     missing = [
         f"GRANT {grant} TO {DIALECT.quote(user)};"
-        for grant in ([*grants, *EVERYWHERE] if databases else [])
+        for grant in ([*grants, *everywhere] if databases else [])
         if not resource.query(f"CHECK GRANT {grant}")[0][0]
     ]
     yield from privileges(str(user), missing, len(use.writes))

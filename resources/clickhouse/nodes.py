@@ -1,6 +1,7 @@
 """Several servers behind one address, and tables that several servers share.
 
-Tableferry's own tables (staging tables, markers, locks) are plain ones of the server that answers.
+Without a cluster, Tableferry's own tables (staging tables, markers, locks) are plain ones of the
+server that answers.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
+from tableferry.resources.clickhouse.cluster import SHARED
 from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import InputError, StatementFailed
@@ -19,8 +21,7 @@ DISPLAY_NAME = "X-ClickHouse-Server-Display-Name"
 
 ONE_NODE = "Name one of them by its own address in the connection"
 
-SHARED_ENGINES = ("Replicated", "Shared")
-"""What the names of engines begin with whose tables, or databases, several servers keep."""
+NAME_CLUSTER = "Give the connection the name of the cluster (?cluster=...)"
 
 REPLICAS_SQL = (
     "SELECT max(total_replicas), max(active_replicas) FROM system.replicas "
@@ -66,39 +67,50 @@ def several(address: str, names: Iterable[str]) -> str:
     """Say why several servers at one address are refused."""
     return (
         f"{address}: several servers answer in turn ({', '.join(sorted(names))}), and what one of "
-        f"them has been told or sent, another may not know yet, or never. {ONE_NODE}"
+        f"them has been told or sent, another may not know yet, or never. {ONE_NODE}, or give "
+        "that the name of their cluster (?cluster=...)"
     )
 
 
-def require_one_node(
-    endpoint: Endpoint, table: TableRef, *, engine: str, database_engine: str
+def require_place(
+    endpoint: Endpoint, table: TableRef, *, engine: str, database_engine: str, cluster: str | None
 ) -> None:
-    """Refuse a target that several servers keep.
+    """Refuse a target that is kept by other servers than the connection names.
 
     Args:
         endpoint: the server.
         table: the target.
-        engine: the table's engine, or the one that is declared for a table to be made.
+        engine: the table's engine, or the one that is declared for a table to be made; may be empty
+            for such a one.
         database_engine: the engine of its database.
+        cluster: the cluster of the connection; None for a single server.
 
     Raises:
-        InputError: they do. Databases of the engines Replicated and Shared send DDL to all
-            replicas, and rows of plain tables to none
+        InputError: several servers keep it, and the connection names no cluster; or the other way
+            round. Databases of the engines Replicated and Shared send DDL to all replicas, and rows
+            of plain tables to none
             (https://clickhouse.com/docs/engines/database-engines/replicated).
     """
-    if database_engine.startswith(SHARED_ENGINES):
+    name = engine.partition("(")[0]
+    shared = engine.startswith(SHARED)
+    if cluster is None and database_engine.startswith(SHARED):
         raise InputError(
             f"{table}: its database has the engine {database_engine}, which makes every table on "
             "all replicas, staging tables, markers and locks too, while their rows stay on one of "
-            "them. Take a target in a database with the engine Atomic on one of the servers"
+            f"them. {NAME_CLUSTER}, or take a target in a database with the engine Atomic"
         )
-    if engine.startswith(SHARED_ENGINES):
-        name = engine.partition("(")[0]
+    if cluster is None and shared:
+        plain = name.removeprefix("Replicated").removeprefix("Shared")
         raise InputError(
             f"{table}: its engine is {name}{_replicas(endpoint, table)}, which several servers "
-            "keep, while staging tables, markers and locks are on the one that answers. Take a "
-            f"table of the engine {name.removeprefix('Replicated').removeprefix('Shared')} on one "
-            "of the servers"
+            f"keep, while staging tables, markers and locks are on the one that answers. "
+            f"{NAME_CLUSTER}, or take a table of the engine {plain}"
+        )
+    if cluster is not None and engine and not shared and database_engine != "Shared":
+        raise InputError(
+            f"{table}: its engine is {name}, which one server keeps, while the connection names "
+            f"the cluster {cluster!r}. Take a table of the engine Replicated{name}, or name the "
+            "server by its own address, without `cluster`"
         )
 
 

@@ -7,7 +7,7 @@ import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import pyarrow as pa
 from pydantic import Field
@@ -18,6 +18,7 @@ from tableferry.resources.clickhouse.bodies import (
     RequestBody,
     compressed,
 )
+from tableferry.resources.clickhouse.cluster import Cluster, cluster_of
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import from_driver, translate
 from tableferry.resources.clickhouse.login import OPTIONS as LOGIN_OPTIONS
@@ -58,7 +59,7 @@ ALIGNED = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
 """The buffers of an HTTP body are not aligned; mssql-python requires 16 bytes for decimals."""
 
 
-OPTIONS = {"secure", "verify", "ca_cert", "compression", *LOGIN_OPTIONS}
+OPTIONS = {"secure", "verify", "ca_cert", "compression", "cluster", *LOGIN_OPTIONS}
 """The options of a URL."""
 
 
@@ -70,7 +71,10 @@ class ClickHouseServer(Server):
             `?ca_cert=/path.pem` names another root, `?compression=lz4|zstd` sets `compression`.
             `?client_cert=/path.pem&client_key=/path.key` logs in by a certificate if there is no
             password, and `?authentication=token` sends the password as a bearer token.
+            `?cluster=name` sets `cluster`.
         compression: for both directions. It saves network and costs CPU on both sides.
+        cluster: the replicas that keep what is made and written; see `Cluster`. Any of them may
+            answer. By default one server does, and keeps it alone.
 
     Example:
         >>> ClickHouseServer(url="http://reader:secret@localhost:8123/warehouse").ping()
@@ -89,16 +93,49 @@ class ClickHouseServer(Server):
         default=None, description="password (default), or token: the password is a bearer token."
     )
     compression: str | None = Field(default=None, description="none, lz4 or zstd.")
+    cluster: str | None = Field(
+        default=None, description="Cluster of one shard whose replicas keep what is written."
+    )
 
     def ping(self) -> str:
         """The server's version."""
         return str(self.query("SELECT version()")[0][0])
 
-    def answering(self) -> str:
-        """Return the name of the server that answers the next few connections.
+    def clustered(self) -> Cluster | None:
+        """Return the cluster that keeps what is written; None if one server does.
 
         Raises:
-            InputError: several servers do.
+            InputError: see `cluster_of`.
+        """
+        settings = self.settings()
+        if not (name := self._cluster_name(settings)):
+            return None
+        with self._logged_in():
+            return cast(Cluster, settings.facts.latest(("cluster", name), None))
+
+    def _cluster_name(self, settings: ConnectionSettings) -> str:
+        return self._declared(settings, ("cluster",))["cluster"] or ""
+
+    def for_all(self, statement: str) -> str:
+        """Return a statement as it is sent: for all replicas, if the connection names a cluster."""
+        cluster = self.clustered()
+        return cluster.on_all(statement, self._database_engine) if cluster else statement
+
+    def _database_engine(self, quoted: str) -> str:
+        """The engine of a database; empty if there is no such database."""
+
+        def ask() -> str:
+            rows = self.query("SELECT name, engine FROM system.databases")
+            return dict((DIALECT.quote(name), str(engine)) for name, engine in rows).get(quoted, "")
+
+        return self.settings().facts.known(("engine of database", quoted), ask)
+
+    def answering(self) -> list[str]:
+        """Return the names of the servers that answer the next few connections: one, unless the
+        connection names a cluster.
+
+        Raises:
+            InputError: several servers do, and it names none.
         """
         names = dict[str, str]()
         for _ in range(4):
@@ -106,14 +143,22 @@ class ClickHouseServer(Server):
                 client.http.clear()  # the next request opens a connection
             ((number, name),) = self.query("SELECT toString(serverUUID()), displayName()")
             names[str(number)] = str(name)
-        if len(names) > 1:
-            distinct = len({*names.values()}) == len(names)
-            raise InputError(several(str(self.settings()), names.values() if distinct else names))
-        return name
+        distinct = len({*names.values()}) == len(names)
+        answering = sorted(names.values() if distinct else names)
+        if len(names) > 1 and not self.clustered():
+            raise InputError(several(str(self.settings()), answering))
+        return answering
 
     def identity(self) -> str:
-        """Return the server's number. A table's schema is its database, whatever the address."""
-        return str(self.query("SELECT toString(serverUUID())")[0][0])
+        """Return the server's number, or the addresses of the replicas of a cluster. A table's
+        schema is its database, whatever the address."""
+        number = "toString(serverUUID())"
+        if cluster := self.clustered():
+            number = (
+                "(SELECT toString(arraySort(groupArray((host_name, port)))) "
+                f"FROM system.clusters WHERE cluster = {literal(cluster.name)})"
+            )
+        return str(self.query(f"SELECT {number}")[0][0])
 
     def columns(self, table: TableRef) -> list[Column]:
         """The table's columns in catalog order, without our hidden one.
@@ -139,10 +184,12 @@ class ClickHouseServer(Server):
         it was issued.
         """
 
+        statement = self.for_all(sql)
+
         @asking_again
         def run() -> None:
             with self.permit(ended=True), self._logged_in() as client:
-                client.command(sql, settings=dict(settings or {}))
+                client.command(statement, settings=dict(settings or {}))
 
         address = self.settings().address
         with watched(address, self._mutations):
@@ -245,11 +292,12 @@ class ClickHouseServer(Server):
     def _client(self, settings: ConnectionSettings) -> Any:
         """The process's client of this login: it has a pool of connections for all threads."""
         encryption, login = self.encryption(), self.login(settings)
+        cluster = self._cluster_name(settings)
         if unknown := sorted(settings.options.keys() - OPTIONS):
             raise InputError(f"a clickhouse URL cannot have the option {', '.join(unknown)}")
         return settings.facts.known(
-            ("client", encryption, login),
-            lambda: _connect(settings, login, *encryption),
+            ("client", encryption, login, cluster),
+            lambda: _connect(settings, login, cluster, *encryption),
             (settings.password, login.written()),
         )
 
@@ -301,7 +349,12 @@ def among(tables: Sequence[TableRef], *more: str, name: str = "name") -> str:
 
 
 def _connect(
-    settings: ConnectionSettings, login: Login, secure: bool, verify: bool, ca_cert: str | None
+    settings: ConnectionSettings,
+    login: Login,
+    cluster: str,
+    secure: bool,
+    verify: bool,
+    ca_cert: str | None,
 ) -> Any:
     require("clickhouse", "ClickHouse")
     from clickhouse_connect import get_client
@@ -324,8 +377,15 @@ def _connect(
         send_receive_timeout=READ_TIMEOUT,
         client_name="tableferry",
     )
-    client.http = OneNode(client.http, str(settings))
+    if not cluster:
+        client.http = OneNode(client.http, str(settings))
     pin(client, f"user {user!r} of clickhouse at {settings.host}:{settings.port}")
+    if cluster:
+        known = settings.facts.known(
+            ("cluster", cluster), lambda: cluster_of(client, cluster, str(settings))
+        )
+        for name, value in known.session.items():
+            client.set_client_setting(name, value)
     return client
 
 

@@ -21,7 +21,12 @@ Image = tuple[str, ...]
 empty if only the server can derive it."""
 
 _DEFAULT = re.compile(rf"^    `{RANGE_COLUMN}` UInt64 MATERIALIZED \d+(?=,?$)", re.MULTILINE)
-_KEPT_TWICE = re.compile(r"(Replicated|Shared)")
+_PATHS = re.compile(
+    r"^(\)\s*ENGINE = (?:Replicated|Shared)\w*MergeTree)"
+    r"\(\s*'[^']*'\s*,\s*'[^']*'\s*(?:(?P<end>\))|,\s*)",
+    re.MULTILINE,
+)
+"""A path in Keeper and a replica's name, which are one table's; another has the server's own."""
 _ENGINE = re.compile(r"^\)\nENGINE = (\w+)", re.MULTILINE)
 _SETTINGS = re.compile(r"^SETTINGS (?!.*\bnon_replicated_deduplication_window\b).*$", re.MULTILINE)
 _COMMENT = re.compile(r"^COMMENT '.*'\Z", re.MULTILINE)
@@ -31,9 +36,9 @@ _WINDOW = f", non_replicated_deduplication_window = {DEDUP_WINDOW}"
 def planned_image(plan: CopyPlan, options: TargetOptions) -> Image:
     """The image of a table that we create."""
     parts = shape(plan, options)
-    if len(parts) == 1 or _KEPT_TWICE.match(options.engine or ""):
+    if len(parts) == 1:
         return ()
-    return (*parts[:-1], parts[-1] + _WINDOW)
+    return (*parts[:-1], _without_paths(parts[-1]) + _WINDOW)
 
 
 def defined_image(definition: str) -> Image:
@@ -43,9 +48,13 @@ def defined_image(definition: str) -> Image:
     body, settings = _SETTINGS.subn(rf"\g<0>{_WINDOW}", _COMMENT.sub("", body).rstrip())
     engine = _ENGINE.findall(body)
     parts = _DEFAULT.split(body)
-    if len(parts) != 2 or settings != 1 or len(engine) != 1 or _KEPT_TWICE.match(engine[0]):
+    if len(parts) != 2 or settings != 1 or len(engine) != 1:
         return ()
-    return f"{parts[0]}    `{RANGE_COLUMN}` UInt64 MATERIALIZED ", parts[1]
+    return f"{parts[0]}    `{RANGE_COLUMN}` UInt64 MATERIALIZED ", _without_paths(parts[1])
+
+
+def _without_paths(definition: str) -> str:
+    return _PATHS.sub(lambda match: match[1] + ("" if match["end"] else "("), definition)
 
 
 def staging_table(

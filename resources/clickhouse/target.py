@@ -32,7 +32,7 @@ from tableferry.resources.clickhouse.markers import (
     published,
     table_identity,
 )
-from tableferry.resources.clickhouse.nodes import require_one_node
+from tableferry.resources.clickhouse.nodes import require_place
 from tableferry.resources.clickhouse.publish_audit import BEFORE
 from tableferry.resources.clickhouse.quarantine import (
     create_quarantine,
@@ -110,7 +110,7 @@ class ClickHouseTarget(Target):
     def _required(self, plan: CopyPlan, options: TargetOptions) -> TableLayout | None:
         layout = answer(self.resource, layouts_of, plan.target)
         if layout is not None and options.mode.moves:
-            self._require_one_node(plan.target, layout.engine, layout.database_engine)
+            self._require_place(plan.target, layout.engine, layout.database_engine)
         kept = layout if not options.recreate else None
         _check_mode(plan, options, kept.atomic if kept else options.partition_by is None)
         if kept is None:
@@ -221,13 +221,20 @@ class ClickHouseTarget(Target):
         """
         for _ in range(WAIT_SECONDS * 10):
             ((running,),) = self.resource.query(
-                "SELECT count() FROM system.processes WHERE query_kind = 'Insert' "
+                f"SELECT count() FROM {self._processes()} WHERE query_kind = 'Insert' "
                 f"AND positionCaseInsensitive(query, {literal(table.name)}) > 0"
             )
             if not running:
                 return
             time.sleep(0.1)
         raise RangeBusy(f"{table}: somebody still writes to it, so that it is not made anew")
+
+    def _processes(self) -> str:
+        """The table of what runs, on any replica of a cluster."""
+        cluster = self.resource.clustered()
+        if cluster is None:
+            return "system.processes"
+        return f"clusterAllReplicas({literal(cluster.name)}, system.processes)"
 
     def altering(
         self, table: TableRef, before: Column, after: Column
@@ -257,7 +264,8 @@ class ClickHouseTarget(Target):
     def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
         """See `Target.creation`."""
         markers = MarkerTable(self.resource, plan.target)
-        return list(preview.creation(plan, options, markers, creates=creates))
+        statements = preview.creation(plan, options, markers, creates=creates)
+        return [self.resource.for_all(statement) for statement in statements]
 
     def publication(
         self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, creates: bool
@@ -267,9 +275,10 @@ class ClickHouseTarget(Target):
         atomic = layout.atomic if layout else options.partition_by is None
         image = self._image(plan.target) if layout and atomic else planned_image(plan, options)
         markers = MarkerTable(self.resource, plan.target)
-        return list(
-            preview.publication(plan, key_range, options, markers, atomic=atomic, image=image)
+        statements = preview.publication(
+            plan, key_range, options, markers, atomic=atomic, image=image
         )
+        return [self.resource.for_all(statement) for statement in statements]
 
     @contextlib.contextmanager
     def attempt(
@@ -489,8 +498,20 @@ class ClickHouseTarget(Target):
         table, condition = qualified(written_to(plan, options)), plan.target_range(key_range)
         return int(self.resource.query(f"SELECT count() FROM {table} WHERE {condition}")[0][0])
 
-    def _require_one_node(self, table: TableRef, engine: str, database_engine: str) -> None:
-        require_one_node(self.resource, table, engine=engine, database_engine=database_engine)
+    def _require_place(self, table: TableRef, engine: str, database_engine: str) -> None:
+        cluster = self.resource.clustered()
+        checked = [(table, engine)]
+        if cluster:
+            own = [markers_of(table), quarantine_of(table)]
+            checked += [(t, at.engine) for t, at in layouts_of(self.resource, own).items()]
+        for kept, engine in checked:
+            require_place(
+                self.resource,
+                kept,
+                engine=engine,
+                database_engine=database_engine,
+                cluster=cluster.name if cluster else None,
+            )
 
     def _require_database(self, table: TableRef, engine: str) -> None:
         database_engine = answer(self.resource, database_engines, table)
@@ -502,7 +523,7 @@ class ClickHouseTarget(Target):
                 f"there are {', '.join(present)}. Correct the name, or create it: "
                 f"CREATE DATABASE {DIALECT.quote(table.schema)}"
             )
-        self._require_one_node(table, engine, database_engine)
+        self._require_place(table, engine, database_engine)
 
     def _require_syntax(self, plan: CopyPlan, options: TargetOptions) -> None:
         statement = create_table(plan, options)

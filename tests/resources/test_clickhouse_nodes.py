@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from tableferry.resources.clickhouse.nodes import require_one_node
+from tableferry.resources.clickhouse.nodes import require_place
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.tables import TableRef
@@ -29,9 +29,16 @@ class Replicas:
         return [self.counts]
 
 
-def require(server: Replicas, engine: str, database_engine: str) -> None:
-    endpoint = cast(Endpoint, server)
-    require_one_node(endpoint, TABLE, engine=engine, database_engine=database_engine)
+def require(
+    server: Replicas, engine: str, database_engine: str, cluster: str | None = None
+) -> None:
+    require_place(
+        cast(Endpoint, server),
+        TABLE,
+        engine=engine,
+        database_engine=database_engine,
+        cluster=cluster,
+    )
 
 
 @pytest.mark.parametrize("engine", ["", "MergeTree", "ReplacingMergeTree(v)", "Distributed"])
@@ -61,4 +68,26 @@ def test_a_replicated_table_is_no_target(counts: tuple[int, ...], engine: str, s
         require(Replicas(*counts), engine, "Atomic")
     assert f"sales.orders: its engine is {says}" in str(refused.value)
     plain = "ReplacingMergeTree" if "Replacing" in engine else "MergeTree"
-    assert f"a table of the engine {plain} on one of the servers" in str(refused.value)
+    assert f"(?cluster=...), or take a table of the engine {plain}" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("engine", "database_engine"),
+    [
+        ("", "Atomic"),
+        ("ReplicatedMergeTree", "Atomic"),
+        ("ReplicatedReplacingMergeTree(v)", "Replicated"),
+        ("ReplacingMergeTree(v)", "Shared"),
+        ("SharedMergeTree", "Shared"),
+    ],
+)
+def test_a_cluster_keeps_what_is_replicated(engine: str, database_engine: str) -> None:
+    require(Replicas(), engine, database_engine, "main")
+
+
+@pytest.mark.parametrize("database_engine", ["Atomic", "Replicated"])
+def test_a_plain_table_is_no_target_on_a_cluster(database_engine: str) -> None:
+    with pytest.raises(InputError) as refused:
+        require(Replicas(), "ReplacingMergeTree(v)", database_engine, "main")
+    assert "its engine is ReplacingMergeTree, which one server keeps" in str(refused.value)
+    assert "the engine ReplicatedReplacingMergeTree" in str(refused.value)

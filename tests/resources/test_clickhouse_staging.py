@@ -85,8 +85,6 @@ SETTINGS allow_nullable_key = 1, index_granularity = 8192, """
     [
         ("MATERIALIZED 0", "MATERIALIZED id % 7"),
         ("MATERIALIZED 0", "MATERIALIZED 0 CODEC(ZSTD(1))"),
-        ("ENGINE = MergeTree", "ENGINE = ReplicatedMergeTree('/{shard}/orders', '{replica}')"),
-        ("ENGINE = MergeTree", "ENGINE = SharedMergeTree('/orders', '{replica}')"),
         ("SETTINGS allow_nullable_key", "SETTINGS non_replicated_deduplication_window = 5, x"),
         ("SETTINGS", "TTL day SETTINGS"),
     ],
@@ -96,12 +94,21 @@ def test_of_another_definition_there_is_no_image(written: str, otherwise: str) -
     assert defined_image(DEFINITION.replace(written, otherwise)) == ()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        TargetOptions(partition_by="toYYYYMM(day)"),
-        TargetOptions(engine="ReplicatedMergeTree('/{shard}/orders', '{replica}')"),
-    ],
-)
-def test_of_another_plan_there_is_no_image(options: TargetOptions) -> None:
-    assert planned_image(PLAN, options) == ()
+def test_a_replicated_table_has_its_path_in_keeper_for_itself() -> None:
+    for engine, alike in (
+        ("ReplicatedMergeTree('/{shard}/orders', '{replica}')", "ReplicatedMergeTree"),
+        ("SharedMergeTree('/orders', '{replica}')", "SharedMergeTree"),
+        (
+            "ReplicatedSummingMergeTree('/orders', 'r', (a, b))",
+            "ReplicatedSummingMergeTree((a, b))",
+        ),
+        ("ReplicatedMergeTree", "ReplicatedMergeTree"),
+    ):
+        defined = defined_image(DEFINITION.replace("= MergeTree", f"= {engine}"))
+        assert f")\nENGINE = {alike}\nPARTITION BY _range" in defined[-1]
+        planned = planned_image(PLAN, TargetOptions(engine=engine))
+        assert planned[-1].startswith(f") ENGINE = {alike} PARTITION BY _range")
+
+
+def test_of_a_partitioning_that_is_declared_there_is_no_image() -> None:
+    assert planned_image(PLAN, TargetOptions(partition_by="toYYYYMM(day)")) == ()

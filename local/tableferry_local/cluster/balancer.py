@@ -43,8 +43,7 @@ class Balancer:
                 super().setup()
                 self.balancer, self.turn = balancer, next(balancer._turns)
 
-        self._server = ThreadingHTTPServer((HOST, 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server((HOST, 0), Handler)
 
     @property
     def url(self) -> str:
@@ -75,10 +74,19 @@ class Balancer:
         return chosen if chosen.running else self.cluster.nodes[1 - turn % 2]
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing: clients that hang up are what tests are about."""
+
+
 class _Handler(BaseHTTPRequestHandler):
     """One connection of a client."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
     balancer: Balancer
     turn: int
 
@@ -116,6 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
             for block in answer.body:
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(block), block))
             self.wfile.write(b"0\r\n\r\n")
+            self.wfile.flush()
         except (OSError, HTTPException):
             # one of both has hung up; the client sees that the answer has no end
             self.close_connection = True
@@ -134,8 +143,19 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
             return self.rfile.read(int(self.headers.get("Content-Length") or 0))
         chunks = []
-        while size := int(self.rfile.readline().split(b";")[0], 16):
+        while size := _size(self.rfile.readline()):
             chunks.append(self.rfile.read(size))
             self.rfile.readline()
         self.rfile.readline()
         return b"".join(chunks)
+
+
+def _size(line: bytes) -> int:
+    """The size of a chunk.
+
+    Raises:
+        ConnectionError: the client has hung up.
+    """
+    if not line:
+        raise ConnectionResetError("no end of the body")
+    return int(line.split(b";")[0], 16)

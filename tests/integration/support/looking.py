@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Any
@@ -149,7 +150,8 @@ def no_text_into_sqlserver(servers: Servers) -> str | None:
 @functools.lru_cache(4)
 def clickhouse(url: str) -> Client:
     """A client that is kept: to make one takes three queries."""
-    return clickhouse_connect.get_client(dsn=url, autogenerate_session_id=False)
+    dsn = re.sub(r"[?&]cluster=\w+", "", url)  # the driver would take it for a setting
+    return clickhouse_connect.get_client(dsn=dsn, autogenerate_session_id=False)
 
 
 def ask_clickhouse(url: str, sql: str) -> list[Row]:

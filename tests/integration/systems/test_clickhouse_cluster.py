@@ -1,0 +1,215 @@
+"""Targets on a cluster of ClickHouse, whichever of its replicas answers.
+
+The cluster is a stand-in, whose docstring says what it is not.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tableferry.pipelines.cli import main
+from tableferry.resources.clickhouse.locks import Owner, take_lock
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.contract.markers import MARKERS
+from tableferry.resources.errors import RangeBusy
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.tables import TableRef
+from tableferry_local import clickhouse
+from tableferry_local.cluster import Cluster, replication
+from tableferry_local.cluster.balancer import Balancer
+from tests.integration.conftest import Ferry
+from tests.integration.support import looking
+
+pytestmark = pytest.mark.integration
+
+HOPS = "['replicas://warehouse.{t}']"
+TABLE = (
+    "CREATE TABLE {t} (id int PRIMARY KEY, note text)",
+    "INSERT INTO {t} SELECT g, 'note ' || g FROM generate_series(1, 40) g",
+)
+ROWS = "SELECT id, note FROM {t} ORDER BY id"
+Make = Callable[..., Ferry]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def balancer(
+    cluster: Cluster, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Balancer]:
+    """An address of the cluster, which has a connection of its own name."""
+    cluster.delay, sticky = getattr(request, "param", (0.1, False))
+    with Balancer(cluster, sticky=sticky) as balancer:
+        monkeypatch.setenv("TABLEFERRY_CONNECTION_REPLICAS", balancer.url)
+        yield balancer
+
+
+def on_each(cluster: Cluster, sql: str) -> list[list[tuple[Any, ...]]]:
+    """What each node answers, asked past the balancer."""
+    urls = [clickhouse.url(node.port, cluster.password) for node in cluster.nodes]
+    return [looking.ask_clickhouse(url, sql) for url in urls]
+
+
+def require_same(cluster: Cluster, one: Ferry) -> None:
+    """Each node has the source's rows, and the same tables as the other, none of them left over."""
+    rows = one.rows(ROWS)
+    assert on_each(cluster, ROWS.format(t=f"warehouse.{one.table}")) == [rows, rows]
+    tables = "SELECT name, uuid FROM system.tables WHERE database = 'warehouse' ORDER BY name"
+    first, second = on_each(cluster, tables)
+    assert first == second
+    assert not [name for name, _ in first if name.startswith("__ferry_") and name != MARKERS]
+
+
+@pytest.mark.parametrize(
+    ("write", "balancer"),
+    [
+        ("replace", (0.0, False)),
+        ("replace", (0.5, False)),
+        ("replace", (0.2, True)),
+        ("swap", (0.2, False)),
+        ("upsert", (0.2, False)),
+        ("append", (0.2, False)),
+    ],
+    indirect=["balancer"],
+)
+def test_each_replica_has_what_a_run_has_published(
+    cluster: Cluster, balancer: Balancer, ferry: Make, write: str
+) -> None:
+    one = ferry(HOPS, *TABLE, write=write, ranges="{rows: 20}")
+    first = one.run()
+    assert first.good, first.errors
+    require_same(cluster, one)
+    assert not one.moved(one.run())
+    one.source("INSERT INTO {t} VALUES (41, NULL)")
+    if write != "append":
+        one.source("UPDATE {t} SET note = '' WHERE id = 7")
+    second = one.run()
+    assert second.good, second.errors
+    require_same(cluster, one)
+    marked = f"SELECT `range`, token, number FROM warehouse.{MARKERS} ORDER BY ALL"
+    markers, same = on_each(cluster, marked)
+    assert markers == same != []
+
+
+def test_tables_of_ours_are_made_where_the_target_is(
+    cluster: Cluster, balancer: Balancer, ferry: Make
+) -> None:
+    hops = "[{{to: 'replicas://warehouse.{t}', engine: ReplicatedReplacingMergeTree}}]"
+    columns = "{size: {type: Int8}}"
+    one = ferry(
+        hops,
+        "CREATE TABLE {t} (id int PRIMARY KEY, size int)",
+        "INSERT INTO {t} SELECT g, 100 * g FROM generate_series(1, 3) g",
+        columns=columns,
+        on_reject="quarantine",
+    )
+    done = one.run()
+    assert done.good, done.errors
+    engines = "SELECT name, engine_full FROM system.tables WHERE database = 'warehouse'"
+    for tables in on_each(cluster, engines):
+        made = {name: engine for name, engine in tables if one.table in name or name == MARKERS}
+        assert {*made} == {one.table, f"{one.table}__rejected", MARKERS}
+        assert all("replicated_deduplication_window_seconds" in full for full in made.values())
+    dry = CliRunner().invoke(main, ["run", one.table, "--dry-run", "--force"])
+    assert "ON CLUSTER `standin`" in dry.output, dry.output
+
+
+def test_a_lock_is_one_for_all_replicas(cluster: Cluster) -> None:
+    cluster.delay = 0.1
+    table, lock = TableRef("clickhouse", "warehouse", "held"), f"__ferry_{uuid.uuid4().hex[:8]}"
+    key_range = KeyRange("integer", None, 10)
+    with Balancer(cluster, sticky=True) as first, Balancer(cluster, sticky=True) as second:
+        servers = [ClickHouseResource(url=balancer.url) for balancer in (first, second)]
+        assert first.node(0, "") != second.node(1, "")
+        take_lock(servers[0], table, lock, Owner("run-1", "a"), key_range, lambda _: True)
+        for server in servers:
+            with pytest.raises(RangeBusy, match="by run run-1"):
+                take_lock(server, table, lock, Owner("run-2", "b"), key_range, lambda _: True)
+        servers[1].execute(f"DROP TABLE `warehouse`.`{lock}` SYNC")
+    assert on_each(cluster, f"SELECT 1 FROM system.tables WHERE name = '{lock}'") == [[], []]
+
+
+def test_while_a_replica_is_away_nothing_is_published(
+    cluster: Cluster, balancer: Balancer, ferry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replication, "DDL_SECONDS", 2.0)
+    one = ferry(HOPS, *TABLE, ranges="{count: 1}")
+    assert one.run().good
+    before = one.rows(ROWS)
+    one.source("DELETE FROM {t} WHERE id > 20")
+    cluster.nodes[1].stop()
+    try:
+        failed = one.run()
+        assert not failed.good
+        assert "replicas" in str(failed.errors) or "hosts" in str(failed.errors)
+        url = clickhouse.url(cluster.nodes[0].port, cluster.password)
+        assert looking.ask_clickhouse(url, ROWS.format(t=f"warehouse.{one.table}")) == before
+    finally:
+        cluster.nodes[1].start()
+    again = one.run()
+    assert again.good, again.errors
+    require_same(cluster, one)
+
+
+def test_a_target_is_where_the_connection_says(
+    cluster: Cluster, balancer: Balancer, ferry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = ferry(HOPS, *TABLE)
+    assert one.run().good
+    node = clickhouse.url(cluster.nodes[0].port, cluster.password)
+    with Balancer(cluster, sticky=True) as one_address:
+        monkeypatch.setenv("TABLEFERRY_CONNECTION_REPLICAS", one_address.url.partition("?")[0])
+        for command in ("validate", "plan", "run"):
+            done = CliRunner().invoke(main, [command, one.table])
+            assert done.exit_code == 2, done.output
+            assert "its engine is ReplicatedMergeTree of 2 replicas, 2 of them" in done.output
+            assert "Give the connection the name of the cluster" in done.output
+        doctor = CliRunner().invoke(main, ["doctor"])
+        assert "targets" in doctor.output and "ReplicatedMergeTree of 2 replicas" in doctor.output
+    server = ClickHouseResource(url=f"{node}?cluster=standin")
+    assert server.identity() == ClickHouseResource(url=balancer.url).identity()
+    monkeypatch.setenv("TABLEFERRY_CONNECTION_REPLICAS", f"{node}?cluster=other")
+    refused = CliRunner().invoke(main, ["validate", one.table])
+    assert "it knows no cluster 'other'; system.clusters has standin" in refused.output
+    monkeypatch.setenv("TABLEFERRY_CONNECTION_REPLICAS", balancer.url)
+    for replica in cluster.nodes:
+        client = looking.clickhouse(clickhouse.url(replica.port, cluster.password))
+        client.command(f"DROP TABLE warehouse.{one.table} SYNC")
+        client.command(f"CREATE TABLE warehouse.{one.table} (id Int32, note String) ORDER BY id")
+    refused = CliRunner().invoke(main, ["validate", one.table])
+    assert refused.exit_code == 2
+    assert "its engine is MergeTree, which one server keeps" in refused.output
+
+
+def test_a_replicated_database_needs_no_word_of_the_cluster(
+    ferry: Make, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(
+        tmp_path_factory.mktemp("replicated"), delay=0.1, database_engine="Replicated"
+    )
+    try:
+        cluster.start()
+        with Balancer(cluster) as balancer:
+            monkeypatch.setenv("TABLEFERRY_CONNECTION_REPLICAS", balancer.url)
+            one = ferry(HOPS, *TABLE, ranges="{rows: 20}")
+            first = one.run()
+            assert first.good, first.errors
+            require_same(cluster, one)
+            monkeypatch.setenv("TABLEFERRY_CONNECTION_REPLICAS", balancer.url.partition("?")[0])
+            refused = CliRunner().invoke(main, ["validate", one.table])
+            assert refused.exit_code == 2
+    finally:
+        cluster.close()
