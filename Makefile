@@ -16,7 +16,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 # No server is named, so that the local stack is used.
 NO_SERVERS := ! env | grep -qE '^TABLEFERRY_(POSTGRES|SQLSERVER|CLICKHOUSE)_URL(_FILE)?=.'
 
-.PHONY: help install demo dev env docs screenshots test test-slow test-soak test-mutants test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
+.PHONY: help install demo dev env docs screenshots test test-slow test-soak test-mutants test-cluster test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -72,12 +72,24 @@ test-slow: install browser ## Run those that need a browser, Compose, other proj
 test-soak: install system-packages ## Run the long random tests (TABLEFERRY_SEED=n repeats them)
 	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) -m soak $(ARGS)
 
+# Of the tests of ClickHouse, those that leave it to Tableferry to make tables, and ask no server of their own
+CLUSTERED = tests/integration/systems/test_clickhouse_target.py tests/integration/log/test_markers.py \
+	tests/integration/moving/test_crash_matrix.py tests/integration/moving/test_two_runs_at_once.py \
+	tests/integration/moving/test_move_direct.py tests/integration/moving/test_clickhouse_to_postgres.py
+ON_ONE_NODE = not sqlserver and not same_block_sent_twice
+
+test-cluster: install system-packages ## Run tests of ClickHouse on a stand-in for a cluster of two replicas
+	@for how in "--delay 0" "--delay 0.2" "--delay 2 --sticky"; do \
+		$(IN_MEMORY) $(BIN)/python -m tableferry_local.cluster $$how \
+			$(BIN)/python -m pytest $(TOGETHER) $(CLUSTERED) -k "$(ON_ONE_NODE)" $(ARGS); \
+	done
+
 test-mutants: install ## Change the code that decides what is true, and see that tests fail (ARGS='digest --sample 60')
 	@$(IN_MEMORY) $(BIN)/python -m tests.mutants $(ARGS)
 
 test-all: ## Run all tests
 	@$(MAKE) test MOST=
-	@$(MAKE) test-slow test-soak
+	@$(MAKE) test-slow test-soak test-cluster
 
 # Beside the tests that need servers, those that go through files, logs and states for seconds
 LONGER = integration files log model

@@ -32,7 +32,7 @@ _CREATE = re.compile(rf"CREATE TABLE (?:IF NOT EXISTS )?{_TABLE}")
 _DROP = re.compile(rf"DROP TABLE (?:IF EXISTS )?{_TABLE}")
 _MOVE = re.compile(rf"(?:RENAME TABLE|EXCHANGE TABLES) {_TABLE} (?:TO|AND) {_NAME}\.{_NAME}")
 _KILL = re.compile(r"KILL QUERY")
-_TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)
+_TEXT = re.compile(rf"'(?:[^'\\]|\\.|'')*'|{_NAME}", re.DOTALL)
 _PLAIN = re.compile(r"\bENGINE = (?=MergeTree\b)")
 
 
@@ -116,5 +116,5 @@ def _inserted(text: str, place: int, more: str) -> str:
 
 
 def _masked(sql: str) -> str:
-    """SQL with blanks in the place of its text constants."""
+    """SQL with blanks in the place of its text constants and quoted names."""
     return _TEXT.sub(lambda match: " " * len(match[0]), sql)

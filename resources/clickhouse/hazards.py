@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from tableferry.resources.clickhouse.cluster import SHARED
 from tableferry.resources.clickhouse.ddl import without_texts
 from tableferry.resources.clickhouse.server import among
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -52,6 +53,7 @@ def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[
         says = "cannot delete and replace rows"
         return [Hazard("engine", engine, "refused", says, "Use one of the MergeTree family")]
     return [
+        *_replicated(str(engine)),
         *_merging(str(engine), str(definition), str(sorting_key), plan),
         *_expiring(str(definition)),
         *_readers(readers),
@@ -78,6 +80,12 @@ def _merging(engine: str, definition: str, sorting_key: str, plan: CopyPlan) -> 
         says = f"merges rows that have one sorting key ({sorting_key}), {LATER}"
         do = "ORDER BY all of the primary key, or use MergeTree"
         yield Hazard("engine", engine, "changes", says, do)
+
+
+def _replicated(engine: str) -> Iterator[Hazard]:
+    if engine.startswith(SHARED):
+        says = "shows a range to readers of another replica when that has fetched it"
+        yield Hazard("replicas", engine, "noted", says)
 
 
 def _expiring(definition: str) -> Iterator[Hazard]:

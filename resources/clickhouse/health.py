@@ -76,7 +76,7 @@ def _targets(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
     for tables in by_schema(dict.fromkeys(use.writes)):
         layouts, databases = layouts_of(resource, tables), database_engines(resource, tables)
         for table in tables:
-            engine = layouts[table].engine if table in layouts else ""
+            engine = layouts[table].engine_full if table in layouts else ""
             try:
                 require_place(
                     resource,

@@ -26,6 +26,8 @@ class TableLayout:
     """Properties of a table from `system.tables`."""
 
     engine: str
+    engine_full: str
+    """The engine with its arguments and what belongs to it, as `CREATE TABLE` has them."""
     uuid: str
     atomic: bool
     """Whether it has one partition per key range, like the tables that we create."""
@@ -42,16 +44,20 @@ def layouts_of(
 ) -> dict[TableRef, TableLayout]:
     """Return the layouts of tables of one database, without tables that do not exist."""
     rows = resource.query(
-        "SELECT name, engine, toString(uuid), partition_key, "
+        "SELECT name, engine, engine_full, toString(uuid), partition_key, "
         f"position(create_table_query, '`{RANGE_COLUMN}` UInt64 MATERIALIZED '), "
         f"(SELECT engine FROM system.databases WHERE name = {literal(tables[0].schema)}) "
         f"FROM system.tables WHERE {among(tables)}"
     )
     layouts = {
         name: TableLayout(
-            engine, identity, bool(hidden) and partition_key == RANGE_COLUMN, str(database_engine)
+            engine,
+            engine_full,
+            identity,
+            bool(hidden) and partition_key == RANGE_COLUMN,
+            str(database_engine),
         )
-        for name, engine, identity, partition_key, hidden, database_engine in rows
+        for name, engine, engine_full, identity, partition_key, hidden, database_engine in rows
     }
     return {table: layouts[table.name] for table in tables if table.name in layouts}
 

@@ -6,6 +6,7 @@ server that answers.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -22,6 +23,8 @@ DISPLAY_NAME = "X-ClickHouse-Server-Display-Name"
 ONE_NODE = "Name one of them by its own address in the connection"
 
 NAME_CLUSTER = "Give the connection the name of the cluster (?cluster=...)"
+
+PATH = re.compile(r"Replicated\w*\(\s*'([^']*)'")
 
 REPLICAS_SQL = (
     "SELECT max(total_replicas), max(active_replicas) FROM system.replicas "
@@ -80,18 +83,18 @@ def require_place(
     Args:
         endpoint: the server.
         table: the target.
-        engine: the table's engine, or the one that is declared for a table to be made; may be empty
-            for such a one.
+        engine: the table's engine, or the one that is declared for a table to be made, with its
+            arguments; empty if none is declared.
         database_engine: the engine of its database.
         cluster: the cluster of the connection; None for a single server.
 
     Raises:
         InputError: several servers keep it, and the connection names no cluster; or the other way
-            round. Databases of the engines Replicated and Shared send DDL to all replicas, and rows
-            of plain tables to none
+            round; or its replicas may know it by different UUIDs. Databases of the engines
+            Replicated and Shared send DDL to all replicas, and rows of plain tables to none
             (https://clickhouse.com/docs/engines/database-engines/replicated).
     """
-    name = engine.partition("(")[0]
+    name = re.match(r"\w*", engine)[0]  # type: ignore[index]
     shared = engine.startswith(SHARED)
     if cluster is None and database_engine.startswith(SHARED):
         raise InputError(
@@ -111,6 +114,13 @@ def require_place(
             f"{table}: its engine is {name}, which one server keeps, while the connection names "
             f"the cluster {cluster!r}. Take a table of the engine Replicated{name}, or name the "
             "server by its own address, without `cluster`"
+        )
+    path = PATH.match(engine)
+    if cluster is not None and path and "{uuid}" not in path[1]:
+        raise InputError(
+            f"{table}: its path in Keeper is {path[1]!r}, without {{uuid}}, so that each replica "
+            "may know it by a UUID of its own, which markers go by. Make it ON CLUSTER with the "
+            "server's own path: the engine without the path and the replica's name"
         )
 
 

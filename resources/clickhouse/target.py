@@ -110,7 +110,7 @@ class ClickHouseTarget(Target):
     def _required(self, plan: CopyPlan, options: TargetOptions) -> TableLayout | None:
         layout = answer(self.resource, layouts_of, plan.target)
         if layout is not None and options.mode.moves:
-            self._require_place(plan.target, layout.engine, layout.database_engine)
+            self._require_place(plan.target, layout.engine_full, layout.database_engine)
         kept = layout if not options.recreate else None
         _check_mode(plan, options, kept.atomic if kept else options.partition_by is None)
         if kept is None:
@@ -500,15 +500,15 @@ class ClickHouseTarget(Target):
 
     def _require_place(self, table: TableRef, engine: str, database_engine: str) -> None:
         cluster = self.resource.clustered()
-        checked = [(table, engine)]
+        engines = {table: engine}
         if cluster:
-            own = [markers_of(table), quarantine_of(table)]
-            checked += [(t, at.engine) for t, at in layouts_of(self.resource, own).items()]
-        for kept, engine in checked:
+            own = layouts_of(self.resource, [markers_of(table), quarantine_of(table)])
+            engines |= {name: layout.engine_full for name, layout in own.items()}
+        for name, written in engines.items():
             require_place(
                 self.resource,
-                kept,
-                engine=engine,
+                name,
+                engine=written,
                 database_engine=database_engine,
                 cluster=cluster.name if cluster else None,
             )

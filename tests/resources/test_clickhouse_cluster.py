@@ -36,6 +36,11 @@ CLUSTER = Cluster("a`b", 3)
             r"CREATE TABLE `w`.`s` ON CLUSTER `a\`b` AS `w`.`t` COMMENT ''",
         ),
         (
+            "CREATE TABLE `w`.`it's` (a String) ENGINE = MergeTree ORDER BY a COMMENT 'it'",
+            r"CREATE TABLE `w`.`it's` ON CLUSTER `a\`b` (a String) "
+            "ENGINE = ReplicatedMergeTree ORDER BY a COMMENT 'it'",
+        ),
+        (
             "DROP TABLE IF EXISTS `w`.`t` SYNC",
             r"DROP TABLE IF EXISTS `w`.`t` ON CLUSTER `a\`b` SYNC",
         ),

@@ -75,7 +75,8 @@ def test_a_replicated_table_is_no_target(counts: tuple[int, ...], engine: str, s
     ("engine", "database_engine"),
     [
         ("", "Atomic"),
-        ("ReplicatedMergeTree", "Atomic"),
+        ("ReplicatedMergeTree PARTITION BY x", "Atomic"),
+        ("ReplicatedMergeTree('/tables/{uuid}/{shard}', '{replica}') ORDER BY x", "Atomic"),
         ("ReplicatedReplacingMergeTree(v)", "Replicated"),
         ("ReplacingMergeTree(v)", "Shared"),
         ("SharedMergeTree", "Shared"),
@@ -91,3 +92,10 @@ def test_a_plain_table_is_no_target_on_a_cluster(database_engine: str) -> None:
         require(Replicas(), "ReplacingMergeTree(v)", database_engine, "main")
     assert "its engine is ReplacingMergeTree, which one server keeps" in str(refused.value)
     assert "the engine ReplicatedReplacingMergeTree" in str(refused.value)
+
+
+def test_a_table_that_replicas_may_know_by_different_uuids_is_no_target() -> None:
+    with pytest.raises(InputError, match=r"'/tables/\{shard\}/orders', without \{uuid\}"):
+        require(
+            Replicas(), "ReplicatedMergeTree('/tables/{shard}/orders', 'r') x", "Atomic", "main"
+        )

@@ -133,14 +133,14 @@ def test_a_view_that_a_server_lacks_counts_as_if_there_were_something() -> None:
     [
         ("MergeTree", "ORDER BY id", "id", []),
         ("ReplacingMergeTree", "", "day, id", []),
-        ("ReplicatedReplacingMergeTree", "", "day", ["engine"]),
+        ("ReplicatedReplacingMergeTree", "", "day", ["replicas", "engine"]),
         ("ReplacingMergeTree", "ENGINE = ReplacingMergeTree(v)", "id", []),
         ("ReplacingMergeTree", "ENGINE = ReplacingMergeTree(v, gone)", "id", ["engine"]),
         (
             "ReplicatedReplacingMergeTree",
             "ENGINE = ReplicatedReplacingMergeTree('/t/{uuid}', '{replica}', v)",
             "id",
-            [],
+            ["replicas"],
         ),
         ("CollapsingMergeTree", "", "`id`", []),
         ("SummingMergeTree", "", "id", ["engine"]),

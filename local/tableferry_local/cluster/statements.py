@@ -36,7 +36,7 @@ _FORMS: tuple[tuple[Kind, str], ...] = (
     ("kill", r"KILL QUERY"),
 )
 _STATEMENTS = [(kind, re.compile(rf"\s*{form}", re.IGNORECASE)) for kind, form in _FORMS]
-_QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|`(?:[^`\\]|\\.)*`", re.DOTALL)
 _ON_CLUSTER = re.compile(rf"\s+ON CLUSTER (?:{_WORD}|'[^']*')", re.IGNORECASE)
 _ENGINE = re.compile(r"\bENGINE\s*=\s*(Replicated)\w*MergeTree(?P<arguments>\s*\()?")
 _PATHS = re.compile(r"\s*'[^']*'\s*,\s*'[^']*'\s*(?:,\s*)?")
@@ -120,7 +120,9 @@ def _plain_engine(text: str) -> str:
 
 def _masked(text: str) -> str:
     """The text with blanks in the place of its constants."""
-    return _QUOTED.sub(lambda match: f"'{' ' * (len(match[0]) - 2)}'", text)
+    return _QUOTED.sub(
+        lambda match: f"'{' ' * (len(match[0]) - 2)}'" if match[0][0] == "'" else match[0], text
+    )
 
 
 def _cut(text: str, pattern: re.Pattern[str]) -> str:
