@@ -137,15 +137,15 @@ class ClickHouseServer(Server):
         Raises:
             InputError: several servers do, and it names none.
         """
-        names = dict[str, str]()
+        servers = set[tuple[str, str]]()
         for _ in range(4):
             with self._logged_in() as client:
                 client.http.clear()  # the next request opens a connection
-            ((number, name),) = self.query("SELECT toString(serverUUID()), displayName()")
-            names[str(number)] = str(name)
-        distinct = len({*names.values()}) == len(names)
-        answering = sorted(names.values() if distinct else names)
-        if len(names) > 1 and not self.clustered():
+            ((name, number),) = self.query("SELECT displayName(), toString(serverUUID())")
+            servers.add((str(name), str(number)))
+        distinct = len({name for name, _ in servers}) == len(servers)
+        answering = sorted(name if distinct else number for name, number in servers)
+        if len(servers) > 1 and not self.clustered():
             raise InputError(several(str(self.settings()), answering))
         return answering
 

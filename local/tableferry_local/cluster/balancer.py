@@ -35,13 +35,14 @@ class Balancer:
 
     def __init__(self, cluster: Cluster, *, sticky: bool = False) -> None:
         self.cluster = cluster
-        self._sticky, self._turns = sticky, itertools.count()
+        self._sticky = sticky
+        self._connections, self._requests = itertools.count(), itertools.count()
         balancer = self
 
         class Handler(_Handler):
             def setup(self) -> None:
                 super().setup()
-                self.balancer, self.turn = balancer, next(balancer._turns)
+                self.balancer, self.turn = balancer, next(balancer._connections)
 
         self._server = _Server((HOST, 0), Handler)
 
@@ -69,7 +70,7 @@ class Balancer:
         if tag:
             turn = zlib.crc32(tag.encode())
         elif not self._sticky:
-            turn = next(self._turns)
+            turn = next(self._requests)
         chosen = self.cluster.nodes[turn % 2]
         return chosen if chosen.running else self.cluster.nodes[1 - turn % 2]
 

@@ -15,7 +15,14 @@ from pathlib import Path
 
 from tableferry_local import clickhouse
 from tableferry_local.cluster.node import Answer, Node, NodeError
-from tableferry_local.cluster.statements import REPLICATED, WORD, Statement, literal, quoted
+from tableferry_local.cluster.statements import (
+    CLUSTER,
+    REPLICATED,
+    WORD,
+    Statement,
+    literal,
+    quoted,
+)
 from tableferry_local.process import free_port
 
 DDL_SECONDS = 180.0
@@ -226,7 +233,7 @@ class Cluster:
         if not replaces:
             node.run(f"INSERT INTO {table} ({columns}) FORMAT Native\n".encode() + rows, COPYING)
             return
-        taken = f"{clickhouse.DATABASE}.`fetched{next(self._numbers)}`"
+        taken = f"{CLUSTER}.`fetched{next(self._numbers)}`"
         node.ask(f"CREATE TABLE {taken} AS {table}")
         node.run(f"INSERT INTO {taken} ({columns}) FORMAT Native\n".encode() + rows, COPYING)
         node.ask(f"ALTER TABLE {table} REPLACE PARTITION ID {literal(partition)} FROM {taken}")
