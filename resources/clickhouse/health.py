@@ -29,7 +29,10 @@ ON_DATABASE = (
 """Privileges that loading needs in a target's database; docs/operations.md says for what."""
 
 EVERYWHERE = ("TABLE ENGINE ON MergeTree", "TABLE ENGINE ON Null", "SELECT ON system.parts")
-OF_CLUSTERS = ("TABLE ENGINE ON ReplicatedMergeTree", "CLUSTER ON *.*", "REMOTE ON *.*")
+OF_CLUSTERS = (
+    *("TABLE ENGINE ON ReplicatedMergeTree", "SELECT ON system.clusters"),
+    *("CLUSTER ON *.*", "REMOTE ON *.*"),
+)
 
 VERIFY = "Use https:// without verify=no; ?ca_cert=/path/ca.pem names an authority."
 

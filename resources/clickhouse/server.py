@@ -122,13 +122,20 @@ class ClickHouseServer(Server):
         return cluster.on_all(statement, self._database_engine) if cluster else statement
 
     def _database_engine(self, quoted: str) -> str:
-        """The engine of a database; empty if there is no such database."""
+        """The engine of a database.
+
+        Raises:
+            InputError: there is no such database.
+        """
+        settings = self.settings()
 
         def ask() -> str:
-            rows = self.query("SELECT name, engine FROM system.databases")
-            return dict((DIALECT.quote(name), str(engine)) for name, engine in rows).get(quoted, "")
+            for name, engine in self.query("SELECT name, engine FROM system.databases"):
+                if DIALECT.quote(name) == quoted:
+                    return str(engine)
+            raise InputError(f"there is no database {quoted} on {settings}")
 
-        return self.settings().facts.known(("engine of database", quoted), ask)
+        return settings.facts.known(("engine of database", quoted), ask)
 
     def answering(self) -> list[str]:
         """Return the names of the servers that answer the next few connections: one, unless the
