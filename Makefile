@@ -78,7 +78,7 @@ CLUSTERED = tests/integration/systems/test_clickhouse_target.py tests/integratio
 	tests/integration/moving/test_crash_matrix.py tests/integration/moving/test_two_runs_at_once.py \
 	tests/integration/moving/test_move_direct.py tests/integration/moving/test_clickhouse_to_postgres.py
 ALIKE = not sqlserver and not same_block_sent_twice and not taken_for_dead and not crashed_between_exchange \
-	and not existing_table_is_verified and not engine_that_cannot and not does_not_write_are_kept
+	and not existing_table_is_verified and not engine_that_cannot and not does_not_write_are_kept and not place_of_the_target
 
 test-cluster: install system-packages ## Run tests of ClickHouse on a stand-in for a cluster of two replicas
 	@for how in "--delay 0" "--delay 0.2" "--delay 2 --sticky"; do \
