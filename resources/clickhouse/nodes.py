@@ -94,7 +94,7 @@ def require_place(
             Replicated and Shared send DDL to all replicas, and rows of plain tables to none
             (https://clickhouse.com/docs/engines/database-engines/replicated).
     """
-    name = re.match(r"\w*", engine)[0]  # type: ignore[index]
+    name = engine.partition("(")[0].partition(" ")[0]
     shared = engine.startswith(SHARED)
     if cluster is None and database_engine.startswith(SHARED):
         raise InputError(
@@ -109,7 +109,8 @@ def require_place(
             f"keep, while staging tables, markers and locks are on the one that answers. "
             f"{NAME_CLUSTER}, or take a table of the engine {plain}"
         )
-    if cluster is not None and engine and not shared and database_engine != "Shared":
+    plain_rows = name.endswith("MergeTree") and not shared and database_engine != "Shared"
+    if cluster is not None and plain_rows:
         raise InputError(
             f"{table}: its engine is {name}, which one server keeps, while the connection names "
             f"the cluster {cluster!r}. Take a table of the engine Replicated{name}, or name the "

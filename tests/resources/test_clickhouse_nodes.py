@@ -75,6 +75,7 @@ def test_a_replicated_table_is_no_target(counts: tuple[int, ...], engine: str, s
     ("engine", "database_engine"),
     [
         ("", "Atomic"),
+        ("Distributed('main', 'sales', 'orders_local')", "Atomic"),  # refused as on one server
         ("ReplicatedMergeTree PARTITION BY x", "Atomic"),
         ("ReplicatedMergeTree('/tables/{uuid}/{shard}', '{replica}') ORDER BY x", "Atomic"),
         ("ReplicatedReplacingMergeTree(v)", "Replicated"),
