@@ -17,7 +17,7 @@ from tableferry.pipelines.cli import main
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.errors import InputError
 from tests.integration.conftest import Ferry
-from tests.integration.support.proxy import Balances
+from tests.integration.support.proxy import Balances, Counts
 
 pytestmark = pytest.mark.integration
 
@@ -94,6 +94,19 @@ def test_every_command_refuses_them_before_anything_is_made(
     for url in (first, first.replace(f":{port}/", f":{other}/")):
         server = ClickHouseServer(url=url)
         assert not server.query("SHOW TABLES FROM warehouse")
+
+
+def test_a_single_server_is_not_asked_about_clusters(
+    ferry: Callable[..., Ferry], ch_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Counts(ch_url, b"system.clusters") as clusters, Counts(clusters.url, b"system.rep") as url:
+        monkeypatch.setenv("TABLEFERRY_CONNECTION_SINGLE", url.url)
+        one = ferry("['single://warehouse.{t}']", *TABLE, ranges="{count: 2}")
+        for command in (["validate", one.table], ["plan", one.table], ["run", one.table]):
+            done = CliRunner().invoke(main, command)
+            assert done.exit_code == 0, done.output
+    assert clusters.answered > 0
+    assert clusters.requests == url.requests == 0
 
 
 def test_a_distributed_table_is_no_target(ferry: Callable[..., Ferry]) -> None:
