@@ -26,13 +26,14 @@ CLUSTERS_SQL = (
 SHARED = ("Replicated", "Shared")
 """What the names of engines begin with whose tables, or databases, several servers keep."""
 
-_NAME = r"`(?:[^`\\]|\\.)*`"
+_QUOTED = r"`(?:[^`\\]|\\.)*`"
+_NAME = rf"(?:{_QUOTED}|\w+)"
 _TABLE = rf"(?P<database>{_NAME})\.{_NAME}"
 _CREATE = re.compile(rf"CREATE TABLE (?:IF NOT EXISTS )?{_TABLE}")
 _DROP = re.compile(rf"DROP TABLE (?:IF EXISTS )?{_TABLE}")
 _MOVE = re.compile(rf"(?:RENAME TABLE|EXCHANGE TABLES) {_TABLE} (?:TO|AND) {_NAME}\.{_NAME}")
 _KILL = re.compile(r"KILL QUERY")
-_TEXT = re.compile(rf"'(?:[^'\\]|\\.|'')*'|{_NAME}", re.DOTALL)
+_TEXT = re.compile(rf"'(?:[^'\\]|\\.|'')*'|{_QUOTED}", re.DOTALL)
 _PLAIN = re.compile(r"\bENGINE = (?=MergeTree\b)")
 
 
@@ -78,7 +79,8 @@ class Cluster:
         placed = created or _DROP.match(statement) or _MOVE.match(statement)
         if placed is None:
             return statement
-        engine = database_engine(placed["database"])
+        name = placed["database"]
+        engine = database_engine(name if name.startswith("`") else DIALECT.quote(name))
         if created and engine != "Shared" and (plain := _PLAIN.search(_masked(statement))):
             statement = _inserted(statement, plain.end(), "Replicated")
         if engine.startswith(SHARED):
