@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tableferry.resources.connecting.names import system_of
+from tableferry.resources.contract.quarantine import SUFFIX
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
 
@@ -41,6 +42,14 @@ def asset_key(table: TableRef) -> dg.AssetKey:
     import dagster as dg
 
     return dg.AssetKey(_path(table))
+
+
+def rejected_key(target: TableRef) -> dg.AssetKey:
+    """The asset of the table that keeps the rows which a target cannot hold."""
+    import dagster as dg
+
+    *parents, name = _path(target)
+    return dg.AssetKey([*parents, f"{name}{SUFFIX}"])
 
 
 def group_of(table: TableRef) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from tableferry.assets.asset_keys import asset_key, group_of
+from tableferry.assets.asset_keys import asset_key, group_of, rejected_key
 from tableferry.assets.code_references import code_reference
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import move_op_name
@@ -36,6 +36,7 @@ from tableferry.assets.verifying.unproven import explain_unproven
 from tableferry.assets.verifying.whole_tables import whole_table_specs
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.verdict import VALUES_COMPARED
+from tableferry.resources.contract.target_names import quarantine_of
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.tables import TableRef
 
@@ -114,6 +115,25 @@ def target_asset(transfer: Transfer, hop: HopSpec, origin: Origin | None = None)
             "dagster/table_name": f"{hop.to.schema}.{hop.to.name}",
             **(origin.metadata("hops", number) if origin else {}),
         },
+        freshness_policy=dg.FreshnessPolicy.time_window(window) if window else None,
+    )
+
+
+def rejected_asset(transfer: Transfer, hop: HopSpec) -> dg.AssetSpec:
+    """Return the table of the rows that a hop's target cannot hold as an external asset.
+
+    It has no partitions: each run that moves ranges of the hop records how many rows it has.
+    """
+    table, window = quarantine_of(hop.to), transfer.fresh_for
+    return dg.AssetSpec(
+        rejected_key(hop.to),
+        deps=[asset_key(hop.to)],
+        description=f"Rows of `{transfer.source}` with values that `{hop.to}` cannot hold.",
+        group_name=transfer.group or group_of(hop.to),
+        kinds={hop.to.system_name},
+        owners=transfer.owners,
+        tags=transfer.tags,
+        metadata={"dagster/table_name": f"{table.schema}.{table.name}"},
         freshness_policy=dg.FreshnessPolicy.time_window(window) if window else None,
     )
 

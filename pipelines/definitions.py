@@ -11,7 +11,13 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.running.caller import Caller
-from tableferry.assets.transfer import Origin, source_asset, target_asset, transfer_assets
+from tableferry.assets.transfer import (
+    Origin,
+    rejected_asset,
+    source_asset,
+    target_asset,
+    transfer_assets,
+)
 from tableferry.pipelines.schedules import check_schedule, transfer_schedule
 from tableferry.pipelines.settings import resources, transfers_folder, transfers_link
 from tableferry.sensors.alerts import alert_sensors
@@ -95,6 +101,8 @@ def transfer_definitions(
             not_moved += specs.get(name) or [
                 target_asset(transfer, hop, origins.get(name)) for hop in transfer.hops
             ]
+        if transfer.on_reject == "quarantine":
+            not_moved += [rejected_asset(transfer, hop) for hop in transfer.hops]
     external = {spec.key: spec for spec in reversed(not_moved) if spec.key not in targets}
     schedules: list[dg.ScheduleDefinition] = []
     for transfer in transfers.values():

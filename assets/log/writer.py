@@ -72,6 +72,10 @@ class Writer:
         """Record that this run has created the target, which nobody else did."""
         self._log(dg.AssetObservation(self._asset, tags={CREATED: identity}))
 
+    def rejected(self, table: dg.AssetKey, rows: int) -> None:
+        """Record how many rows the table beside the target keeps."""
+        self._log(dg.AssetMaterialization(table, metadata={"dagster/row_count": rows}))
+
     def commit(self, record: RangeRecord) -> None:
         """Record that a range is committed, or unchanged."""
         assert record.data_version is not None, "a commit needs its data version"

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 import dagster as dg
 
+from tableferry.assets.asset_keys import rejected_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.profiles import profile
-from tableferry.assets.log.ledger import committed, latest_record, records
+from tableferry.assets.log.ledger import committed, committed_records, latest_record, records
 from tableferry.assets.log.run_tags import (
     FORCE,
     PROFILE,
@@ -94,6 +95,7 @@ def execute(
             outcomes = _swap(work, selected, instance.get_dynamic_partitions(partitions))
         else:
             outcomes = run_ranges(work, selected)
+        _record_rejected(work, selected, instance.get_dynamic_partitions(partitions))
         good = caller.last and all(outcome.good for outcome in outcomes)
         if good and ends_last(instance, transfer, context.run):
             _forget_rejected(context, ready, selected, servers)
@@ -240,6 +242,15 @@ def _earlier(
     if not (kept or relaxed or hop.plan.fitting):
         return Earlier()
     return Earlier(records(instance, hop.asset, [*plan.ranges]), kept)
+
+
+def _record_rejected(work: Work, hops: Sequence[Hop], names: Sequence[str]) -> None:
+    """Record how many rows are kept beside each target, for those who go by that table."""
+    if work.plan.transfer.on_reject == "quarantine":
+        for hop in hops:
+            known = committed_records(work.log, hop.asset, names).values()
+            rows = sum(record.quarantined or 0 for record in known)
+            work.writers[hop.number].rejected(rejected_key(hop.spec.to), rows)
 
 
 def _forget_rejected(

@@ -8,15 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 from click.testing import CliRunner, Result
 
-from tableferry.assets.asset_keys import asset_key
+from tableferry.assets.asset_keys import asset_key, rejected_key
 from tableferry.assets.log import ledger
 from tableferry.assets.log.check_records import check_record
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
+from tableferry.pipelines.definitions import build
 from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import Command, crash, reopen, staging_tables
 
@@ -440,3 +442,36 @@ def test_values_that_fit_meanwhile_are_not_kept(
     moved = one.run()
     assert moved.good, moved.errors
     assert present(one) == {1} and kept(one) == []
+
+
+def test_the_table_of_the_rejected_rows_is_an_asset_that_others_follow(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    settings = {**SETTINGS, "columns": json.dumps(NARROW["clickhouse"]), "freshness": "36h"}
+    one = ferry(into("clickhouse", copies), *SOURCE, **settings)
+    (hop,) = one.session.transfer(one.table).hops
+    target, rejected = asset_key(hop.to), rejected_key(hop.to)
+    assert rejected.path == [*target.path[:-1], f"{one.table}__rejected"]
+    instance, condition = one.session.instance, dg.AutomationCondition.any_deps_updated()
+
+    @dg.asset(deps=[rejected], automation_condition=condition)
+    def told() -> None: ...
+
+    definitions = dg.Definitions.merge(build(), dg.Definitions(assets=[told]))
+    graph = definitions.resolve_asset_graph()
+    assert graph.get(rejected).parent_keys == {target} and graph.get(rejected).is_external
+    assert graph.get(rejected).freshness_policy_or_from_metadata is not None
+    seen = dg.evaluate_automation_conditions(definitions, instance)
+    for rows, statement in ((3, "SELECT 1"), (2, "UPDATE {t} SET n = 0 WHERE id = 3")):
+        one.source(statement)
+        assert one.run().good
+        event = instance.get_latest_materialization_event(rejected)
+        assert event is not None and event.asset_materialization is not None
+        assert event.asset_materialization.metadata["dagster/row_count"].value == rows
+        seen = dg.evaluate_automation_conditions(definitions, instance, cursor=seen.cursor)
+        assert seen.total_requested == 1
+    one.declare(into("clickhouse", copies), exclude="[n, price]")
+    assert {*build().resolve_asset_graph().get_all_asset_keys()} == {
+        asset_key(one.session.transfer(one.table).source),
+        target,
+    }
