@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from tableferry.assets.declaring.manifest import Transfer
     from tableferry.assets.declaring.sections import HopSpec
     from tableferry.assets.declaring.transfer_files import load_transfers
+    from tableferry.assets.moved_ranges import (
+        MovedRanges,
+        moved_predicates,
+        moved_ranges,
+        when_proven,
+    )
     from tableferry.assets.planning.servers import Servers
     from tableferry.assets.transfer import transfer_assets
     from tableferry.checks.comparing.tables import TableComparison
@@ -45,6 +51,7 @@ __all__ = [
     "FilesResource",
     "HopSpec",
     "InputError",
+    "MovedRanges",
     "PlanView",
     "PlannedRange",
     "PostgresResource",
@@ -67,11 +74,14 @@ __all__ = [
     "definitions",
     "differences",
     "load_transfers",
+    "moved_predicates",
+    "moved_ranges",
     "plan",
     "run",
     "session",
     "status",
     "transfer_assets",
+    "when_proven",
 ]
 
 _MODULES = {
@@ -79,6 +89,12 @@ _MODULES = {
     "assets.declaring.manifest": ("Transfer",),
     "assets.declaring.sections": ("HopSpec",),
     "assets.declaring.transfer_files": ("load_transfers",),
+    "assets.moved_ranges": (
+        "MovedRanges",
+        "moved_predicates",
+        "moved_ranges",
+        "when_proven",
+    ),
     "assets.planning.servers": ("Servers",),
     "assets.transfer": ("transfer_assets",),
     "checks.comparing.tables": ("TableComparison",),

@@ -341,6 +341,7 @@ LOOKED_UP = {
     "assets/declaring/rules.py": "the same",
     "assets/declaring/schema.py": "the same",
     "assets/declaring/sections.py": "the same",
+    "assets/moved_ranges.py": "the system of recorded ranges",
     "pipelines/command/doctor.py": "all possible targets",
     "pipelines/component/connections.py": "declared connections",
     "pipelines/component/scaffolder.py": "declared connections",

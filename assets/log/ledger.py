@@ -33,6 +33,7 @@ from tableferry.assets.log.records import (
     CREATED,
     DATA_VERSION,
     KEPT,
+    KEY,
     STATE,
     DataVersion,
     RangeRecord,
@@ -103,6 +104,8 @@ class WrittenColumn:
     """Whether an expression of the transfer made its values."""
     kept: bool
     """Whether the target only has it from earlier runs: the range was written without it."""
+    key: str
+    """The value of its tag `KEY`, if the ranges are cut by it; else empty."""
 
 
 @dataclass(frozen=True)
@@ -295,7 +298,12 @@ def moves(log: Log, asset: Asset, ranges: Collection[str]) -> dict[str, RangeRec
     """Return the newest record of each range by a run that moved or adopted it, not a skip."""
     if not ranges:
         return {}
-    return _records(log, dict(_newest(log, asset, _MATERIALIZATION, but=_SKIPPED)), ranges)
+    return _records(log, move_ids(log, asset), ranges)
+
+
+def move_ids(log: Log, asset: Asset) -> dict[str, int]:
+    """Return the storage id of each range's newest materialization that is not a skip."""
+    return dict(_newest(log, asset, _MATERIALIZATION, but=_SKIPPED))
 
 
 def newest_ids(log: Log, asset: Asset) -> dict[str, int]:
@@ -363,6 +371,7 @@ def written_columns(log: Log, asset: Asset, most: int = 1) -> Iterator[Written]:
                     source=next((dep["column_name"] for dep in lineage.get(name, ())), name),
                     computed=COMPUTED in tags,
                     kept=KEPT in tags,
+                    key=tags.get(KEY, ""),
                 )
             )
         yield Written(DataVersion.parse(version).schema, columns)

@@ -284,7 +284,7 @@ class RangeAttempt:
             if spec.expression
         }
         return {
-            "schema": column_schema(plan, computed, kept),
+            "schema": column_schema(plan, self.key_range.kind, computed, kept),
             "lineage": column_lineage(plan, kept),
         }
 

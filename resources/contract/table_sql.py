@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.system import System
@@ -177,6 +178,35 @@ def within(ranges: Sequence[KeyRange], column: Column, system: System) -> str:
     if len(bounded) < len(ranges):
         hull = f"({hull}) OR {system.quote(column.name)} IS NULL"
     return hull
+
+
+def within_any(ranges: Iterable[KeyRange], column: Column, system: System) -> str:
+    """Write the condition that selects exactly the rows of all ranges; of none, no row.
+
+    It is in parentheses. Ranges that follow each other, or overlap, become one.
+    """
+    conditions = [f"({predicate(column, joined, system)})" for joined in _joined(ranges)]
+    return f"({' OR '.join(conditions) or '1 = 0'})"
+
+
+def _joined(ranges: Iterable[KeyRange]) -> list[KeyRange]:
+    """Return as few ranges as have the same rows."""
+    joined: list[KeyRange] = []
+    alone: list[KeyRange] = []
+    for key_range in sorted(set(ranges), key=lambda each: _sort_key(each.lower)):
+        if key_range.null or key_range.kind == "file":
+            alone.append(key_range)
+        elif joined and _reaches(joined[-1].upper, key_range.lower):
+            if _reaches(key_range.upper, joined[-1].upper):
+                joined[-1] = replace(joined[-1], upper=key_range.upper)
+        else:
+            joined.append(key_range)
+    return [*joined, *alone]
+
+
+def _reaches(upper: Bound | None, bound: Bound | None) -> bool:
+    """Whether a range with this upper bound ends at another bound or above it; None is no bound."""
+    return upper is None or (bound is not None and upper >= bound)  # type: ignore[operator]
 
 
 def _sort_key(bound: Bound | None) -> tuple[bool, object]:

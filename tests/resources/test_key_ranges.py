@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tableferry.resources import registry
-from tableferry.resources.contract.table_sql import ENUMERATED, range_number, within
+from tableferry.resources.contract.table_sql import ENUMERATED, range_number, within, within_any
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.bounds import from_number, largest_number, to_bound, to_number
 from tableferry.resources.keys.range import Bound, KeyKind, KeyRange
@@ -155,6 +155,22 @@ ENDS = st.one_of(st.none(), FEW)
 ANY = st.builds(KeyRange, st.just("integer"), ENDS, ENDS, st.booleans()).filter(
     lambda r: r.lower is None or r.upper is None or r.lower < r.upper
 )
+
+
+@given(st.lists(ANY, max_size=6))
+def test_a_condition_of_any_ranges_is_true_for_their_rows_alone(ranges: list[KeyRange]) -> None:
+    keys = keys_around(ranges)
+    selected = asked(within_any(ranges, KEY, FILES), keys)
+    expected = [any(key_range.contains(key) for key_range in ranges) for key in keys]
+    assert [*map(bool, selected)] == expected
+
+
+def test_ranges_that_follow_each_other_are_one_condition() -> None:
+    pairs = [(20, None), (10, 20), (None, 5), (5, 7), (6, 8)]
+    ranges = [KeyRange("integer", *pair) for pair in pairs]
+    assert within_any(ranges, KEY, FILES) == '(("key" < 8) OR ("key" >= 10))'
+    assert within_any([KeyRange("integer")], KEY, FILES) == '(("key" IS NOT NULL))'
+    assert within_any([], KEY, FILES) == "(1 = 0)"
 
 
 @given(ANY, ANY)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import DriftPolicy, DroppedPolicy
 from tableferry.assets.log.ledger import WrittenColumn
-from tableferry.assets.log.records import COMPUTED, KEPT
+from tableferry.assets.log.records import COMPUTED, KEPT, KEY
 from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import SchemaDrift, StatementFailed
+from tableferry.resources.keys.range import KeyKind
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -278,24 +279,31 @@ def origin_of(column: ColumnPlan) -> str:
 
 
 def column_schema(
-    plan: CopyPlan, computed: Collection[str] = (), kept: Iterable[WrittenColumn] = ()
+    plan: CopyPlan,
+    kind: KeyKind,
+    computed: Collection[str] = (),
+    kept: Iterable[WrittenColumn] = (),
 ) -> dg.TableSchema:
     """Return the columns of a plan's target as Dagster's column schema.
 
     Args:
         plan: the hop.
+        kind: the kind of its key ranges.
         computed: those that expressions of the transfer make.
         kept: columns of the target that earlier runs filled, and that the plan lacks.
     """
     import dagster as dg
 
+    tags = {name: {COMPUTED: ""} for name in computed}
+    key = plan.key.target.name
+    tags[key] = {**tags.get(key, {}), KEY: f"{plan.target.system}.{kind}"}
     columns = [
         dg.TableColumn(
             column.target.name,
             column.target.type,
             description=origin_of(column),
             constraints=dg.TableColumnConstraints(nullable=column.target.nullable),
-            tags={COMPUTED: ""} if column.target.name in computed else {},
+            tags=tags.get(column.target.name),
         )
         for column in plan.columns
     ]

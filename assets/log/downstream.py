@@ -1,0 +1,54 @@
+"""What assets downstream of a target have read of its ranges, as their materializations record it.
+
+A mark stands for the rows of a range: it is another one after each move, and after each change of
+the range's data version, which is all that the log says of a move whose run died before it recorded
+it. Marks are kept by range, and not as one position in the log: an event with a smaller id may
+become visible later, when the transaction of another run ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import dagster as dg
+
+from tableferry.assets.log.ledger import WrittenColumn, committed, move_ids, written_columns
+from tableferry.assets.log.records import digest
+
+READ = "tableferry/read"
+"""Metadata of a downstream asset's materialization: the marks of the ranges that it has read, by
+asset key of the target."""
+
+Marks: TypeAlias = Mapping[str, str]
+"""The mark of each range."""
+
+
+def marks(instance: dg.DagsterInstance, target: dg.AssetKey) -> Marks:
+    """Return the marks of all ranges of a target, also of those that others have replaced."""
+    moved = move_ids(instance, target)
+    return {
+        name: digest(moved.get(name), str(newest.data_version))
+        for name, newest in committed(instance, target, ()).items()
+    }
+
+
+def key_column(instance: dg.DagsterInstance, target: dg.AssetKey) -> WrittenColumn | None:
+    """Return the column that the ranges of a target are cut by; None if no transfer writes it."""
+    written = next(written_columns(instance, target), None)
+    return next((column for column in written.columns if column.key), None) if written else None
+
+
+def marks_read(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Mapping[str, Marks]:
+    """Return the marks of the ranges that an asset's newest materialization has read, by target."""
+    event = instance.get_latest_materialization_event(asset)
+    materialization = event.asset_materialization if event else None
+    entry = materialization.metadata.get(READ) if materialization else None
+    return entry.value if isinstance(entry, dg.JsonMetadataValue) else {}  # type: ignore[return-value]
+
+
+def record_read(
+    context: dg.AssetExecutionContext, asset: dg.AssetKey, read: Mapping[str, Marks]
+) -> None:
+    """Add the marks to the metadata of an asset that an op is about to materialize."""
+    context.add_asset_metadata({READ: dg.MetadataValue.json(dict(read))}, asset_key=asset)
