@@ -44,7 +44,9 @@ YAML = [
     for block in BLOCKS
     if block.language == "yaml"
     and "notest" not in block.options
-    and not block.options.get("title", "").endswith("defs.yaml")  # a component, not a transfer
+    # components, and dbt's own files
+    and not block.options.get("title", "").endswith("defs.yaml")
+    and block.page != "dbt.md"
 ]
 
 
