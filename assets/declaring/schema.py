@@ -14,6 +14,9 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-.*)?\}"}
 """An environment variable in place of a value."""
 
+TEMPLATE = r"\{\{"
+"""What a template of Dagster's begins with."""
+
 COLUMN = {"$ref": "#/$defs/ColumnSpec"}
 
 
@@ -23,6 +26,12 @@ def transfer_schema(*, defaults: bool = False) -> dict[str, Any]:
     Args:
         defaults: return that of `defaults.yaml` instead, in which nothing is required.
     """
+    schema = _with_text(_transfer_schema(defaults), VARIABLE, ("integer", "boolean"))
+    return {"$schema": DIALECT, **schema}
+
+
+def _transfer_schema(defaults: bool) -> dict[str, Any]:
+    """Return the schema without variables in the places of values."""
     schema = Transfer.model_json_schema()
     fields = schema["properties"]
     del fields["only"]  # the result of `columns` as a list
@@ -50,7 +59,33 @@ def transfer_schema(*, defaults: bool = False) -> dict[str, Any]:
         for name in IDENTIFYING:
             del fields[name]
     parts = {"title": title, "description": "See docs/reference.md for each key."}
-    return {"$schema": DIALECT, **_with_variables({**schema, **parts})}
+    return {**schema, **parts}
+
+
+def embedded_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a transfer that is a part of a component's defs.yaml.
+
+    Dagster's templates may stand for any value. The schema refers to nothing, as a reference would
+    lead into the document around it.
+    """
+    text = {"type": "string", "pattern": f"{VARIABLE['pattern']}|{TEMPLATE}"}
+    types = ("integer", "boolean", "array", "object")
+    schema = {
+        name: _with_text(value, text, types) for name, value in _transfer_schema(False).items()
+    }
+    return _inlined(schema, schema.pop("$defs"))
+
+
+def _inlined(schema: Any, parts: dict[str, Any]) -> Any:
+    """Put the parts that a schema refers to in the places of the references."""
+    if isinstance(schema, list):
+        return [_inlined(item, parts) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {name: _inlined(value, parts) for name, value in schema.items()}
+    if reference := result.pop("$ref", None):
+        return {**_inlined(parts[reference.rpartition("/")[2]], parts), **result}
+    return result
 
 
 def tables_schema() -> dict[str, Any]:
@@ -82,18 +117,25 @@ def tables_schema() -> dict[str, Any]:
     }
 
 
-def _with_variables(schema: Any) -> Any:
-    """Let variables of the environment stand for the schema's numbers, booleans and choices."""
+def _with_text(schema: Any, text: dict[str, Any], types: tuple[str, ...]) -> Any:
+    """Let a text stand for the schema's choices, and for its values of some types.
+
+    Args:
+        schema: the schema.
+        text: describes the text.
+        types: of values that are no texts.
+    """
     if isinstance(schema, list):
-        return [_with_variables(item) for item in schema]
+        return [_with_text(item, text, types) for item in schema]
     if not isinstance(schema, dict):
         return schema
     result = {
-        name: value if name in ("default", "propertyNames") else _with_variables(value)
+        name: value if name in ("default", "propertyNames") else _with_text(value, text, types)
         for name, value in schema.items()
     }
-    if "enum" in result or "const" in result or result.get("type") in ("integer", "boolean"):
+    has_pattern = "pattern" in result and "type" in result
+    if {"enum", "const"} & result.keys() or has_pattern or result.get("type") in types:
         names = [name for name in ("title", "description", "default") if name in result]
         annotations = {name: result.pop(name) for name in names}
-        return {"anyOf": [result, VARIABLE], **annotations}
+        return {"anyOf": [result, text], **annotations}
     return result

@@ -10,18 +10,13 @@ from typing import Annotated, Any
 import dagster as dg
 from dagster.components.resolved.core_models import OpSpec
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
-from pydantic import Field, PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.dagster_rules import op_name
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.sections import CONNECTIONS, HopSpec
-from tableferry.assets.declaring.transfer_files import (
-    TransferFolder,
-    load_transfers,
-    transfers_in,
-)
-from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
+from tableferry.assets.declaring.sections import HopSpec
+from tableferry.assets.declaring.yaml_lines import YamlFile
 from tableferry.assets.planning.servers import Servers, connections_of
 from tableferry.assets.transfer import (
     Origin,
@@ -30,11 +25,12 @@ from tableferry.assets.transfer import (
     target_asset,
     transfer_assets,
 )
-from tableferry.pipelines.component.connections import (
-    endpoints,
-    env_names,
-    lazily,
-    templates_in,
+from tableferry.pipelines.component.connections import endpoints, lazily
+from tableferry.pipelines.component.declared import (
+    TransferItem,
+    TransferSchema,
+    declared_transfers,
+    listed_transfers,
 )
 from tableferry.pipelines.component.scaffolder import TransfersScaffolder
 from tableferry.pipelines.definitions import transfer_definitions
@@ -58,28 +54,7 @@ def _connections(context: dg.ResolutionContext, value: Any) -> Any:
     return lazily(value, lambda text: context.resolve_value(text, as_type=object))
 
 
-def _transfers(context: dg.ResolutionContext, value: Any) -> Any:
-    """Return the list with its line numbers if it is in a file; otherwise as code gave it.
-
-    An error is returned as an item, because Dagster would show a raised one with a traceback.
-    """
-    tree = context.source_position_tree
-
-    def render(text: str) -> Any:
-        if names := env_names(text):
-            # the syntax of transfer files, which refuses secrets
-            raise InputError(f"transfers: {text}: write ${{{names[0]}}} for what a variable holds")
-        return context.resolve_value(text, as_type=object)
-
-    try:
-        if tree is None or not Path(tree.position.filename).is_file():
-            return [templates_in(item, render) for item in value]
-        path, start = Path(tree.position.filename), tree.position.start.line
-        parts = YamlFile.listed(path, start, ("attributes", "transfers"))
-        return [replace(part, data=templates_in(part.data, render)) for part in parts]
-    except (Unreadable, InputError) as error:
-        return [error]
-
+GUIDE = "https://github.com/tableferry/tableferry/blob/main/docs/in-your-project.md"
 
 TRANSLATED = TranslationFnResolver[HopOfTransfer](
     lambda data: {"transfer": data.transfer, "hop": data.hop, "table": data.hop.to}
@@ -103,10 +78,10 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
     """
 
     transfers: Annotated[
-        Sequence[Any],
+        Sequence[TransferItem],
         dg.Resolver(
-            _transfers,
-            model_field_type=list[dict[str, Any]],
+            listed_transfers,
+            model_field_type=list[Annotated[dict[str, Any], TransferSchema()]],
             description="Transfers, each with the keys of a transfer file.",
             examples=[
                 [
@@ -168,6 +143,15 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
     _claims: dict[str, str] = PrivateAttr(default_factory=dict)
     """The names and assets that no other component may have, each with this component's folder."""
 
+    @classmethod
+    def get_spec(cls) -> dg.ComponentTypeSpec:
+        """Return what `dg` shows of the component beside its schema."""
+        return dg.ComponentTypeSpec(
+            owners=["team:tableferry"],
+            tags=["elt", "replication", "data-quality"],
+            metadata={"documentation": GUIDE},
+        )
+
     def get_asset_spec(self, transfer: Transfer, hop: HopSpec) -> dg.AssetSpec:
         """Return the asset of a hop's target; subclasses may override this.
 
@@ -217,7 +201,12 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
         """
         servers = endpoints(self.connections)
         systems = {name: endpoint.system_name for name, endpoint in servers.items()}
-        declared = self._declared(context, systems)
+        declared = declared_transfers(self.transfers, _folder(context), self.path, systems)
+        if unknown := [name for name in self.upstream if name not in declared.transfers]:
+            raise InputError(
+                f"upstream: there is no transfer {unknown[0]!r}; "
+                f"{those_there(unknown[0], declared.transfers, 'transfer')}"
+            )
         needed = {
             connection
             for transfer in declared.transfers.values()
@@ -307,40 +296,6 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
 
         return body
 
-    def _declared(
-        self, context: dg.ComponentLoadContext, connections: Mapping[str, str]
-    ) -> TransferFolder:
-        """Return the transfers of the folder and those of the component itself."""
-        errors = [item for item in self.transfers if isinstance(item, Unreadable | InputError)]
-        if errors:
-            raise InputError("\n".join(map(str, errors)))
-        parts = [item for item in self.transfers if isinstance(item, YamlFile)]
-        base = _folder(context)
-        folders = [transfers_in(base, parts, connections)]
-        if self.path is not None:
-            if not (base / self.path).is_dir():
-                raise InputError(f"path: {base / self.path} should be a folder of transfer files")
-            folders.append(load_transfers(base / self.path, connections))
-        if invalid := [file for folder in folders for file in folder.invalid]:
-            raise InputError("\n".join(map(str, invalid)))
-        transfers = [
-            _transfer(index, item, connections)
-            for index, item in enumerate(self.transfers)
-            if not isinstance(item, YamlFile)
-        ]
-        for folder in folders:
-            transfers += folder.transfers.values()
-        declared = TransferFolder.of(transfers)
-        if not declared.transfers:
-            raise InputError(f"{base}: there are no transfers: give transfers, or path")
-        if unknown := [name for name in self.upstream if name not in declared.transfers]:
-            raise InputError(
-                f"upstream: there is no transfer {unknown[0]!r}; "
-                f"{those_there(unknown[0], declared.transfers, 'transfer')}"
-            )
-        files = {name: file for folder in folders for name, file in folder.files.items()}
-        return replace(declared, files=files)
-
     def _resolve_names(
         self, declared: Transfer, file: YamlFile | None
     ) -> tuple[Transfer, list[dg.AssetSpec]]:
@@ -380,23 +335,6 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
             return op_name(f"{self.prefix}_{name}")
         except ValueError as error:
             raise InputError(f"prefix: {self.prefix!r}: {self.prefix}_{name} {error}") from None
-
-
-def _transfer(index: int, item: Any, connections: Mapping[str, str]) -> Transfer:
-    """Validate a transfer that Python code declares."""
-    if isinstance(item, Transfer):
-        return item
-    try:
-        return Transfer.model_validate(item, context={CONNECTIONS: connections})
-    except ValidationError as error:
-        name = item.get("transfer") if isinstance(item, Mapping) else None
-        where = f"transfers.{index}" + (f" ({name})" if name else "")
-        problems = [
-            f"{where}: {'.'.join(map(str, detail['loc']))}: "
-            f"{detail['msg'].removeprefix('Value error, ')}"
-            for detail in error.errors(include_url=False)
-        ]
-        raise InputError("\n".join(problems)) from None
 
 
 def _folder(context: dg.ComponentLoadContext) -> Path:

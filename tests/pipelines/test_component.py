@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 import dagster as dg
+import jsonschema
 import pytest
-from dagster.components.testing import create_defs_folder_sandbox
+from dagster.components.core.snapshot import get_package_entry_snap
+from dagster.components.testing import create_defs_folder_sandbox, test_cases
 from dagster.components.testing.utils import component_defs
+from dagster_shared.serdes.objects import EnvRegistryKey
 
 import tableferry
 from tableferry.assets.asset_keys import asset_key
@@ -413,6 +417,87 @@ def test_what_is_said_of_the_op_is_what_its_op_has() -> None:
     another = ORDERS.replace("orders", "items").partition("transfers:\n")[2]
     several = HEAD + ORDERS + another + CONNECTIONS + "  op: {name: load_orders}\n"
     assert "op: name: 2 transfers" in refusal(**{"shop__defs--yaml": several})
+
+
+class TestTranslation(test_cases.TestTranslation):
+    """Dagster's own cases of what a translation can say of an asset."""
+
+    # which Dagster's own case has Dagster say
+    @pytest.mark.filterwarnings("ignore:Accessing `{{automation_condition:DeprecationWarning")
+    def test_it_says_what_the_asset_is(
+        self,
+        attributes: dict[str, Any],
+        assertion: Callable[[dg.AssetSpec], bool],
+        key_modifier: Callable[[dg.AssetKey], dg.AssetKey] | None,
+    ) -> None:
+        text = f"{HEAD}{CONNECTIONS}{ORDERS}  translation: {json.dumps(attributes)}\n"
+        if "partitions_def" in attributes:
+            assert "is partitioned by its key ranges" in refusal(**{"shop__defs--yaml": text})
+            return
+        key = dg.AssetKey(["dw", "warehouse", "orders"])
+        with project(**{"shop__defs--yaml": text}) as found:
+            graph = found.get_repository_def().asset_graph
+        if attributes == {"deps": ["nonexistent"]}:
+            assert graph.get(key).parent_keys == {dg.AssetKey("nonexistent")}
+        else:
+            spec = graph.get(key_modifier(key) if key_modifier else key).to_asset_spec()
+            assert assertion(spec), spec
+
+
+class TestOpCustomization(test_cases.TestOpCustomization):
+    """Dagster's own cases of what can be said of an op."""
+
+    def test_it_says_what_the_op_is(
+        self, attributes: dict[str, Any], assertion: Callable[[dg.AssetsDefinition], bool]
+    ) -> None:
+        text = f"{HEAD}{CONNECTIONS}{ORDERS}  op: {json.dumps(attributes)}\n"
+        with project(**{"shop__defs--yaml": text}) as found:
+            key = dg.AssetKey(["dw", "warehouse", "orders"])
+            assets = found.get_repository_def().assets_defs_by_key[key]
+        assert assertion(assets if "backfill_policy" in attributes else assets.op)
+
+
+GOOD = {
+    "transfer": "orders",
+    "source": "postgres://shop.orders",
+    "hops": ["sqlserver://dbo.orders", {"to": "{{ context.lake }}", "wire": "${WIRE}"}],
+    "key": "id",
+    "ranges": "{{ context.ranges }}",
+    "columns": {"note": {"type": "text", "low_cardinality": "{{ context.low }}"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, ""),
+        ({"ranges": {"rows": "many"}}, "is not of type 'integer'"),
+        ({"keyy": "id"}, "'keyy' was unexpected"),
+        ({"key": None}, "None is not"),
+        ({"columns": {"note": {"tipe": "text"}}}, "'tipe' was unexpected"),
+    ],
+)
+def test_dg_and_editors_know_the_keys_of_a_transfer(more: dict[str, Any], expected: str) -> None:
+    model = tableferry.TransfersComponent.get_model_cls()
+    assert model is not None
+    schema = model.model_json_schema()
+    validator = jsonschema.Draft202012Validator(schema)
+    errors = validator.iter_errors({"transfers": [{**GOOD, **more}]})
+    messages = " ".join(_messages(errors))
+    assert expected in messages and bool(messages) is bool(expected), messages
+
+
+def _messages(errors: Iterable[jsonschema.ValidationError]) -> Iterator[str]:
+    for error in errors:
+        yield error.message
+        yield from _messages(error.context or ())
+
+
+def test_dg_shows_who_owns_the_component_and_what_it_is_for() -> None:
+    key = EnvRegistryKey("tableferry", "TransfersComponent")
+    shown = get_package_entry_snap(key, tableferry.TransfersComponent)
+    assert shown.owners == ["team:tableferry"] and "replication" in shown.tags
+    assert shown.summary and shown.summary.startswith("Move tables between PostgreSQL")
 
 
 def test_the_op_of_a_transfer_that_only_compares_takes_what_fits() -> None:
