@@ -10,7 +10,7 @@ DAGSTER_PORT ?= 3000
 ROOMS := pipelines sensors assets checks resources local bench
 # All but the clients of two clouds, which no test can reach.
 EXTRAS := clickhouse,digest,expectations,files,kubernetes,postgres-storage,s3,sqlserver,webserver
-CHECKED := $(ROOMS) docker docs tests conftest.py .ci/prepare-servers
+CHECKED := $(ROOMS) dagster-tableferry docker docs tests conftest.py .ci/prepare-servers
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 
 # No server is named, so that the local stack is used.
@@ -106,7 +106,7 @@ test-servers: install ## Prepare the servers that TABLEFERRY_TEST_..._URL name, 
 test-versions: install system-packages ## Test with the oldest and the newest dependencies that pyproject.toml allows
 	@$(IN_MEMORY) .ci/test-versions $(BIN)/uv $(ENDS)
 
-release: install ## Build the source distribution and the wheel in dist/, check them and install both
+release: install ## Build the distributions of Tableferry and dagster-tableferry in dist/, check and use them
 	@.ci/release $(BIN)/uv
 
 lint: install ## Check style and types
@@ -152,7 +152,7 @@ bench: install ## Measure, with what it is compared to (results in .benchmarks/;
 clean: ## Stop the local stack and delete its data, Dagster's memory, and caches
 	@if [ -x $(BIN)/ferry ]; then $(BIN)/ferry local down --remove; fi
 	@rm -rf .dagster_home .benchmarks .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@rm -rf {,local/,bench/}{build,dist,*.egg-info}
+	@rm -rf {,local/,bench/,dagster-tableferry/}{build,dist,*.egg-info}
 	@find $(ROOMS) tests -name __pycache__ -prune -exec rm -rf {} +
 
 constraints: install ## Pin everything again, after a change of pyproject.toml
