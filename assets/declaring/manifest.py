@@ -54,7 +54,7 @@ from tableferry.assets.declaring.sections import (
     Table,
 )
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
-from tableferry.checks.expectations import ExpectationSpec
+from tableferry.checks.suites import ExpectationSpec
 from tableferry.checks.verdict import CHECK_NAMES, Level
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.hazards import PublishAudit

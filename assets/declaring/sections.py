@@ -19,7 +19,7 @@ from pydantic import (
 from tableferry.assets.declaring.bounds import MAX_RANGES, bounds_problems
 from tableferry.assets.declaring.freshness import AGE, BY_SCHEDULE, NEVER_STALE, age
 from tableferry.assets.declaring.problems import InvalidParts, as_value_error
-from tableferry.checks.expectations import ExpectationSpec, kind_problem
+from tableferry.checks.suites import ExpectationSpec, kind_problem
 from tableferry.resources.columns.planner import is_target_type
 from tableferry.resources.connecting.names import ENV_ONLY, table_of
 from tableferry.resources.contract.copy_plan import WireChoice

@@ -9,7 +9,8 @@ from decimal import Decimal
 
 import pytest
 
-from tableferry.checks.expectations import ExpectationSpec, labels, shown
+from tableferry.checks.expectations import shown
+from tableferry.checks.suites import ExpectationSpec, labels
 
 
 @pytest.mark.parametrize(

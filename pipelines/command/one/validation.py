@@ -17,7 +17,7 @@ from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.assets.planning.transfer_plan import require_cuts
 from tableferry.assets.planning.wires import with_wires
 from tableferry.assets.running.adopting import unfit
-from tableferry.checks.expectations import validate_suite
+from tableferry.checks.suites import validate_suite
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.onboarding.refresh import new_and_gone, refresh
 from tableferry.resources.columns.key_kind import key_kind

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tableferry.checks import expectations
-from tableferry.checks.expectations import ExpectationSpec, run_suite, validate_suite
+from tableferry.checks.expectations import run_suite
+from tableferry.checks.suites import ExpectationSpec, validate_suite
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.errors import InputError
