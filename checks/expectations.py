@@ -6,11 +6,14 @@ The server itself answers row counts, and our own `sql`, a query that should ret
 from __future__ import annotations
 
 import functools
+import itertools
 import json
+import math
 import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +21,9 @@ import pyarrow as pa
 from tableferry.checks.checksum import in_sample
 from tableferry.checks.suites import (
     SQL,
+    UNEXPECTED_ROWS,
     ExpectationSpec,
-    expectation_class,
+    expectation,
     labels,
     validate_suite,
 )
@@ -46,6 +50,7 @@ MAX_BYTES = 128 << 20
 EXAMPLES = 20
 
 _ROW_COUNTS = ("expect_table_row_count_to_be_between", "expect_table_row_count_to_equal")
+_BY_SERVER = (*_ROW_COUNTS, SQL, UNEXPECTED_ROWS)
 _gx_lock = threading.Lock()
 
 
@@ -68,7 +73,9 @@ def run_suite(
 
     Returns:
         A verdict whose metadata has `results`, one dict per expectation: `expectation` (its unique
-        name), `type`, `arguments`, `passed`, `observed`, `unexpected` (a count), `examples`.
+        name), `type`, `arguments`, `passed`, `observed`, `unexpected` (a count), `examples`; and
+        `great_expectations`, the whole result as Great Expectations gives it, but for long lists
+        and texts.
 
     Raises:
         InputError: see `validate_suite`.
@@ -78,19 +85,18 @@ def run_suite(
     table, where = qualified(plan.target), plan.target_range(key_range)
     rows = int(target.query(f"SELECT COUNT(*) FROM {table} WHERE {where}")[0][0])
     one_in = max(1, -(-rows // max_rows))
-    frame_specs = [spec for spec in suite if spec.type != SQL and spec.type not in _ROW_COUNTS]
+    frame_specs = [spec for spec in suite if spec.type not in _BY_SERVER]
     answers, one_in = _on_frame(frame_specs, plan, target, where, rows, one_in)
     frame_results = iter(answers)
-    results = []
+    outcomes = []
     for spec in suite:
-        if spec.type == SQL:
-            results.append(_on_server(spec, plan, target, key_range))
-        elif spec.type in _ROW_COUNTS:
-            results.append(_row_count(spec, rows))
+        if spec.type in _ROW_COUNTS:
+            outcomes.append(_row_count(spec, rows))
+        elif spec.type in _BY_SERVER:
+            outcomes.append(_on_server(spec, plan, target, key_range))
         else:
-            results.append(next(frame_results))
-    for result, label in zip(results, labels(suite), strict=True):
-        result["expectation"] = label
+            outcomes.append(next(frame_results))
+    results = [_shown(*item) for item in zip(labels(suite), suite, outcomes, strict=True)]
     failed = [str(result["expectation"]) for result in results if not result["passed"]]
     remarks: list[str] = []
     if one_in > 1 and frame_specs:
@@ -102,7 +108,12 @@ def run_suite(
         target={"rows": rows},
         seconds=time.monotonic() - began,
         disagreeing=tuple(failed),
-        metadata={"results": results, "rows": rows, "one_row_in": one_in},
+        metadata={
+            "results": results,
+            "rows": rows,
+            "one_row_in": one_in,
+            "great_expectations": _whole(suite, outcomes),
+        },
         note=(f"not met: {', '.join(failed)}" if failed else f"{len(results)} met"),
         remarks=tuple(remarks),
     )
@@ -115,7 +126,7 @@ def _on_frame(
     where: str,
     rows: int,
     one_in: int,
-) -> tuple[list[dict[str, Any]], int]:
+) -> tuple[list[_Outcome], int]:
     """Run Great Expectations on the rows, in a pandas frame.
 
     Args:
@@ -133,7 +144,9 @@ def _on_frame(
         return [], one_in
     named = {name for spec in suite for name in spec.columns}
     # an expectation about the table itself must see all columns
-    all_columns = any(not spec.columns or "column_set" in spec.kwargs for spec in suite)
+    all_columns = any(
+        not spec.columns or {"column_set", "row_condition"} & spec.kwargs.keys() for spec in suite
+    )
     names = [c.name for c in plan.target_columns if all_columns or c.name in named]
     table, one_in = _rows(plan, target, where, names, rows, one_in)
     frame = pa.Table.from_arrays([_plain(c) for c in table.columns], names).to_pandas(
@@ -144,23 +157,12 @@ def _on_frame(
         import great_expectations as gx
 
         batch = _batch_definition().get_batch(batch_parameters={"dataframe": frame})
-        outcome = batch.validate(
-            gx.ExpectationSuite(
-                "range", [expectation_class(spec.type)(**spec.kwargs) for spec in suite]
-            )
-        )
-    # the results come in another order than the suite
-    remaining = [(result.expectation_config, result) for result in outcome.results]
-    results = []
-    for spec in suite:
-        position = next(
-            i
-            for i, (config, _) in enumerate(remaining)
-            if config.type == spec.type
-            and all(config.kwargs.get(name) == value for name, value in spec.kwargs.items())
-        )
-        results.append(_frame_result(spec, remaining.pop(position)[1]))
-    return results, one_in
+        declared = gx.ExpectationSuite("range", [expectation(spec) for spec in suite])
+        for position, item in enumerate(declared.expectations):
+            item.id = str(position)
+        # the results come in another order than the suite
+        outcomes = {item.expectation_config.id: item for item in batch.validate(declared).results}
+    return [_frame_outcome(outcomes[str(position)]) for position in range(len(suite))], one_in
 
 
 def _rows(
@@ -199,60 +201,114 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def _frame_result(spec: ExpectationSpec, result: Any) -> dict[str, Any]:
-    details = result.result or {}
-    raised = (result.exception_info or {}).get("exception_message")
-    values = details.get("partial_unexpected_list") or []
-    return _result(
-        spec,
-        bool(result.success),
-        observed=raised or details.get("observed_value"),
-        unexpected=details.get("unexpected_count"),
-        examples=[shown(value) for value in values[:EXAMPLES]],
-    )
+def _frame_outcome(result: Any) -> _Outcome:
+    # of a metric that could not be computed the error is a level deeper
+    infos = [result.exception_info or {}, *(result.exception_info or {}).values()]
+    errors = [info.get("exception_message") for info in infos if isinstance(info, Mapping)]
+    return _Outcome(bool(result.success), result.result or {}, next(filter(None, errors), None))
 
 
-def _row_count(spec: ExpectationSpec, rows: int) -> dict[str, Any]:
+def _row_count(spec: ExpectationSpec, rows: int) -> _Outcome:
     low = spec.kwargs.get("value", spec.kwargs.get("min_value"))
     high = spec.kwargs.get("value", spec.kwargs.get("max_value"))
     passed = (low is None or rows >= low) and (high is None or rows <= high)
-    return _result(spec, passed, observed=rows)
+    return _Outcome(passed, {"observed_value": rows})
 
 
 def _on_server(
     spec: ExpectationSpec, plan: CopyPlan, target: Endpoint, key_range: KeyRange
-) -> dict[str, Any]:
+) -> _Outcome:
+    """Run a query that should return no rows; of those that it returns, read `MAX_BYTES`."""
+    table = qualified(plan.target)
     where = f"({predicate(plan.key.target, key_range, plan.target.system)})"
-    parts = {"{table}": qualified(plan.target), "{range}": where}
+    batch = f"(SELECT * FROM {table} WHERE {where}) AS batch"
+    parts = {"{table}": table, "{range}": where, "{batch}": batch}
+    query = spec.kwargs["query" if spec.type == SQL else "unexpected_rows_query"]
     # in one pass: a name may hold a placeholder
-    query = re.sub(r"\{(table|range)\}", lambda match: parts[match[0]], spec.kwargs["query"])
-    rows, examples = 0, list[str]()
+    query = re.sub(r"\{(table|range|batch)\}", lambda match: parts[match[0]], query)
+    rows, size, examples = 0, 0, list[Any]()
     with target.read_arrow(query) as reader:
-        for batch in reader:
-            rows += batch.num_rows
-            few = batch.slice(0, EXAMPLES - len(examples))
-            examples += [shown(row) for row in few.to_pylist()]
-    observed = counted(rows, "row") if rows else "no rows"
-    return _result(spec, not rows, observed=observed, unexpected=rows, examples=examples)
+        for read in reader:
+            rows, size = rows + read.num_rows, size + read.nbytes
+            examples += _bounded(read.slice(0, EXAMPLES - len(examples)).to_pylist())
+            if size > MAX_BYTES:
+                break
+    observed = f"{counted(rows, 'row')}{' and more' * (size > MAX_BYTES)}" if rows else "no rows"
+    return _Outcome(
+        not rows,
+        {
+            "observed_value": observed,
+            "unexpected_count": rows,
+            "partial_unexpected_list": examples,
+        },
+    )
 
 
-def _result(
-    spec: ExpectationSpec,
-    passed: bool,
-    *,
-    observed: object = None,
-    unexpected: int | None = None,
-    examples: Sequence[str] = (),
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Outcome:
+    """What an expectation found, as Great Expectations says it."""
+
+    success: bool
+    result: Mapping[str, Any]
+    error: str | None = None
+    """Why it could not be computed."""
+
+
+def _shown(label: str, spec: ExpectationSpec, outcome: _Outcome) -> dict[str, Any]:
+    """Return the line of an expectation in a report."""
+    observed = outcome.error or outcome.result.get("observed_value")
+    values = outcome.result.get("partial_unexpected_list") or []
     return {
-        "expectation": spec.label,
+        "expectation": label,
         "type": spec.type,
         "arguments": dict(spec.kwargs),
-        "passed": passed,
+        "passed": outcome.success,
         "observed": None if observed is None else shortened(shown(observed), MOST_SHOWN),
-        "unexpected": unexpected,
-        "examples": [shortened(example, MOST_SHOWN) for example in examples],
+        "unexpected": outcome.result.get("unexpected_count"),
+        "examples": [shortened(shown(value), MOST_SHOWN) for value in values[:EXAMPLES]],
     }
+
+
+def _whole(suite: Sequence[ExpectationSpec], outcomes: Sequence[_Outcome]) -> dict[str, Any]:
+    """Return the result of a suite in the form of Great Expectations' validation results."""
+    met = sum(outcome.success for outcome in outcomes)
+    return {
+        "success": met == len(outcomes),
+        "results": [
+            {
+                "success": outcome.success,
+                "expectation_config": {"type": spec.type, "kwargs": spec.kwargs, **spec.notes},
+                "result": _bounded(outcome.result),
+                "exception_info": {
+                    "raised_exception": outcome.error is not None,
+                    "exception_message": outcome.error and shortened(outcome.error, MOST_SHOWN),
+                },
+            }
+            for spec, outcome in zip(suite, outcomes, strict=True)
+        ],
+        "statistics": {
+            "evaluated_expectations": len(outcomes),
+            "successful_expectations": met,
+            "unsuccessful_expectations": len(outcomes) - met,
+        },
+    }
+
+
+def _bounded(value: Any) -> Any:
+    """Return a value as JSON has it, of long lists and texts the beginning."""
+    if isinstance(value, Mapping):
+        return {str(name): _bounded(item) for name, item in value.items()}
+    if isinstance(value, list | tuple | set):
+        items = [_bounded(item) for item in itertools.islice(value, EXAMPLES)]
+        rest = len(value) - len(items)
+        return [*items, f"and {rest:,} more"] if rest else items
+    if hasattr(value, "item"):  # a number of numpy's
+        return _bounded(value.item())
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return shortened(shown(value), MOST_SHOWN)
 
 
 def shown(value: Any) -> str:

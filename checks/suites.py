@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.util
+import json
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -20,6 +21,11 @@ from typing import Any
 from tableferry.resources.errors import InputError
 
 SQL = "sql"
+
+UNEXPECTED_ROWS = "unexpected_rows_expectation"
+"""Great Expectations' own `sql`: its query has `{batch}` in the place of the rows."""
+
+_NOTES = ("meta", "notes", "severity")
 
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
 
@@ -36,6 +42,10 @@ class ExpectationSpec:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     name: str | None = None
     """Its name in the results; derived from the type and the arguments if not given."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What a suite file says of it besides: meta, notes, severity."""
+    file: Path | None = None
+    """The suite file that declares it, if one does."""
 
     @property
     def label(self) -> str:
@@ -56,6 +66,53 @@ class ExpectationSpec:
         return tuple(chain.from_iterable(listed))
 
 
+def read_suite(path: Path) -> list[ExpectationSpec]:
+    """Read a suite file of Great Expectations 1.x, as its file context writes it.
+
+    https://docs.greatexpectations.io/docs/core/define_expectations/organize_expectation_suites
+
+    Args:
+        path: a JSON file with a mapping, of which `expectations` is a list of mappings with `type`
+            and `kwargs`.
+
+    Raises:
+        InputError: the file cannot be read, is no suite, or has an unknown expectation; names the
+            file and every problem.
+    """
+    try:
+        suite = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}: should be JSON: {error.msg}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    declared = suite.get("expectations") if isinstance(suite, dict) else None
+    if not isinstance(declared, list) or not declared:
+        raise InputError(f"{path}: should be a suite, with a list of expectations")
+    specs, problems = [], []
+    for index, item in enumerate(declared):
+        try:
+            specs.append(_of_file(item, path))
+        except InputError as error:
+            problems.append(f"expectations.{index}: {error}")
+    if problems:
+        raise InputError(f"{path}: {'; '.join(problems)}")
+    return specs
+
+
+def _of_file(item: Any, path: Path) -> ExpectationSpec:
+    fields = item if isinstance(item, dict) else {}
+    if "expectation_type" in fields:
+        raise InputError("expectation_type is of Great Expectations 0.x; 1.x names the type `type`")
+    type_, kwargs = fields.get("type"), fields.get("kwargs", {})
+    if not isinstance(type_, str) or not isinstance(kwargs, dict):
+        raise InputError("should be a mapping with type, a text, and kwargs, a mapping")
+    notes = {name: fields[name] for name in _NOTES if fields.get(name)}
+    spec = ExpectationSpec(type_, kwargs, fields.get("description"), notes, path)
+    if problem := kind_problem(spec):
+        raise InputError(problem)
+    return spec
+
+
 def validate_suite(suite: Sequence[ExpectationSpec], columns: Collection[str] = ()) -> None:
     """Check a declared suite without any data.
 
@@ -67,7 +124,11 @@ def validate_suite(suite: Sequence[ExpectationSpec], columns: Collection[str] = 
         InputError: names every misspelt expectation, wrong argument and unknown column, or says
             that the extra is not installed.
     """
-    problems = [problem for spec in suite for problem in _problems(spec, columns)]
+    problems = [
+        f"{spec.file}: {problem}" if spec.file else problem
+        for spec in suite
+        for problem in _problems(spec, columns)
+    ]
     if problems:
         raise InputError("expectations: " + "; ".join(problems))
 
@@ -105,7 +166,7 @@ def _problems(spec: ExpectationSpec, columns: Collection[str]) -> list[str]:
         return [problem]
     if spec.type == SQL:
         return []
-    if expectation_class(spec.type) is None:
+    if _class(spec.type) is None:
         return [f"there is no expectation {spec.type!r}"]
     problems = [
         f"{spec.type}: there is no column {name!r}"
@@ -113,7 +174,7 @@ def _problems(spec: ExpectationSpec, columns: Collection[str]) -> list[str]:
         if columns and name not in columns
     ]
     try:
-        expectation_class(spec.type)(**spec.kwargs)
+        expectation(spec)
     except ValueError as error:  # pydantic's ValidationError
         lines = str(error).splitlines()[1:]
         reasons = zip(lines[::2], lines[1::2], strict=False)
@@ -136,10 +197,21 @@ def _types() -> tuple[str, ...]:
             "expectations need Great Expectations: pip install 'tableferry[expectations]'"
         )
     folder = Path(package.submodule_search_locations[0]) / "expectations" / "core"
-    return tuple(sorted(path.stem for path in folder.glob("expect_*.py")))
+    return tuple(sorted({UNEXPECTED_ROWS, *(path.stem for path in folder.glob("expect_*.py"))}))
 
 
-def expectation_class(type_: str) -> Any:
+def expectation(spec: ExpectationSpec) -> Any:
+    """Return Great Expectations' object for an expectation.
+
+    Raises:
+        ValueError: an argument is missing, unknown or wrong.
+    """
+    class_ = _class(spec.type)
+    notes = {name: note for name, note in spec.notes.items() if name in class_.__fields__}
+    return class_(**spec.kwargs, **notes)
+
+
+def _class(type_: str) -> Any:
     """Great Expectations' class of a type; None if it has a file for it, but does not offer it."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     import great_expectations.expectations as gxe

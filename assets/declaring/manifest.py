@@ -151,8 +151,14 @@ class Transfer(Section):
     triggers or the like, or always (visible)."""
     checks: dict[str, CheckSpec] = {}
     """What the failure of a check means, by its name. Checks block unless declared otherwise."""
-    expectations: list[ExpectationDeclared] = []
-    """A suite of Great Expectations, and SQL of your own, on each range."""
+    expectations: Annotated[
+        list[ExpectationDeclared],
+        BeforeValidator(
+            lambda value: [value] if isinstance(value, dict) else value,
+            json_schema_input_type=list[ExpectationDeclared] | ExpectationDeclared,
+        ),
+    ] = []
+    """Expectations of Great Expectations, suite files of it, and SQL of your own, on each range."""
     fingerprint: Annotated[Fingerprint, Field(validate_default=True)] = "auto"
     """How a changed range is noticed."""
     on_reject: Annotated[RejectPolicy, Field(validate_default=True)] = "fail"
@@ -511,7 +517,7 @@ class Transfer(Section):
     @property
     def suite(self) -> tuple[ExpectationSpec, ...]:
         """The declared expectations."""
-        return tuple(declared.spec for declared in self.expectations)
+        return tuple(spec for declared in self.expectations for spec in declared.specs)
 
     @property
     def tables(self) -> tuple[TableRef, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -11,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -19,7 +21,7 @@ from pydantic import (
 from tableferry.assets.declaring.bounds import MAX_RANGES, bounds_problems
 from tableferry.assets.declaring.freshness import AGE, BY_SCHEDULE, NEVER_STALE, age
 from tableferry.assets.declaring.problems import InvalidParts, as_value_error
-from tableferry.checks.suites import ExpectationSpec, kind_problem
+from tableferry.checks.suites import ExpectationSpec, kind_problem, read_suite
 from tableferry.resources.columns.planner import is_target_type
 from tableferry.resources.connecting.names import ENV_ONLY, table_of
 from tableferry.resources.contract.copy_plan import WireChoice
@@ -31,6 +33,9 @@ from tableferry.resources.types.steps import OverflowPolicy
 
 CONNECTIONS = "connections"
 """Validation context: the systems of the project's own connections, by the connections' names."""
+
+FOLDER = "folder"
+"""Validation context: the folder that paths are relative to; by default the working folder."""
 
 FINGERPRINTS = ("auto", "content", "row_version", "none")
 
@@ -343,25 +348,43 @@ class MarkSpec(Section):
 
 
 class ExpectationDeclared(Section):
-    """One expectation of Great Expectations, or `sql`, a query that should return no rows."""
+    """One expectation of Great Expectations, `sql`, a query that should return no rows, or a suite
+    file."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["type"]}, {"required": ["suite"]}]}
+    )
 
     name: Annotated[str, Field(min_length=1)] | None = None
     """Shown in reports."""
-    type: str
+    type: str = ""
     """Type of Great Expectations, e.g. expect_column_values_to_not_be_null; or sql."""
     kwargs: dict[str, Any] = {}
     """Its arguments."""
+    suite: Annotated[str, Field(min_length=1)] | None = None
+    """Instead of these: a suite file of Great Expectations 1.x (JSON), by its path from where the
+    transfer file is."""
+
+    _specs: tuple[ExpectationSpec, ...] = PrivateAttr(default=())
 
     @model_validator(mode="after")
-    def check_kind(self) -> Self:
-        if problem := kind_problem(self.spec):
-            raise ValueError(problem)
+    def check_kind(self, info: ValidationInfo) -> Self:
+        if self.suite is None:
+            spec = ExpectationSpec(self.type, self.kwargs, self.name)
+            if problem := kind_problem(spec) if self.type else "type is required":
+                raise ValueError(problem)
+            self._specs = (spec,)
+            return self
+        if extra := [name for name in ("name", "type", "kwargs") if name in self.model_fields_set]:
+            raise ValueError(f"suite stands alone, without {' and '.join(extra)}")
+        with as_value_error():
+            self._specs = (*read_suite((info.context or {}).get(FOLDER, Path()) / self.suite),)
         return self
 
     @property
-    def spec(self) -> ExpectationSpec:
-        """The expectation as the checks take it."""
-        return ExpectationSpec(self.type, self.kwargs, self.name)
+    def specs(self) -> tuple[ExpectationSpec, ...]:
+        """The expectation, or those of the suite, as the checks take them."""
+        return self._specs
 
 
 class CheckSpec(Section):

@@ -28,7 +28,7 @@ from tableferry.assets.declaring.many_tables import (
 from tableferry.assets.declaring.names import check_schedule_name, schedule_name
 from tableferry.assets.declaring.namesakes import Namesake, namesakes_of
 from tableferry.assets.declaring.problems import InvalidParts
-from tableferry.assets.declaring.sections import CONNECTIONS
+from tableferry.assets.declaring.sections import CONNECTIONS, FOLDER
 from tableferry.assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
 from tableferry.resources.connecting.names import ENV_ONLY
 from tableferry.resources.errors import InputError
@@ -246,7 +246,7 @@ def _declaring(folder: Path) -> list[Path]:
 
 
 def _validated(file: YamlFile, defaults: Defaults, connections: Mapping[str, str]) -> _Outcome:
-    path, context = file.path, {CONNECTIONS: connections}
+    path, context = file.path, {CONNECTIONS: connections, FOLDER: file.path.parent}
     problems = [*file.repeated_keys(), *defaults.problems, *file.valueless]
     # what is wrong there is that there is no value
     unclear = {(problem.path, problem.line) for problem in (*defaults.problems, *file.valueless)}

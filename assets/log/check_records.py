@@ -27,6 +27,7 @@ SHOWN_ELSEWHERE = (
     "rows_target",
     "sums",
     "results",
+    "great_expectations",
     "one_row_in",
     "rows",
     "found",

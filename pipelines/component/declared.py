@@ -12,7 +12,7 @@ from pydantic import GetJsonSchemaHandler, GetPydanticSchema, ValidationError
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.schema import embedded_schema
-from tableferry.assets.declaring.sections import CONNECTIONS
+from tableferry.assets.declaring.sections import CONNECTIONS, FOLDER
 from tableferry.assets.declaring.transfer_files import (
     TransferFolder,
     load_transfers,
@@ -93,7 +93,7 @@ def declared_transfers(
         folders.append(load_transfers(base / path, connections))
     if invalid := [file for folder in folders for file in folder.invalid]:
         raise InputError("\n".join(map(str, invalid)))
-    transfers = [*_of_code(items, connections)]
+    transfers = [*_of_code(items, {CONNECTIONS: connections, FOLDER: base})]
     for folder in folders:
         transfers += folder.transfers.values()
     declared = TransferFolder.of(transfers)
@@ -103,18 +103,18 @@ def declared_transfers(
     return replace(declared, files=files)
 
 
-def _of_code(items: Sequence[TransferItem], connections: Mapping[str, str]) -> Iterator[Transfer]:
+def _of_code(items: Sequence[TransferItem], context: Mapping[str, Any]) -> Iterator[Transfer]:
     """Validate the transfers that Python code declares."""
     for index, item in enumerate(items):
         if isinstance(item, Transfer):
             yield item
         elif not isinstance(item, YamlFile):
-            yield _transfer(index, item, connections)
+            yield _transfer(index, item, context)
 
 
-def _transfer(index: int, item: object, connections: Mapping[str, str]) -> Transfer:
+def _transfer(index: int, item: object, context: Mapping[str, Any]) -> Transfer:
     try:
-        return Transfer.model_validate(item, context={CONNECTIONS: connections})
+        return Transfer.model_validate(item, context=context)
     except ValidationError as error:
         name = item.get("transfer") if isinstance(item, Mapping) else None
         where = f"transfers.{index}" + (f" ({name})" if name else "")

@@ -168,9 +168,9 @@ def _problems(transfer: Transfer, session: Session) -> Problems:
             yield ("ranges",), str(error)
     for hop in hops:
         columns = [column.name for column in hop.plan.target_columns]
-        for index, expectation in enumerate(transfer.suite):
+        for index, declared in enumerate(transfer.expectations):
             try:
-                validate_suite([expectation], columns)
+                validate_suite(declared.specs, columns)
             except InputError as error:
                 where = f"{hop.plan.target}: " if not hop.first else ""
                 yield ("expectations", index), f"{where}{error}"

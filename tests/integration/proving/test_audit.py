@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import dagster as dg
 import pytest
+from click.testing import CliRunner
 
 from tableferry.checks import drilldown
 from tableferry.checks.verdict import Differences
+from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -162,6 +166,46 @@ def test_a_check_that_does_not_block_lets_the_rows_through(ferry: Make) -> None:
     one.run()
     assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
     assert staging_tables(one, "clickhouse") == []
+
+
+def test_a_suite_file_is_run_on_each_range(ferry: Make) -> None:
+    suite = {
+        "name": "amounts",
+        "expectations": [
+            {
+                "type": "expect_column_values_to_be_between",
+                "kwargs": {"column": "amount", "min_value": 0.0, "strict_min": False},
+                "severity": "critical",
+                "meta": {"ticket": 7},
+            }
+        ],
+        "meta": {"great_expectations_version": "1.24.1"},
+    }
+    one = moved(ferry, f"[{hop('clickhouse')}]", "replace")
+    (one.folder / "amounts.json").write_text(json.dumps(suite))
+    one.declare(
+        f"[{hop('clickhouse')}]",
+        ranges="{bounds: [101, 2001]}",
+        expectations="{suite: amounts.json}",
+    )
+    old = rows_of(one, "clickhouse")
+    one.source("INSERT INTO {t} VALUES (1000, 'bad', -1)")
+    assert not one.run().good
+    assert rows_of(one, "clickhouse") == old
+    target = dg.AssetKey(["clickhouse", "warehouse", one.table])
+    history = one.session.instance.event_log_storage.get_asset_check_execution_history(
+        dg.AssetCheckKey(target, "expectations"), limit=10
+    )
+    evaluations = [check.evaluation for check in history if check.evaluation]
+    (failed,) = [item for item in evaluations if item.partition == LAST]
+    whole: Any = failed.metadata["great_expectations"].value
+    (result,) = [item for item in whole["results"] if not item["success"]]
+    assert result["expectation_config"]["meta"] == {"ticket": 7}
+    assert result["result"]["unexpected_count"] == 1
+
+    (one.folder / "amounts.json").write_text("{")
+    refused = CliRunner().invoke(main, ["validate", one.table])
+    assert refused.exit_code == 2 and "amounts.json:1: should be JSON" in refused.output
 
 
 def test_a_table_that_is_partitioned_otherwise_keeps_its_rows_too(ferry: Make) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +19,7 @@ from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tests.servers import own
@@ -128,6 +132,74 @@ def test_a_range_of_large_rows_is_sampled_by_their_bytes(
     assert verdict.remarks == (f"1 of them saw about one row in {one_in}",)
 
 
+@pytest.mark.filterwarnings("ignore:.*(condition_parser|row_condition) parameter is deprecated")
+def test_the_whole_result_is_kept_beside_its_line(
+    clickhouse: ClickHouseResource, plan: CopyPlan
+) -> None:
+    notes = {"meta": {"ticket": 7}, "severity": "warning"}
+    in_low_rows = {"column": "origin", "value_set": ["EWR"], "row_condition": "low < 1003"}
+    verdict = run_suite(
+        [
+            ExpectationSpec(*SUITE["regex"][:2], notes=notes),
+            ExpectationSpec(
+                "expect_column_values_to_be_in_set",
+                {**in_low_rows, "condition_parser": "pandas"},
+            ),
+            ExpectationSpec(
+                "unexpected_rows_expectation",
+                {"unexpected_rows_query": "SELECT id FROM {batch} WHERE low > high"},
+                "order",
+            ),
+            ExpectationSpec(*SUITE["row_count"][:2]),
+        ],
+        plan,
+        clickhouse,
+        BAD,
+    )
+    whole = verdict.metadata["great_expectations"]
+    regex, conditional, rows, count = whole["results"]
+    assert regex["expectation_config"] == {
+        "type": "expect_column_values_to_match_regex",
+        "kwargs": SUITE["regex"][1],
+        **notes,
+    }
+    assert regex["result"]["element_count"] == 1001 and regex["result"]["missing_count"] == 1
+    assert regex["result"]["partial_unexpected_counts"] == [{"value": "X9", "count": 1}]
+    assert conditional["result"]["element_count"] == 3, "the rows that meet its condition"
+    assert rows["result"]["partial_unexpected_list"] == [{"id": 1500}, {"id": 1501}]
+    assert count["result"] == {"observed_value": 1001}
+    assert whole["statistics"]["unsuccessful_expectations"] == 4
+    assert json.loads(json.dumps(whole, allow_nan=False)) == whole
+    assert [result["expectation"] for result in verdict.metadata["results"]][2] == "order"
+
+
+def test_a_query_that_returns_a_large_table_is_not_read_whole(pg_url: str) -> None:
+    postgres, view = PostgresResource(url=pg_url), TableRef("postgres", "public", own("huge"))
+    postgres.execute(
+        f"CREATE VIEW public.{view.name} AS SELECT g AS id, repeat('x', 1000000) AS note "
+        "FROM generate_series(1, 100000) g"
+    )
+    try:
+        columns = tuple(
+            ColumnPlan(Column(c.name, "text"), c, c.name, pa.string())
+            for c in postgres.columns(view)
+        )
+        plan = CopyPlan(TableRef("postgres", "public", NAME), view, columns, columns[0])
+        began = time.monotonic()
+        verdict = run_suite(
+            [ExpectationSpec("sql", {"query": "SELECT * FROM {table} WHERE {range}"})],
+            plan,
+            postgres,
+            KeyRange("integer", 1, 100001),
+        )
+    finally:
+        postgres.execute(f"DROP VIEW public.{view.name}")
+    (result,) = verdict.metadata["results"]
+    assert not verdict.passed and result["observed"] == f"{result['unexpected']} rows and more"
+    assert 128 <= result["unexpected"] <= 150 and time.monotonic() - began < 60
+    assert len(json.dumps(verdict.metadata)) < 100_000
+
+
 WRONG = [
     (
         ExpectationSpec("expect_column_values_to_not_be_nul", {"column": "id"}),
@@ -168,3 +240,9 @@ def test_wrong_declarations_are_named_alone_and_all_at_once() -> None:
     assert not [line for line in alone.values() if "\n" in line]
     together = said(*(spec for spec, _ in WRONG))
     assert not [message for message in alone if message not in together]
+
+
+def test_a_wrong_argument_of_a_suite_file_is_named_with_the_file() -> None:
+    spec = ExpectationSpec("expect_column_values_to_not_be_null", {}, file=Path("orders.json"))
+    with pytest.raises(InputError, match=r"orders\.json: .*column: field required"):
+        validate_suite([spec])
