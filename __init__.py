@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     from tableferry.pipelines.component.component import TransfersComponent
     from tableferry.pipelines.reporting.report import Report
     from tableferry.resources.clickhouse.resource import ClickHouseResource
+    from tableferry.resources.connecting.adapters import (
+        from_clickhouse,
+        from_psycopg,
+        from_sqlalchemy,
+    )
     from tableferry.resources.errors import InputError, TableferryError
     from tableferry.resources.files.resource import FilesResource
     from tableferry.resources.postgres.resource import PostgresResource
@@ -73,6 +78,9 @@ __all__ = [
     "compare",
     "definitions",
     "differences",
+    "from_clickhouse",
+    "from_psycopg",
+    "from_sqlalchemy",
     "load_transfers",
     "moved_predicates",
     "moved_ranges",
@@ -106,6 +114,7 @@ _MODULES = {
     "pipelines.component.component": ("TransfersComponent",),
     "pipelines.reporting.report": ("Report",),
     "resources.clickhouse.resource": ("ClickHouseResource",),
+    "resources.connecting.adapters": ("from_clickhouse", "from_psycopg", "from_sqlalchemy"),
     "resources.errors": ("InputError", "TableferryError"),
     "resources.files.resource": ("FilesResource",),
     "resources.postgres.resource": ("PostgresResource",),

@@ -345,6 +345,7 @@ LOOKED_UP = {
     "pipelines/command/doctor.py": "all possible targets",
     "pipelines/component/connections.py": "declared connections",
     "pipelines/component/scaffolder.py": "declared connections",
+    "resources/connecting/adapters.py": "the system of somebody else's resource",
     "resources/connecting/address.py": "the system of a server",
     "resources/connecting/names.py": "connections of the environment",
     "resources/connecting/retry.py": "the driver that raised an error",
