@@ -26,6 +26,7 @@ from tableferry.assets.declaring.dagster_rules import (
 )
 from tableferry.assets.declaring.freshness import BY_SCHEDULE, fresh_for
 from tableferry.assets.declaring.hop_columns import hop_column_problems, name_in, settings_in
+from tableferry.assets.declaring.movers import MoverName
 from tableferry.assets.declaring.problems import InvalidParts, as_value_error
 from tableferry.assets.declaring.profiles import DEFAULT, PROFILES, profile
 from tableferry.assets.declaring.rules import (
@@ -142,6 +143,9 @@ class Transfer(Section):
     )
     """What a range's new rows do to those in the target; `none` never writes: both tables are only
     compared."""
+    mover: Annotated[MoverName | None, Field(validate_default=True)] = None
+    """`write: none`: who fills the target. Rows that this mover has marked as deleted, and older
+    versions of rows, are left out, as its readers leave them out."""
     on_missing: MissingPolicy = "keep"
     """Files: what becomes of the rows of a file that no longer exists."""
     reconcile: Level = "checksum"
@@ -303,6 +307,17 @@ class Transfer(Section):
             modes = loader_of(hop.to.system).modes if hop.to.system.loader else (value,)
             if value not in modes:
                 raise ValueError(f"{hop.to} takes only {', '.join(modes)}, not {value}")
+        return value
+
+    @field_validator("mover")
+    @classmethod
+    def check_mover(cls, value: MoverName | None, info: ValidationInfo) -> MoverName | None:
+        if value is None:
+            return value
+        if info.data.get("write", WriteMode.NONE).moves:
+            raise ValueError("is for 'write: none': it says who fills the target instead")
+        if len(info.data.get("hops", ())) > 1:
+            raise ValueError("is for one hop: declare a transfer for each table that it fills")
         return value
 
     @field_validator("on_missing")

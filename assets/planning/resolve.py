@@ -28,6 +28,7 @@ from tableferry.assets.planning.columns.hop_columns import (
     watermark_column,
 )
 from tableferry.assets.planning.columns.renaming import Renames, renamed, renames_of
+from tableferry.assets.planning.moved_by_others import present_rows
 from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.reconcile import DIGESTED
@@ -192,6 +193,9 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
                 mark = mark_of(transfer.mark, plan, existing)
             options, unmarked = replace(options, mark=mark), mark.unmarked(spec.to.system)
             plan = replace(plan, target_where=unmarked)
+        if transfer.mover is not None:
+            with concerning(transfer.transfer):
+                plan = replace(plan, target_where=present_rows(transfer.mover, spec.to, existing))
         with concerning(f"{transfer.transfer}: {spec.to}"):
             servers.target(spec.to).require(plan, options)
         if number == 1:
@@ -209,6 +213,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             *([plan.where] if plan.where else []),
             *(["quarantine"] if plan.fitting else []),
             *([f"deletes: {transfer.mark}"] if options.removes else []),
+            *([f"mover: {transfer.mover}"] if transfer.mover else []),
             *(copied_expressions(transfer, plan) if number == 1 else []),
         )
         known |= {transfer.target_name(name, number) for name in names_of_source}

@@ -27,6 +27,8 @@ class Servers:
     """How processes share the budgets of sources; by default each process has all of them."""
     source: TableRef | None = None
     """The transfer's source; without a transfer, all tables are read as sources."""
+    versioned: bool = False
+    """Whether the target has several versions of a row, of which its readers see the newest."""
     namesakes: Sequence[Namesake] = ()
     """The targets of other transfers that may be a target of this one by another name."""
 
@@ -51,11 +53,13 @@ class Servers:
         return replace(bound, sharing=sharing).serving(transfer)
 
     def serving(self, transfer: Transfer) -> Servers:
-        """The servers with the transfer's source, and its choice about row-level security."""
+        """The servers as the transfer reads them: with its source, its choice about row-level
+        security, and the newest versions of rows where a mover keeps several."""
         endpoints = self.endpoints
         if transfer.row_security != "refuse":
             endpoints = {name: each.under_policies() for name, each in endpoints.items()}
-        return replace(self, endpoints=endpoints, source=transfer.source)
+        versioned = transfer.mover is not None
+        return replace(self, endpoints=endpoints, source=transfer.source, versioned=versioned)
 
     def looking_ahead(self, tables: Iterable[TableRef]) -> Servers:
         """The servers, with catalogs that are read about all of these tables at once.
@@ -91,7 +95,7 @@ class Servers:
         endpoint = self._endpoint(table)
         if self.source is None or table == self.source:
             return endpoint.within_budget(table.connection, self.sharing)
-        return endpoint
+        return endpoint.newest_versions() if self.versioned else endpoint
 
     def budget_line(self, table: TableRef) -> str | None:
         """Say what reading from a table's server may cost it; None if nothing bounds it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.movers import MOVERS
 from tableferry.assets.log.ledger import committed_records
 from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.resolve import Hop
@@ -35,7 +36,8 @@ def require_repairable(transfer: Transfer, hops: Sequence[Hop], servers: Servers
     reasons = []
     for hop in hops:
         why = (
-            _no_table(hop, servers)
+            _kept_by_its_mover(transfer)
+            or _no_table(hop, servers)
             or unfit(transfer, hop)
             or only_whole(transfer, hop)
             or _incomplete(hop, servers)
@@ -75,6 +77,13 @@ def damaged_sources(
         f"hop {before.number} has proved there: {verdict.summary()}; repair it first"
         for name, verdict in changed.items()
     }
+
+
+def _kept_by_its_mover(transfer: Transfer) -> str:
+    if transfer.mover is None:
+        return ""
+    title = MOVERS[transfer.mover].title
+    return f"{title} keeps its own columns and versions of rows there; let it copy the rows anew"
 
 
 def _no_table(hop: Hop, servers: Servers) -> str:

@@ -23,6 +23,7 @@ from tableferry.assets.log.records import DataVersion, RangeRecord, digest
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import EventLogger, Writer
 from tableferry.assets.planning.columns.renaming import not_yet
+from tableferry.assets.planning.moved_by_others import by_a_mover, last_written
 from tableferry.assets.planning.resolve import Hop, levels_of
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import present_ranges
@@ -322,6 +323,9 @@ def _compared(
             if not verdict.passed and name in why:
                 verdict = explained(verdict, why[name])
             verdicts[name] = verdict
+        if transfer.mover is not None:
+            known = last_written(transfer.mover, hop.plan.target, hop.existing, target)
+            verdicts = {name: by_a_mover(verdict, known) for name, verdict in verdicts.items()}
         yield verdicts
     if suite := transfer.suite:
         yield {

@@ -7,10 +7,10 @@ import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from tableferry.resources.clickhouse.bodies import (
     AnswerBody,
@@ -96,6 +96,15 @@ class ClickHouseServer(Server):
     cluster: str | None = Field(
         default=None, description="Cluster of one shard whose replicas keep what is written."
     )
+
+    _final: bool = PrivateAttr(default=False)
+    """Whether tables are read as with FINAL."""
+
+    def newest_versions(self) -> Self:
+        """See `Endpoint.newest_versions`."""
+        copy = self.model_copy()
+        copy._final = True
+        return copy
 
     def ping(self) -> str:
         """The server's version."""
@@ -303,8 +312,8 @@ class ClickHouseServer(Server):
         if unknown := sorted(settings.options.keys() - OPTIONS):
             raise InputError(f"a clickhouse URL cannot have the option {', '.join(unknown)}")
         return settings.facts.known(
-            ("client", encryption, login, cluster),
-            lambda: _connect(settings, login, cluster, *encryption),
+            ("client", encryption, login, cluster, self._final),
+            lambda: _connect(settings, login, cluster, *encryption, final=self._final),
             (settings.password, login.written()),
         )
 
@@ -362,6 +371,8 @@ def _connect(
     secure: bool,
     verify: bool,
     ca_cert: str | None,
+    *,
+    final: bool,
 ) -> Any:
     require("clickhouse", "ClickHouse")
     from clickhouse_connect import get_client
@@ -387,6 +398,7 @@ def _connect(
     if not cluster:
         client.http = OneNode(client.http, str(settings))
     pin(client, f"user {user!r} of clickhouse at {settings.host}:{settings.port}")
+    client.set_client_setting("final", int(final))
     if cluster:
         known = settings.facts.known(
             ("cluster", cluster), lambda: cluster_of(client, cluster, str(settings))

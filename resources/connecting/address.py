@@ -210,6 +210,10 @@ class Server(BaseModel):
         copy._policies_apply, copy._ahead = True, None
         return copy
 
+    def newest_versions(self) -> Self:
+        """See `Endpoint.newest_versions`. Few systems keep several versions of a row."""
+        return self
+
     @property
     def ahead(self) -> LookAhead | None:
         """What was read of the catalog ahead; None if each question is asked anew."""

@@ -67,6 +67,9 @@ class Endpoint(Protocol):
         """Return the server with the rows that row-level security shows; by default it refuses such
         tables."""
 
+    def newest_versions(self) -> Self:
+        """Return the server with the newest version of each row, where an engine keeps several."""
+
     @property
     def ahead(self) -> LookAhead | None:
         """What was read of the catalog ahead; None if each question is asked anew."""
