@@ -32,15 +32,16 @@ cannot be read."""
 
 
 class TransferSchema:
-    """Has a mapping described in a JSON Schema as a transfer is.
+    """Has a mapping described in a JSON Schema as a transfer is, for completion and reading.
 
-    Values are validated later, where problems are named by file and line.
+    Any mapping fits it: the loader names what is wrong by file, line and key.
     """
 
     def __get_pydantic_json_schema__(
         self, core: object, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        return embedded_schema()
+        # `dg check defs` would say of the list that it fits no schema, and stop before the loader
+        return {"anyOf": [embedded_schema(), {"type": "object"}]}
 
 
 def listed_transfers(context: dg.ResolutionContext, value: Any) -> Sequence[TransferItem]:
