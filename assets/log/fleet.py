@@ -13,10 +13,10 @@ from typing import Any
 
 from tableferry.assets.asset_keys import stored_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log import answers
 from tableferry.assets.log.queries import Id, Log, pages, parameters, select_events, select_runs
 from tableferry.assets.log.records import ROWS_SINCE, SOURCE_NEWER, RangeRecord
 from tableferry.assets.log.run_tags import TRANSFER
+from tableferry.assets.log.runs import failure_stands
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.tables import TableRef
@@ -133,7 +133,7 @@ def read_fleet(log: Log, transfers: Collection[Transfer]) -> FleetHistory:
 
 
 def failed_transfers(log: Log, transfers: Collection[Transfer]) -> set[str]:
-    """Return the transfers whose last run failed, by the rule of `answers.is_unanswered`."""
+    """Return the transfers whose last run failed, by the rule of `runs.is_unanswered`."""
     failures = {run_id for (run_id,) in select_runs(log, _FAILED_RUNS)}
     if not failures:
         return set()
@@ -158,7 +158,7 @@ def failed_transfers(log: Log, transfers: Collection[Transfer]) -> set[str]:
         covering = {run_id for key in keys[transfer.transfer] for run_id in recent[key]}
         runs = sorted((stored[run_id] for run_id in covering & stored.keys()), reverse=True)
         targets = [hop.to for hop in transfer.hops]
-        if answers.failure_stands(transfer, targets, (run[1:] for run in runs)):
+        if failure_stands(transfer, targets, (run[1:] for run in runs)):
             failed.add(transfer.transfer)
     return failed
 

@@ -11,7 +11,7 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key, stored_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
-from tableferry.assets.log import answers
+from tableferry.assets.log import runs
 from tableferry.assets.log.ledger import runs_with_checks
 from tableferry.assets.log.queries import Log, pages, parameters, select_runs
 from tableferry.assets.log.records import NOT_COMMITTED, ROWS_SINCE
@@ -124,7 +124,7 @@ def _records(instance: dg.DagsterInstance, run_ids: Sequence[str]) -> Iterator[d
 def unanswered(newest_first: Sequence[PastRun]) -> list[PastRun]:
     """Return the failed or canceled moves that no later success for their targets answers.
 
-    The rule is that of `answers.failure_stands`: the verdicts of a check speak for themselves.
+    The rule is that of `runs.failure_stands`: the verdicts of a check speak for themselves.
     """
     answered: set[dg.AssetKey] = set()
     failures = []
@@ -167,12 +167,12 @@ def _is_incomplete(check: dg.AssetCheckEvaluation) -> bool:
 
 def coverage(
     run: dg.DagsterRun, targets: frozenset[dg.AssetKey]
-) -> answers.Coverage[dg.AssetKey] | None:
+) -> runs.Coverage[dg.AssetKey] | None:
     """Return what a run does to the targets of transfers; None if it concerns none of them."""
     checked = {key.asset_key for key in run.asset_check_selection or ()}
     # a run that selects nothing is of all assets
     every = run.job_name == ASSET_JOB and not checked
-    return answers.coverage(
+    return runs.coverage(
         run.asset_selection or (targets if every else frozenset()),
         checked,
         targets,

@@ -16,11 +16,11 @@ from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializa
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log import attention, ledger, sqlite_home
-from tableferry.assets.log.answers import is_unanswered
 from tableferry.assets.log.fleet import read_fleet
 from tableferry.assets.log.ledger import Committed
 from tableferry.assets.log.queries import Log, event_storage
 from tableferry.assets.log.records import DATA_VERSION, DataVersion, RangeRecord
+from tableferry.assets.log.runs import is_unanswered
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.rows.decisions import Decision, decide

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.answers import is_unanswered
 from tableferry.assets.log.ledger import committed, newest_ids, partitions
 from tableferry.assets.log.queries import Log
+from tableferry.assets.log.runs import is_unanswered
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.planning.ranges.cutting import find_ranges, like_range
 from tableferry.assets.planning.resolve import Hop, resolve_hops

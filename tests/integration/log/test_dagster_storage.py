@@ -18,7 +18,7 @@ import yaml
 from dagster_postgres import PostgresEventLogStorage
 
 from tableferry.assets.log import grouping, ledger
-from tableferry.assets.log.answers import is_unanswered
+from tableferry.assets.log.runs import is_unanswered
 from tableferry.assets.log.storage import open_instance
 from tableferry.assets.log.writer import Writer
 from tests.log.test_ledger import (

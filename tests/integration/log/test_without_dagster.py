@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from tableferry.assets.log import sqlite_home
-from tableferry.assets.log.answers import is_unanswered
 from tableferry.assets.log.queries import Log
+from tableferry.assets.log.runs import is_unanswered
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import finding, runner
 from tableferry.pipelines.command.session import Session
