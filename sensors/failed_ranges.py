@@ -39,8 +39,7 @@ def failed_ranges_sensor(
         moving = runs_under_way(context.instance)
 
         def survey(batch: Sequence[Transfer]) -> dict[str, Look]:
-            checks = {name for transfer in batch for name in checks_of(transfer)}
-            failed = with_failures(context.instance, batch, checks)
+            failed = with_failures(context.instance, batch)
             good = {transfer.transfer for transfer in batch} - failed
             return dict.fromkeys(good, Look(_none_due(0)))
 

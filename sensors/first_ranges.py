@@ -8,7 +8,7 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import about
-from tableferry.assets.log.fleet import ranges_by_name
+from tableferry.assets.log.ranges import ranges_by_name
 from tableferry.assets.log.records import NOT_COMMITTED
 from tableferry.assets.planning.servers import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth

@@ -10,8 +10,8 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log.attention import with_untouched_ranges
-from tableferry.assets.log.fleet import ranges_by_name
 from tableferry.assets.log.ledger import records
+from tableferry.assets.log.ranges import ranges_by_name
 from tableferry.assets.planning.ranges.growing import not_growing
 from tableferry.assets.planning.servers import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth

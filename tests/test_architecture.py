@@ -146,14 +146,30 @@ def folders_with(pattern: str) -> set[str]:
     return {str(Path(name).parent) for name in files_with(pattern)}
 
 
-def test_three_modules_query_the_tables_of_events() -> None:
-    """One reads one table's events, two those of many; a test compares their answers."""
+QUERIED = {
+    "assets/log/attention.py": "which transfers a sensor should look at",
+    "assets/log/check_records.py": "verdicts by their ids",
+    "assets/log/history.py": "the runs of a transfer",
+    "assets/log/ledger.py": "tags and columns of one target",
+    "assets/log/ranges.py": "the newest events of ranges",
+    "assets/log/runs.py": "the newest runs of targets",
+    "assets/log/verdicts.py": "which verdicts stand",
+}
+"""The modules that query Dagster's tables of events, each for something of its own."""
+
+
+def test_few_modules_query_the_tables_of_events() -> None:
     tables = r"FROM (event_logs|asset_check_executions|asset_event_tags)\b"
-    assert sorted(files_with(tables)) == [
-        "assets/log/attention.py",
-        "assets/log/fleet.py",
-        "assets/log/ledger.py",
-    ]
+    assert {*files_with(tables)} == QUERIED.keys()
+
+
+@pytest.mark.parametrize(
+    ("rule", "home"),
+    [(r"row_number\(\) OVER \(PARTITION BY .*check_name", "verdicts"), (r"max\(e\.id\)", "ranges")],
+)
+def test_one_module_says_what_stands(rule: str, home: str) -> None:
+    """A sensor's survey only leaves out transfers in which nothing can have failed."""
+    assert {*files_with(rule)} - {"assets/log/attention.py"} == {f"assets/log/{home}.py"}
 
 
 REPLACED = {"resources/sqlserver/connection.py: cursor._capture_diagnostics"}

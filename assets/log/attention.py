@@ -10,17 +10,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from tableferry.assets.asset_keys import stored_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.queries import Log, parameters, select_events
+from tableferry.assets.log.ranges import NOT_WIPED
+from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.resources.tables import TableRef
 
 TARGETS_AT_ONCE = 100
 """The maximum targets that a statement asks about; SQLite takes 500 SELECTs in one."""
 
 _RANGES = "SELECT 1 FROM dynamic_partitions p WHERE p.partitions_def_name = {ranges}"
-_TOUCHED = """
-EXISTS (SELECT 1 FROM event_logs e WHERE e.asset_key = {target} AND e.partition = p.partition
- AND e.dagster_event_type IN ('ASSET_MATERIALIZATION', 'ASSET_OBSERVATION')
- AND NOT EXISTS (SELECT 1 FROM asset_keys k
-  WHERE k.asset_key = e.asset_key AND k.wipe_timestamp >= e.timestamp))
+_TOUCHED = f"""
+EXISTS (SELECT 1 FROM event_logs e WHERE e.asset_key = {{target}} AND e.partition = p.partition
+ AND e.dagster_event_type IN ('ASSET_MATERIALIZATION', 'ASSET_OBSERVATION'){NOT_WIPED})
 """
 _NEWEST = """
 SELECT max(e.id) FROM event_logs e WHERE e.asset_key = {{target}} AND e.partition = p.partition
@@ -50,17 +50,12 @@ def with_untouched_ranges(log: Log, transfers: Collection[Transfer]) -> set[str]
     return _meeting(log, transfers, lambda hop: _UNTOUCHED_LATER if hop else _UNTOUCHED_FIRST)
 
 
-def with_failures(log: Log, transfers: Collection[Transfer], checks: Collection[str]) -> set[str]:
+def with_failures(log: Log, transfers: Collection[Transfer]) -> set[str]:
     """Return the transfers in which the latest attempt or check of a range may have failed.
 
-    A verdict that another one about the same rows has replaced counts, too.
-
-    Args:
-        log: the event log.
-        transfers: the transfers.
-        checks: the names of the checks that count.
+    A verdict that another one about the same rows has replaced counts, too, and so does a warning.
     """
-    marks, named = parameters("check", sorted(checks))
+    marks, named = parameters("check", ALL_CHECKS)
     return _meeting(log, transfers, lambda hop: _FAILED.replace("{checks}", marks), named)
 
 

@@ -1,175 +1,83 @@
-"""Check verdicts with their evidence, as read from the event log."""
+"""Check verdicts, as read from the event log; Dagster is not imported."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any
 
-import dagster as dg
+from tableferry.assets.log.queries import Log, select_events, select_in
+from tableferry.assets.log.records import ROWS_SINCE, SOURCE_NEWER
 
-from tableferry.assets.asset_keys import asset_key
-from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.check_metadata import KEY_PREFIX
-from tableferry.assets.log.records import SOURCE_NEWER
-from tableferry.checks.verdict import Difference, DifferenceKind
-from tableferry.resources.words import iso_time
+_VALUES = ("value", "text", "data", "run_id")
+"""What the kinds of Dagster's metadata call their values."""
 
-if TYPE_CHECKING:
-    from tableferry.assets.log.ledger import StoredCheck
-
-SHOWN_ELSEWHERE = (
-    "seconds",
-    "seconds_of_query",
-    "ranges_in_query",
-    "rows_source",
-    "rows_target",
-    "sums",
-    "results",
-    "great_expectations",
-    "one_row_in",
-    "rows",
-    "found",
-    "found_in_run",
-    "found_at",
+_EVALUATIONS = (
+    "SELECT c.id, c.evaluation_event FROM asset_check_executions c"
+    " WHERE c.id IN ({values}) ORDER BY c.id"
 )
-"""Metadata of a check that a report shows elsewhere than among the details."""
-
-CheckOutcome = Literal["passed", "warning", "failed"]
-
-
-@dataclass(frozen=True)
-class ExpectationRecord:
-    """The result of an expectation on a range."""
-
-    name: str
-    type: str
-    arguments: Mapping[str, Any]
-    passed: bool
-    observed: str | None = None
-    unexpected: int | None = None
-    """Number of unexpected values, or rows of a query; None where they are not counted."""
-    examples: tuple[str, ...] = ()
-    """The first unexpected values."""
 
 
 @dataclass(frozen=True)
 class CheckRecord:
-    """The standing verdict of a check, with its evidence."""
+    """A verdict about what is in the target now."""
 
     name: str
     passed: bool
-    summary: str
+    at: float
+    """When the rows were compared; a verdict that still held later keeps its first moment."""
+    summary: str = ""
     warning: bool = False
-    """A failure is only a warning."""
-    blocking: bool = True
-    at: str | None = None
-    """When it was recorded, ISO 8601 in UTC."""
-    run_id: str | None = None
-    seconds: float | None = None
-    figures: tuple[tuple[str, str | None, str | None], ...] = ()
-    """Name, source's figure, target's figure."""
-    expectations: tuple[ExpectationRecord, ...] = ()
-    sampled: int | None = None
-    """The expectations read one row in this many; None if they read all."""
-    differences: tuple[Difference, ...] = ()
-    """The first differing values, and rows that only one side has."""
-    differing_rows: int = 0
-    rows_named_by: str = ""
-    """What identifies the rows in `differences`, e.g. `primary key (id, line)`."""
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """The check's other metadata, by name."""
+    """A failure is no more than a hint."""
+    source_newer: bool = False
+    """The check failed only because the source has changed since the commit."""
+    rows_since: int = 0
+    """Rows that the source had gained since the commit, when the whole table was counted."""
+    run_id: str = ""
+    """The run that compared the rows."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """The evidence, by name; empty if it was not asked for."""
 
     @property
-    def named_by(self) -> tuple[str, ...]:
-        """The columns that identify the rows in `differences`."""
-        return tuple(self.differences[0].row) if self.differences else ()
+    def failed(self) -> bool:
+        """Whether the rows differ from those that were committed, and that is more than a hint."""
+        return not (self.passed or self.warning or self.source_newer)
 
-    @property
-    def source_newer(self) -> bool:
-        """Whether the check found only that the source has changed since the commit."""
-        return SOURCE_NEWER in self.details
+    @classmethod
+    def stored(cls, text: str, *, evidence: bool = False) -> CheckRecord:
+        """Read an evaluation as Dagster stores it, without making Dagster's objects of it."""
+        entry = json.loads(text)
+        evaluation = entry["dagster_event"]["event_specific_data"]
+        metadata: Mapping[str, Any] = evaluation["metadata"]
 
-    @property
-    def outcome(self) -> CheckOutcome:
-        if self.passed:
-            return "passed"
-        return "warning" if self.warning else "failed"
+        def value(name: str) -> Any:
+            return _value(metadata[name]) if name in metadata else None
 
-
-def check_record(stored: StoredCheck, transfer: Transfer) -> CheckRecord:
-    """Read a stored evaluation; a repeated verdict has the run and time that found it first."""
-    evaluation = stored.evaluation
-    assert evaluation is not None, "only evaluated checks are stored with a verdict"
-    metadata = {name: value.value for name, value in evaluation.metadata.items()}
-    hops = {asset_key(hop.to): number for number, hop in enumerate(transfer.hops, start=1)}
-    key = transfer.target_name(transfer.key, hops.get(evaluation.asset_key, 1))
-    one_in = cast("int | None", metadata.get("one_row_in"))
-    # Dagster creates the row when it plans the run
-    found_at = stored.event.timestamp if stored.event else stored.create_timestamp
-    return CheckRecord(
-        name=evaluation.check_name,
-        passed=evaluation.passed,
-        summary=str(metadata.get("found") or evaluation.description or ""),
-        warning=evaluation.severity is dg.AssetCheckSeverity.WARN,
-        blocking=transfer.check_spec(evaluation.check_name).blocking,
-        at=iso_time(cast("float | None", metadata.get("found_at")) or found_at),
-        run_id=str(metadata.get("found_in_run") or stored.run_id),
-        seconds=cast("float | None", metadata.get("seconds")),
-        figures=tuple(_figures(metadata)),
-        expectations=tuple(_expectation(row) for row in _rows(metadata.get("results"))),
-        sampled=one_in if one_in and one_in > 1 else None,
-        differences=tuple(_difference(row, key) for row in _rows(metadata.get("differences"))),
-        rows_named_by=str(metadata.get("differing_rows_named_by", f"key column ({key})")),
-        differing_rows=int(cast("int | None", metadata.get("differing_rows")) or 0),
-        details={
-            name: value
-            for name, value in metadata.items()
-            if name not in SHOWN_ELSEWHERE and not name.startswith("differ") and value
-        },
-    )
+        severity = evaluation.get("severity") or {}
+        return cls(
+            name=evaluation["check_name"],
+            passed=evaluation["success"],
+            at=float(value("found_at") or entry["timestamp"]),
+            summary=str(value("found") or evaluation["description"] or ""),
+            warning=severity.get("__enum__") == "AssetCheckSeverity.WARN",
+            source_newer=SOURCE_NEWER in metadata,
+            rows_since=int(value(ROWS_SINCE) or 0),
+            run_id=str(value("found_in_run") or entry["run_id"]),
+            metadata={name: _value(metadata[name]) for name in metadata} if evidence else {},
+        )
 
 
-def _figures(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str | None, str | None]]:
-    if "rows_source" in metadata and "rows_target" in metadata:
-        yield "rows", str(metadata["rows_source"]), str(metadata["rows_target"])
-    sums = metadata.get("sums")
-    if isinstance(sums, Mapping):
-        yield from ((name, value, value) for name, value in sums.items())
-        return
-    for row in _rows(sums):
-        yield str(row["figure"]), row["source"] or None, row["target"] or None
+def _value(entry: Mapping[str, Any]) -> Any:
+    """Return the plain value of a metadata entry; of a table, its rows."""
+    if "records" in entry:
+        return [record["data"] for record in entry["records"]]
+    return next((entry[name] for name in _VALUES if name in entry), None)
 
 
-def _expectation(row: Mapping[str, Any]) -> ExpectationRecord:
-    return ExpectationRecord(
-        name=str(row["expectation"]),
-        type=str(row.get("type") or ""),
-        arguments=json.loads(row.get("arguments") or "{}"),
-        passed=bool(row["passed"]),
-        observed=row["observed"],
-        unexpected=row["unexpected"],
-        examples=tuple(json.loads(row["examples"] or "[]")),
-    )
-
-
-def _difference(row: Mapping[str, Any], key: str) -> Difference:
-    keys = {
-        name.removeprefix(KEY_PREFIX): value
-        for name, value in row.items()
-        if name.startswith(KEY_PREFIX)
+def read_checks(log: Log, ids: Iterable[int], *, evidence: bool = False) -> dict[int, CheckRecord]:
+    """Read verdicts by the ids of their rows in Dagster's table of checks."""
+    return {
+        number: CheckRecord.stored(text, evidence=evidence)
+        for number, text in select_in(select_events, log, _EVALUATIONS, ids)
     }
-    return Difference(
-        key=keys.get(key),
-        kind=cast(DifferenceKind, str(row["what"]).replace(" ", "_")),
-        column=row["column"] or None,
-        source=row["source"],
-        target=row["target"],
-        row=keys,
-    )
-
-
-def _rows(table: Any) -> list[Mapping[str, Any]]:
-    """Return the rows of a table in metadata, which Dagster returns in one of two forms."""
-    return [record.data for record in getattr(table, "records", table) or ()]

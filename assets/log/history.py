@@ -12,8 +12,7 @@ from tableferry.assets.asset_keys import asset_key, stored_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log import runs
-from tableferry.assets.log.ledger import runs_with_checks
-from tableferry.assets.log.queries import Log, pages, parameters, select_runs
+from tableferry.assets.log.queries import Log, select_events, select_in, select_runs
 from tableferry.assets.log.records import NOT_COMMITTED, ROWS_SINCE
 from tableferry.assets.log.run_tags import (
     RANGE_END,
@@ -36,8 +35,6 @@ LAUNCHERS = {
 }
 """Dagster's run tags, and who launched a run with the tag."""
 
-RunEnd = Literal["succeeded", "failed", "canceled", "unfinished"]
-
 
 @dataclass(frozen=True)
 class PastRun:
@@ -45,7 +42,7 @@ class PastRun:
 
     run_id: str
     kind: Literal["move", "check"]
-    outcome: RunEnd
+    outcome: runs.RunEnd
     launched_by: str
     ranges: str
     """The partition key, or the first and the last one; empty for all ranges."""
@@ -77,19 +74,19 @@ def past_runs(
     and those whose ids are in `also`. Runs of other transfers are not read, however many there are.
     """
     targets = frozenset(asset_key(hop.to) for hop in transfer.hops)
-    runs: dict[str, PastRun] = {}
+    past: dict[str, PastRun] = {}
     answered: set[dg.AssetKey] = set()
     for record in _records(instance, runs_of(instance, transfer)):
         if run := _past_run(instance, targets, record):
-            runs[run.run_id] = run
+            past[run.run_id] = run
             answered |= run.targets if run.outcome == "succeeded" else set()
-        if len(runs) >= RECENT_RUNS and answered >= targets:
+        if len(past) >= RECENT_RUNS and answered >= targets:
             break
-    if missing := [run_id for run_id in dict.fromkeys(also) if run_id not in runs]:
+    if missing := [run_id for run_id in dict.fromkeys(also) if run_id not in past]:
         for record in instance.get_run_records(dg.RunsFilter(run_ids=missing)):
             if run := _past_run(instance, targets, record):
-                runs[run.run_id] = run
-    return list(runs.values())
+                past[run.run_id] = run
+    return list(past.values())
 
 
 def runs_of(log: Log, transfer: Transfer) -> list[str]:
@@ -104,13 +101,13 @@ def runs_of(log: Log, transfer: Transfer) -> list[str]:
         name=transfer.transfer,
     )
     ids = {run_id for (run_id,) in tagged}
-    for hop in transfer.hops:
-        ids |= runs_with_checks(log, stored_key(hop.to))
-    numbers: list[tuple[int, str]] = []
-    for page in pages(ids):
-        marks, values = parameters("run", page)
-        statement = f"SELECT r.id, r.run_id FROM runs r WHERE r.run_id IN ({marks})"
-        numbers += [(number, run_id) for number, run_id in select_runs(log, statement, **values)]
+    checked = (
+        "SELECT DISTINCT c.run_id FROM asset_check_executions c WHERE c.asset_key IN ({values})"
+    )
+    keys = [stored_key(hop.to) for hop in transfer.hops]
+    ids |= {run_id for (run_id,) in select_in(select_events, log, checked, keys)}
+    numbered = "SELECT r.id, r.run_id FROM runs r WHERE r.run_id IN ({values})"
+    numbers = [(number, run_id) for number, run_id in select_in(select_runs, log, numbered, ids)]
     return [run_id for _, run_id in sorted(numbers, reverse=True)]
 
 
@@ -122,20 +119,10 @@ def _records(instance: dg.DagsterInstance, run_ids: Sequence[str]) -> Iterator[d
 
 
 def unanswered(newest_first: Sequence[PastRun]) -> list[PastRun]:
-    """Return the failed or canceled moves that no later success for their targets answers.
-
-    The rule is that of `runs.failure_stands`: the verdicts of a check speak for themselves.
-    """
-    answered: set[dg.AssetKey] = set()
-    failures = []
-    for run in newest_first:
-        if run.outcome == "succeeded":
-            answered |= run.targets
-        elif (
-            run.kind == "move" and run.outcome in ("failed", "canceled") and run.targets - answered
-        ):
-            failures.append(run)
-    return failures
+    """Return the failed or canceled moves that no later success for their targets answers."""
+    targets = frozenset[dg.AssetKey]().union(*(run.targets for run in newest_first))
+    effects = ((run, (run.kind, run.targets), run.outcome) for run in newest_first)
+    return [*runs.unanswered(effects, targets)]
 
 
 def failed_checks(instance: dg.DagsterInstance, run_id: str) -> list[str]:
@@ -196,7 +183,7 @@ def _past_run(
     return PastRun(
         run_id=run.run_id,
         kind=kind,
-        outcome=_outcome(run.status),
+        outcome=runs.outcome_of(run.status.value),
         launched_by=next(
             (who for tag, who in LAUNCHERS.items() if tag in run.tags), "command line"
         ),
@@ -206,14 +193,6 @@ def _past_run(
         ended_at=record.end_time,
         error=_error(instance, run.run_id) if run.status in ENDED_BADLY else "",
     )
-
-
-def _outcome(status: dg.DagsterRunStatus) -> RunEnd:
-    if status is dg.DagsterRunStatus.SUCCESS:
-        return "succeeded"
-    if status is dg.DagsterRunStatus.FAILURE:
-        return "failed"
-    return "canceled" if status is dg.DagsterRunStatus.CANCELED else "unfinished"
 
 
 def _error(instance: dg.DagsterInstance, run_id: str) -> str:

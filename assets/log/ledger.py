@@ -23,8 +23,16 @@ from tableferry.assets.log.queries import (
     event_storage,
     key_of,
     pages,
-    parameters,
     select_events,
+    select_in,
+)
+from tableferry.assets.log.ranges import (
+    MATERIALIZATION,
+    OBSERVATION,
+    newest_events,
+    read_events,
+    read_records,
+    since_wiped,
 )
 from tableferry.assets.log.records import (
     COLUMN_LINEAGE,
@@ -38,11 +46,10 @@ from tableferry.assets.log.records import (
     DataVersion,
     RangeRecord,
     digest,
-    says_source_is_newer,
 )
 from tableferry.assets.log.states import State
+from tableferry.assets.log.verdicts import StandingVerdicts, standing_verdicts
 from tableferry.checks.verdict import CHECK_NAMES
-from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 
 if TYPE_CHECKING:
@@ -57,7 +64,6 @@ Materialization: TypeAlias = "AssetCheckEvaluationTargetMaterializationData"
 StoredCheck: TypeAlias = "AssetCheckExecutionRecord"
 """A verdict with its metadata, as Dagster stores it."""
 
-_MATERIALIZATION, _OBSERVATION = "ASSET_MATERIALIZATION", "ASSET_OBSERVATION"
 _SKIPPED = f'"{STATE}": "{State.SKIPPED_UNCHANGED}"'
 """What the text of a skip has, and no value in it can: Dagster's table of tags lacks states."""
 
@@ -75,19 +81,6 @@ class Committed:
     written_by: str | None = None
     taken_from: str | None = None
     """As in `RangeRecord`, if they were read."""
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A verdict about what is in the target now."""
-
-    id: int
-    """Primary key of its row in Dagster's table of checks."""
-    passed: bool
-
-
-StandingVerdicts: TypeAlias = Mapping[str | None, Mapping[str, Standing]]
-"""By range and check; those of the whole table under None."""
 
 
 @dataclass(frozen=True)
@@ -151,29 +144,23 @@ def committed(
     outcomes = _passed(standing(log, asset, sorted({*checks, *declared}) if checks else (), ids))
     # of the other tags, Dagster keeps no table
     origin_of = _records(log, ids, ids) if origins else {}
-    versions = select_events(
-        log,
-        "SELECT n.range_name, t.value FROM asset_event_tags t JOIN ("
-        " SELECT e.partition AS range_name, max(e.id) AS id FROM event_logs e"
-        " WHERE e.asset_key = :asset AND e.dagster_event_type = :type"
-        " AND e.partition IS NOT NULL GROUP BY e.partition"
-        ") n ON t.event_id = n.id WHERE t.key = :tag",
-        asset=key_of(asset),
-        type=_MATERIALIZATION,
-        tag=DATA_VERSION,
+    statement = (
+        "SELECT t.event_id, t.value FROM asset_event_tags t"
+        " WHERE t.event_id IN ({values}) AND t.key = :tag"
     )
+    names = {number: name for name, number in ids.items()}
     ranges = {}
-    for name, version in versions:
-        if name in ids:
-            passed, origin = outcomes.get(name, {}), origin_of.get(name)
-            ranges[name] = Committed(
-                DataVersion.parse(version),
-                ids[name],
-                failed=tuple(check for check in checks if not passed.get(check, True)),
-                unchecked=any(check not in passed for check in declared),
-                written_by=origin.written_by if origin else None,
-                taken_from=origin.taken_from if origin else None,
-            )
+    for number, version in select_in(select_events, log, statement, names, tag=DATA_VERSION):
+        name = names[number]
+        passed, origin = outcomes.get(name, {}), origin_of.get(name)
+        ranges[name] = Committed(
+            DataVersion.parse(version),
+            number,
+            failed=tuple(check for check in checks if not passed.get(check, True)),
+            unchecked=any(check not in passed for check in declared),
+            written_by=origin.written_by if origin else None,
+            taken_from=origin.taken_from if origin else None,
+        )
     return ranges
 
 
@@ -184,17 +171,8 @@ def standing(
     newest: Mapping[str, int] | None = None,
     *,
     only: str | None = None,
-    newer: bool = False,
-) -> dict[str | None, dict[str, Standing]]:
-    """Return the standing verdict of each check: the latest about what is in the target now.
-
-    A verdict about an older materialization than the range's newest does not count, however late it
-    was recorded: a check that ran beside a move judged rows that are gone. Nor does one that is
-    only planned, or that found only that the source has changed.
-
-    Dagster's API returns the row created last. But a run creates the rows of its checks when it is
-    queued and fills them in later, so the last row need not be the last verdict. Checks of a range
-    that was never committed refer to no materialization.
+) -> StandingVerdicts:
+    """Return the standing verdict of each check, see `standing_verdicts`.
 
     Args:
         log: the event log.
@@ -202,46 +180,11 @@ def standing(
         checks: names of checks.
         newest: storage ids of the ranges' newest materializations, if the caller has them.
         only: the only range to return.
-        newer: also return those that found only that the source has changed.
-
-    Returns:
-        Verdicts by range and check, in the order of `checks`; those of the whole table under None.
     """
-    if not checks:
-        return {}
-    placeholders, names = parameters("check", checks)
-    rows = select_events(
-        log,
-        "SELECT r.id, r.check_name, r.range_name, r.execution_status, r.about, r.failure FROM ("
-        " SELECT c.id, c.check_name, c.partition AS range_name, c.execution_status,"
-        " CASE WHEN c.execution_status <> 'SUCCEEDED' THEN c.evaluation_event END AS failure,"
-        " coalesce(c.materialization_event_storage_id, c.evaluation_event_storage_id) AS about,"
-        " row_number() OVER (PARTITION BY c.check_name, c.partition ORDER BY"
-        " coalesce(c.materialization_event_storage_id, c.evaluation_event_storage_id) DESC,"
-        " c.evaluation_event_storage_id DESC) AS place"
-        " FROM asset_check_executions c"
-        f" WHERE c.asset_key = :asset AND c.check_name IN ({placeholders})"
-        " AND c.execution_status IN ('SUCCEEDED', 'FAILED')"
-        " AND c.evaluation_event_storage_id IS NOT NULL"
-        + (" AND c.partition = :only" if only is not None else "")
-        + ") r WHERE r.place = 1",
-        asset=key_of(asset),
-        **names,
-        **({"only": only} if only is not None else {}),
-    )
     if newest is None:
-        newest = newest_ids(log, asset)
-    newest_of_table = max(newest.values(), default=0)
-    verdicts: dict[str | None, dict[str, Standing]] = {}
-    for row_id, check, name, status, about, failure in sorted(
-        rows, key=lambda row: checks.index(row[1])
-    ):
-        since = newest_of_table if name is None else newest.get(name, 0)
-        # without a range, a check of ranges is the summary of a run that checked them all
-        summary = name is None and check not in WHOLE_TABLE_CHECKS
-        if about >= since and not summary and (newer or not says_source_is_newer(failure)):
-            verdicts.setdefault(name, {})[check] = Standing(row_id, status == "SUCCEEDED")
-    return verdicts
+        newest = newest_ids(log, asset) if checks else {}
+    key = key_of(asset)
+    return standing_verdicts(log, {key: newest}, checks, only=only).get(key, {})
 
 
 def verdicts(log: Log, asset: Asset, checks: Sequence[str]) -> dict[str, dict[str, bool]]:
@@ -260,8 +203,8 @@ def _passed(verdicts: StandingVerdicts) -> dict[str, dict[str, bool]]:
 def records(log: Log, asset: Asset, ranges: Iterable[str]) -> dict[str, RangeRecord]:
     """Return the newest record of each range that has one: a commit, or an unfinished attempt."""
     latest: dict[str, int] = {}
-    for name, storage_id in _newest(log, asset, _MATERIALIZATION, _OBSERVATION):
-        latest[name] = max(storage_id, latest.get(name, storage_id))
+    for _, _, name, number in newest_events(log, [key_of(asset)], MATERIALIZATION, OBSERVATION):
+        latest[name] = max(number, latest.get(name, number))
     return _records(log, latest, ranges)
 
 
@@ -303,24 +246,24 @@ def moves(log: Log, asset: Asset, ranges: Collection[str]) -> dict[str, RangeRec
 
 def move_ids(log: Log, asset: Asset) -> dict[str, int]:
     """Return the storage id of each range's newest materialization that is not a skip."""
-    return dict(_newest(log, asset, _MATERIALIZATION, but=_SKIPPED))
+    return _newest(log, asset, MATERIALIZATION, but=_SKIPPED)
 
 
 def newest_ids(log: Log, asset: Asset) -> dict[str, int]:
     """Return the storage id of each range's newest materialization."""
-    return dict(_newest(log, asset, _MATERIALIZATION))
+    return _newest(log, asset, MATERIALIZATION)
 
 
 def newest_attempts(log: Log, asset: Asset) -> dict[str, int]:
     """Return the storage id of each range's newest observation."""
-    return dict(_newest(log, asset, _OBSERVATION))
+    return _newest(log, asset, OBSERVATION)
 
 
 def newest(log: Log, asset: Asset, ranges: Iterable[str]) -> dict[str, Materialization]:
     """Return each range's newest materialization, which a check made now is about."""
     ids = newest_ids(log, asset)
     names = {storage_id: name for name, storage_id in ids.items()}
-    texts = _texts(log, [ids[name] for name in set(ranges) & set(ids)])
+    texts = read_events(log, [ids[name] for name in set(ranges) & set(ids)])
     return {names[storage_id]: _materialization(storage_id, text) for storage_id, text in texts}
 
 
@@ -379,16 +322,14 @@ def written_columns(log: Log, asset: Asset, most: int = 1) -> Iterator[Written]:
 
 def created_table(log: Log, asset: Asset) -> str | None:
     """Return the identity of the table that a run created last as a hop's target, if any has."""
-    condition, values = _since_wiped(log, asset)
     rows = select_events(
         log,
         "SELECT e.event FROM event_logs e WHERE e.asset_key = :asset"
         " AND e.dagster_event_type = :type AND e.partition IS NULL AND e.event LIKE :text"
-        f"{condition} ORDER BY e.id DESC LIMIT 1",
+        f"{since_wiped(log, [key_of(asset)])} ORDER BY e.id DESC LIMIT 1",
         asset=key_of(asset),
-        type=_OBSERVATION,
+        type=OBSERVATION,
         text=f"%{CREATED}%",
-        **values,
     )
     if not rows:
         return None
@@ -396,39 +337,11 @@ def created_table(log: Log, asset: Asset) -> str | None:
     return str(data["asset_observation"]["tags"][CREATED])
 
 
-def recent_runs(log: Log, stored_key: str) -> list[str]:
-    """Return the ids of the last runs that selected an asset or its checks, newest first.
-
-    Each such run has planned the asset's checks. Unlike the runs of an instance, these rows have an
-    index by asset.
-    """
-    marks, names = parameters("check", WHOLE_TABLE_CHECKS)
-    rows = select_events(
-        log,
-        "SELECT c.run_id FROM asset_check_executions c"
-        f" WHERE c.asset_key = :asset AND c.check_name IN ({marks})"
-        " GROUP BY c.run_id ORDER BY max(c.id) DESC LIMIT 200",
-        asset=stored_key,
-        **names,
-    )
-    return [run_id for (run_id,) in rows]
-
-
-def runs_with_checks(log: Log, stored_key: str) -> set[str]:
-    """Return the ids of all runs that have planned or recorded checks of an asset."""
-    rows = select_events(
-        log,
-        "SELECT DISTINCT c.run_id FROM asset_check_executions c WHERE c.asset_key = :asset",
-        asset=stored_key,
-    )
-    return {run_id for (run_id,) in rows}
-
-
 def evaluations(
-    instance: dg.DagsterInstance, asset: dg.AssetKey, checks: Sequence[str], *, newer: bool = False
+    instance: dg.DagsterInstance, asset: dg.AssetKey, checks: Sequence[str]
 ) -> dict[str | None, dict[str, StoredCheck]]:
     """Return the verdicts of `standing` with their metadata."""
-    return stored_checks(instance, asset, standing(instance, asset, checks, newer=newer))
+    return stored_checks(instance, asset, standing(instance, asset, checks))
 
 
 def stored_checks(
@@ -454,36 +367,6 @@ def stored_checks(
     }
 
 
-def _since_wiped(log: Log, asset: Asset) -> tuple[str, dict[str, object]]:
-    """Return a condition that excludes the events `e` from before the asset was wiped."""
-    query = "SELECT k.wipe_timestamp FROM asset_keys k WHERE k.asset_key = :asset"
-    rows = select_events(log, f"{query} AND k.wipe_timestamp IS NOT NULL", asset=key_of(asset))
-    return (" AND e.timestamp > :wiped", {"wiped": rows[0][0]}) if rows else ("", {})
-
-
-def _newest(log: Log, asset: Asset, *types: str, but: str | None = None) -> list[tuple[str, int]]:
-    """Return each range with the storage id of its newest event of each type.
-
-    With `but`, of those whose text does not contain it.
-    """
-    condition, values = _since_wiped(log, asset)
-    if but is not None:
-        condition = f"{condition} AND e.event NOT LIKE :but"
-        values = {**values, "but": f"%{but}%"}
-    placeholders, named = parameters("type", types)
-    rows = select_events(
-        log,
-        "SELECT e.partition, max(e.id) FROM event_logs e"
-        " WHERE e.asset_key = :asset AND e.partition IS NOT NULL"
-        f" AND e.dagster_event_type IN ({placeholders}){condition}"
-        " GROUP BY e.partition, e.dagster_event_type",
-        asset=key_of(asset),
-        **named,
-        **values,
-    )
-    return [(name, storage_id) for name, storage_id in rows]
-
-
 def _newest_first(
     log: Log, asset: Asset, most: int, range_name: str | None = None, *, saying: str | None = None
 ) -> Iterator[tuple[int, str]]:
@@ -491,9 +374,9 @@ def _newest_first(
 
     With `saying`, those whose text contains it.
     """
-    condition, values = _since_wiped(log, asset)
+    condition, values = since_wiped(log, [key_of(asset)]), dict[str, object]()
     if saying is not None:
-        condition, values = f"{condition} AND e.event LIKE :text", {**values, "text": f"%{saying}%"}
+        condition, values = f"{condition} AND e.event LIKE :text", {"text": f"%{saying}%"}
     if range_name is not None:
         condition, values = f"{condition} AND e.partition = :range", {**values, "range": range_name}
     for start in range(0, most, PAGE):
@@ -504,7 +387,7 @@ def _newest_first(
             " AND e.dagster_event_type = :type"
             f"{condition}{' AND e.id < :before' if start else ''} ORDER BY e.id DESC LIMIT {limit}",
             asset=key_of(asset),
-            type=_MATERIALIZATION,
+            type=MATERIALIZATION,
             **values,
         )
         yield from ((storage_id, text) for storage_id, text in rows)
@@ -513,19 +396,16 @@ def _newest_first(
         values["before"] = rows[-1][0]
 
 
-def _texts(log: Log, ids: Iterable[int]) -> Iterator[tuple[int, str]]:
-    """Yield storage ids and texts of events, in order."""
-    for page in pages(ids):
-        placeholders, named = parameters("id", page)
-        where = f"WHERE e.id IN ({placeholders}) ORDER BY e.id"
-        rows = select_events(log, f"SELECT e.id, e.event FROM event_logs e {where}", **named)
-        yield from ((storage_id, text) for storage_id, text in rows)
+def _newest(log: Log, asset: Asset, kind: str, but: str | None = None) -> dict[str, int]:
+    """Return the storage id of each range's newest event of a type, see `newest_events`."""
+    return {
+        name: number for _, _, name, number in newest_events(log, [key_of(asset)], kind, but=but)
+    }
 
 
 def _records(log: Log, ids: Mapping[str, int], ranges: Iterable[str]) -> dict[str, RangeRecord]:
-    texts = _texts(log, [ids[name] for name in ids.keys() & set(ranges)])
-    stored = (RangeRecord.stored(text) for _, text in texts)
-    return {record.range: record for record in stored}
+    chosen = read_records(log, [ids[name] for name in ids.keys() & set(ranges)])
+    return {record.range: record for record in chosen.values()}
 
 
 def _materialization(storage_id: int, text: str) -> Materialization:

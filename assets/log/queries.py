@@ -7,7 +7,7 @@ whose name may be a keyword is qualified by its table.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tableferry.assets.asset_keys import stored_key
@@ -97,3 +97,24 @@ def pages(ids: Iterable[Id]) -> Iterator[Sequence[Id]]:
     ordered = sorted(ids)
     for start in range(0, len(ordered), PAGE):
         yield ordered[start : start + PAGE]
+
+
+def select_in(
+    select: Callable[..., Sequence[Any]],
+    log: Log,
+    statement: str,
+    values: Iterable[Id],
+    **more: object,
+) -> Iterator[Any]:
+    """Yield the rows of a statement about any number of ids or names, a page at a time in memory.
+
+    Args:
+        select: `select_events` or `select_runs`.
+        log: the event log.
+        statement: with the list of values as `{values}`.
+        values: the ids or names.
+        more: other parameters of the statement, by name.
+    """
+    for page in pages(set(values)):
+        marks, named = parameters("value", page)
+        yield from select(log, statement.format(values=marks), **named, **more)

@@ -340,11 +340,3 @@ def _artifact_metadata(artifacts: Sequence[Artifact]) -> dict[str, Any]:
         for file in artifacts[:MAX_ARTIFACTS_LISTED]
     ]
     return {"artifacts": dg.MetadataValue.table(listed), "artifact_count": len(artifacts)}
-
-
-def says_source_is_newer(failure: str | None) -> bool:
-    """Whether a failed evaluation, as Dagster stores its event, found the target as committed."""
-    if failure is None:
-        return False
-    data = json.loads(failure)["dagster_event"]["event_specific_data"]
-    return SOURCE_NEWER in data["metadata"]

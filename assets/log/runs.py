@@ -1,71 +1,131 @@
-"""Which failed runs no later success answers; Dagster is not imported."""
+"""Which runs of transfers failed, and how long they took; Dagster is not imported."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from typing import Any, Literal, TypeVar
 
 from tableferry.assets.asset_keys import stored_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.ledger import recent_runs
-from tableferry.assets.log.queries import Log, parameters, select_runs
-from tableferry.assets.log.run_tags import checked_ranges
+from tableferry.assets.log.queries import Id, Log, select_events, select_in, select_runs
+from tableferry.assets.log.run_tags import TRANSFER, checked_ranges
+from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.tables import TableRef
 
-SUCCEEDED = "SUCCESS"
-FAILED = ("FAILURE", "CANCELED")
-"""Dagster's names for how runs end."""
+RunEnd = Literal["succeeded", "failed", "canceled", "unfinished"]
+_OUTCOMES: Mapping[str, RunEnd] = {
+    "SUCCESS": "succeeded",
+    "FAILURE": "failed",
+    "CANCELED": "canceled",
+}
+"""How runs end, by Dagster's names for it."""
+_ENDED_BADLY = ("failed", "canceled")
 
-_RUNS = "SELECT r.status, r.run_body FROM runs r WHERE r.run_id IN ({runs}) ORDER BY r.id DESC"
+MAX_RUNS_PER_TARGET = 200
+"""Maximum runs of a target, from the newest one back, among which failures are looked for."""
 
+_FAILED_RUNS = "SELECT r.run_id FROM runs r WHERE r.status IN ('FAILURE', 'CANCELED')"
+# each run that selects an asset or its checks has planned these, and unlike the runs of an instance
+# they have an index by asset
+_RECENT_RUNS = f"""
+SELECT n.asset_key, n.run_id FROM (
+ SELECT c.asset_key, c.run_id,
+  row_number() OVER (PARTITION BY c.asset_key ORDER BY max(c.id) DESC) AS place
+ FROM asset_check_executions c
+ WHERE c.asset_key IN ({{values}})
+  AND c.check_name IN ({", ".join(f"'{check}'" for check in WHOLE_TABLE_CHECKS)})
+ GROUP BY c.asset_key, c.run_id
+) n WHERE n.place <= {MAX_RUNS_PER_TARGET} ORDER BY n.asset_key, n.place
+"""
+_RUNS = "SELECT r.id, r.run_id, r.status, r.run_body FROM runs r WHERE r.run_id IN ({values})"
+
+Run = TypeVar("Run")
 Asset = TypeVar("Asset")
 Coverage = tuple[Literal["move", "check"], frozenset[Asset]]
 """What a run does to a transfer, and the targets whose earlier failures its success answers."""
 
 
-def is_unanswered(log: Log, transfer: Transfer, tables: Iterable[TableRef]) -> bool:
-    """Whether a run that moves one of these tables failed and no later success answers it.
+def failed_transfers(log: Log, transfers: Collection[Transfer]) -> set[str]:
+    """Return the transfers of which a run that moves failed and no later success answers it.
 
-    A run may fail although all of its ranges were committed.
+    A run may fail although all of its ranges were committed, or be refused before any.
     """
-    return failure_stands(
-        transfer, tables, _recent(log, [stored_key(hop.to) for hop in transfer.hops])
-    )
+    return _failed(log, [(transfer, [hop.to for hop in transfer.hops]) for transfer in transfers])
 
 
-def failure_stands(
-    transfer: Transfer, tables: Iterable[TableRef], runs: Iterable[Sequence[Any]]
-) -> bool:
-    """Whether one of these runs failed to move these tables and no later success answers it.
+def is_unanswered(log: Log, transfer: Transfer, tables: Iterable[TableRef]) -> bool:
+    """Whether a run that moves one of these tables failed and no later success answers it."""
+    return bool(_failed(log, [(transfer, tables)]))
+
+
+def _failed(log: Log, wanted: Iterable[tuple[Transfer, Iterable[TableRef]]]) -> set[str]:
+    """Return the transfers of which runs failed to move these tables, without an answer."""
+    failures = {run_id for (run_id,) in select_runs(log, _FAILED_RUNS)}
+    if not failures:
+        return set()
+    targets = {
+        transfer.transfer: (transfer, [stored_key(hop.to) for hop in transfer.hops], tables)
+        for transfer, tables in wanted
+    }
+    recent: dict[str, list[str]] = defaultdict(list)
+    every = [key for _, keys, _ in targets.values() for key in keys]
+    for key, run_id in select_in(select_events, log, _RECENT_RUNS, every):
+        recent[key].append(run_id)
+    # only runs since the oldest failure of a target can answer one
+    for key, run_ids in recent.items():
+        places = [place for place, run_id in enumerate(run_ids) if run_id in failures]
+        recent[key] = run_ids[: places[-1] + 1] if places else []
+    read = {run_id for run_ids in recent.values() for run_id in run_ids}
+    stored = {
+        run_id: (number, status, body)
+        for number, run_id, status, body in select_in(select_runs, log, _RUNS, read)
+    }
+    failed = set()
+    for name, (transfer, keys, tables) in targets.items():
+        covering = {run_id for key in keys for run_id in recent[key]}
+        newest_first = sorted((stored[run_id] for run_id in covering & stored.keys()), reverse=True)
+        moved = {stored_key(table) for table in tables}
+        if any(True for _ in unanswered(_effects(transfer, newest_first), moved)):
+            failed.add(name)
+    return failed
+
+
+def unanswered(
+    newest_first: Iterable[tuple[Run, Coverage[Asset], RunEnd]], targets: Set[Asset]
+) -> Iterator[Run]:
+    """Yield the failed or canceled moves of targets that no later success answers.
+
+    The verdicts of a check speak for themselves.
 
     Args:
-        transfer: the transfer.
-        tables: the targets in question.
-        runs: status and body of each, the newest first; they are read only as far as needed.
+        newest_first: runs with what each does and how it ended, read only as far as needed.
+        targets: the targets in question.
     """
-    wanted = {stored_key(table) for table in tables}
-    targets = frozenset(stored_key(hop.to) for hop in transfer.hops)
-    answered: set[str] = set()
-    for status, body in runs:
-        coverage = _stored_coverage(targets, json.loads(body))
-        if coverage is None:
-            continue
-        action, covered = coverage
-        if status == SUCCEEDED:
+    answered: set[Asset] = set()
+    for run, (action, covered), outcome in newest_first:
+        if outcome == "succeeded":
             answered |= covered
-        elif action == "move" and status in FAILED and (covered & wanted) - answered:
-            return True
-        if answered >= wanted:
-            return False
-    return False
+        elif action == "move" and outcome in _ENDED_BADLY and (covered & targets) - answered:
+            yield run
+        if answered >= targets:
+            return
 
 
-def _recent(log: Log, targets: Iterable[str]) -> Sequence[Sequence[Any]]:
-    """Return status and body of the last runs that selected the targets, newest first."""
-    run_ids = {run_id for target in targets for run_id in recent_runs(log, target)}
-    marks, values = parameters("run", sorted(run_ids))
-    return select_runs(log, _RUNS.format(runs=marks), **values) if run_ids else []
+def _effects(
+    transfer: Transfer, runs: Iterable[tuple[int, str, str]]
+) -> Iterator[tuple[int, Coverage[str], RunEnd]]:
+    """Yield the runs, given by number, status and body, that do something to a transfer."""
+    targets = frozenset(stored_key(hop.to) for hop in transfer.hops)
+    for number, status, body in runs:
+        if covered := _stored_coverage(targets, json.loads(body)):
+            yield number, covered, outcome_of(status)
+
+
+def outcome_of(status: str) -> RunEnd:
+    """Return how a run ended by Dagster's name for its status."""
+    return _OUTCOMES.get(status, "unfinished")
 
 
 def _stored_coverage(targets: frozenset[str], run: Mapping[str, Any]) -> Coverage[str] | None:
@@ -102,3 +162,49 @@ def coverage(
     if compared := checked & targets:
         return "check", frozenset() if some_ranges else frozenset(compared)
     return None
+
+
+_SECONDS = (
+    "SELECT r.{column}, r.end_time - r.start_time FROM runs r WHERE r.status = 'SUCCESS'"
+    " AND r.end_time IS NOT NULL AND r.start_time IS NOT NULL AND r.{column} IN ({{values}})"
+)
+_LAST_SUCCESSES = (
+    "SELECT t.value, max(r.id) FROM run_tags t JOIN runs r ON r.run_id = t.run_id"
+    " WHERE t.key = :tag AND t.value IN ({values}) AND r.status = 'SUCCESS' GROUP BY t.value"
+)
+
+
+def seconds_of_last_runs(log: Log, targets: Mapping[str, TableRef]) -> dict[str, float | None]:
+    """Return how long each transfer's last success took, of those that have ever run.
+
+    A run that failed may have failed at once, and one that died counts as running until it is
+    noticed. The seconds are None where no run has succeeded.
+
+    Args:
+        log: the event log.
+        targets: the last target of each transfer, by the transfer's name.
+    """
+    names = {stored_key(table): name for name, table in targets.items()}
+    newest = {
+        names[key]: run_id
+        for key, run_id in select_events(
+            log,
+            "SELECT k.asset_key, k.last_run_id FROM asset_keys k"
+            " WHERE k.last_materialization IS NOT NULL",
+        )
+        if key in names
+    }
+    of_newest = _seconds(log, "run_id", {run_id for run_id in newest.values() if run_id})
+    seconds = {name: of_newest.get(run_id) for name, run_id in newest.items()}
+    earlier: dict[str, int] = {}
+    unknown = [name for name, taken in seconds.items() if taken is None]
+    for name, number in select_in(select_runs, log, _LAST_SUCCESSES, unknown, tag=TRANSFER):
+        earlier[name] = number
+    of_earlier = _seconds(log, "id", earlier.values())
+    return seconds | {name: of_earlier.get(number) for name, number in earlier.items()}
+
+
+def _seconds(log: Log, column: str, wanted: Iterable[Id]) -> dict[Id, float]:
+    """Return the seconds of successful runs by the value of a column that identifies them."""
+    statement = _SECONDS.format(column=column)
+    return {key: taken for key, taken in select_in(select_runs, log, statement, wanted)}

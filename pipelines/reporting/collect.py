@@ -17,8 +17,8 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.log import ledger
-from tableferry.assets.log.check_records import CheckRecord, check_record
 from tableferry.assets.log.history import PastRun, past_runs, unanswered
+from tableferry.assets.log.ranges import TargetStatus, read_status
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
 from tableferry.assets.planning.changes.drift import schema_changes
@@ -27,9 +27,9 @@ from tableferry.assets.planning.resolve import Hop, checks_of, resolve_hops
 from tableferry.assets.planning.transfer_plan import known_ranges
 from tableferry.assets.transfer import check_description
 from tableferry.assets.verifying.whole_tables import DESCRIPTIONS
-from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.pipelines.command.session import Session
+from tableferry.pipelines.reporting.evidence import CheckEntry, check_entry
 from tableferry.pipelines.reporting.report import (
     COMMITTED,
     ColumnEntry,
@@ -79,8 +79,9 @@ def report(session: Session, name: str, *, dagster_url: str | None = None) -> Re
     url = checked_url(dagster_url) if dagster_url else None
     state = _server_state(session, transfer)
     tables = transfer.tables
+    statuses = read_status(session.instance, [transfer], evidence=True)
     hops = tuple(
-        _hop(session.instance, transfer, state, number, str(source), hop)
+        _hop(session.instance, transfer, state, number, str(source), hop, statuses[hop.to])
         for number, (source, hop) in enumerate(zip(tables, transfer.hops, strict=False), start=1)
     )
     entries = [entry for hop in hops for entry in hop.ranges]
@@ -167,19 +168,14 @@ def _hop(
     number: int,
     source: str,
     hop: HopSpec,
+    status: TargetStatus,
 ) -> HopEntry:
     asset = asset_key(hop.to)
-    names = instance.get_dynamic_partitions(transfer.partitions_name)
-    records = ledger.records(instance, asset, names)
-    moves = {name: record for name, record in records.items() if record.state.tells_origin}
-    moves |= ledger.moves(instance, asset, [name for name in records if name not in moves])
-    named = (*ALL_CHECKS, *WHOLE_TABLE_CHECKS)
-    evaluations = ledger.evaluations(instance, asset, named, newer=True)
-    checks = {
-        name: tuple(check_record(evaluation, transfer) for evaluation in by_check.values())
-        for name, by_check in evaluations.items()
+    moves = {
+        name: each.record for name, each in status.ranges.items() if each.record.state.tells_origin
     }
-    table_checks = checks.get(None, ())
+    moves |= ledger.moves(instance, asset, [name for name in status.ranges if name not in moves])
+    table_checks = tuple(check_entry(check, transfer, number) for check in status.checks)
     schema = ledger.committed_schema(instance, asset)
     return HopEntry(
         source=source,
@@ -189,11 +185,11 @@ def _hop(
                 transfer,
                 name,
                 _keys(transfer, hop, state.ranges.get(name)),
-                records.get(name),
+                each.record,
                 moves.get(name) or RangeRecord(name, State.MISSING),
-                checks.get(name, ()),
+                tuple(check_entry(check, transfer, number) for check in each.checks),
             )
-            for name in names
+            for name, each in status.ranges.items()
         ),
         checks=table_checks,
         unchecked=_missing(WHOLE_TABLE_CHECKS, table_checks),
@@ -214,11 +210,11 @@ def _range(
     transfer: Transfer,
     name: str,
     keys: str,
-    record: RangeRecord | None,
+    record: RangeRecord,
     move: RangeRecord,
-    checks: tuple[CheckRecord, ...],
+    checks: tuple[CheckEntry, ...],
 ) -> RangeEntry:
-    if record is None:
+    if record.state is State.MISSING:
         return RangeEntry(name, "missing", keys=keys)
     state = str(record.state)
     committed = state in COMMITTED
@@ -269,7 +265,7 @@ def _keys(transfer: Transfer, hop: HopSpec, key_range: KeyRange | None) -> str:
     return f"{lower}{key}{upper}" if lower or upper else f"all {key}"
 
 
-def _missing(declared: Sequence[str], checks: Sequence[CheckRecord]) -> tuple[str, ...]:
+def _missing(declared: Sequence[str], checks: Sequence[CheckEntry]) -> tuple[str, ...]:
     recorded = {check.name for check in checks}
     return tuple(name for name in declared if name not in recorded)
 

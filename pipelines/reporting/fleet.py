@@ -16,13 +16,16 @@ from tableferry.assets.asset_keys import stored_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.declaring.transfer_files import TransferFolder
-from tableferry.assets.log.fleet import FleetHistory, FleetVerdict, TargetHistory, read_fleet
+from tableferry.assets.log.check_records import CheckRecord
 from tableferry.assets.log.queries import Log
+from tableferry.assets.log.ranges import RangeStatus, TargetStatus, read_status
 from tableferry.assets.log.records import RangeRecord
+from tableferry.assets.log.runs import failed_transfers
 from tableferry.assets.log.states import State
 from tableferry.assets.planning.resolve import checks_of
 from tableferry.checks.verdict import CHECK_NAMES, Level
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
+from tableferry.resources.tables import TableRef
 from tableferry.resources.words import counted
 
 LEVEL_ORDER: tuple[Level, ...] = tuple(CHECK_NAMES)
@@ -207,25 +210,34 @@ def fleet(log: Log, declared: TransferFolder, names: Sequence[str], *, whole: bo
         whole: the fleet is the whole folder, so that its invalid files count.
     """
     transfers = [declared.transfer(name) for name in names]
-    history = read_fleet(log, transfers)
-    entries = [judge(transfer, history) for transfer in transfers]
+    statuses, failed = read_status(log, transfers), failed_transfers(log, transfers)
+    entries = [
+        judge(transfer, statuses, failed=transfer.transfer in failed) for transfer in transfers
+    ]
     entries.sort(key=lambda entry: (_ORDER[entry.outcome], entry.transfer))
     invalid = {file.path.name: str(file.problems[0]) for file in declared.invalid if whole}
     return Fleet(dt.datetime.now(dt.UTC).timestamp(), tuple(entries), invalid)
 
 
-def judge(transfer: Transfer, history: FleetHistory) -> TransferEntry:
-    """Judge a transfer by its records and verdicts."""
+def judge(
+    transfer: Transfer, statuses: Mapping[TableRef, TargetStatus], *, failed: bool
+) -> TransferEntry:
+    """Judge a transfer by its records and verdicts.
+
+    Args:
+        transfer: the transfer.
+        statuses: what the event log says of its targets.
+        failed: its last run failed, or was refused, without a success since.
+    """
     name = transfer.transfer
-    ranges = history.ranges.get(name, ())
     sources = [transfer.source, *(hop.to for hop in transfer.hops)]
     tables = tuple(
-        _table(transfer, str(source), hop, ranges, history.targets.get(hop.to, TargetHistory()))
+        _table(transfer, str(source), hop, statuses.get(hop.to, TargetStatus()))
         for source, hop in zip(sources, transfer.hops, strict=False)
     )
     problems = [problem for table in tables for problem in table.problems]
     outcome = min((table.outcome for table in tables), key=_ORDER.__getitem__)
-    if name in history.failed:
+    if failed:
         problem = f"its last run failed or was refused; ferry report {name} says why"
         # what failed in the tables says more
         problems.insert(len(problems) if outcome is TransferState.FAILED else 0, problem)
@@ -237,33 +249,30 @@ def judge(transfer: Transfer, history: FleetHistory) -> TransferEntry:
     )
 
 
-def _table(
-    transfer: Transfer, source: str, hop: HopSpec, ranges: Sequence[str], history: TargetHistory
-) -> TableEntry:
+def _table(transfer: Transfer, source: str, hop: HopSpec, status: TargetStatus) -> TableEntry:
     target, asset = str(hop.to), "/".join(json.loads(stored_key(hop.to)))
-    if not any(name in history.records for name in ranges):
+    ranges = [*status.ranges.values()]
+    if all(each.record.state is State.MISSING for each in ranges):
         problem = f"{target}: no run has moved it yet"
         return TableEntry(
             source, target, asset, TransferState.NOT_MOVED, len(ranges), problems=(problem,)
         )
-    records = [history.records.get(name) or RangeRecord(name, State.MISSING) for name in ranges]
-    committed = [record for record in records if record.state.in_target]
-    proofs = {record.range: _proof(history.verdicts.get(record.range, ())) for record in committed}
-    proven = [proof for proof in proofs.values() if proof is not None]
-    all_committed, all_proven = len(committed) == len(records), len(proven) == len(records)
-    verdicts = [verdict for name in ranges for verdict in history.verdicts.get(name, ())]
-    of_table = history.verdicts.get(None, ())
-    failed = any(record.state is State.FAILED for record in records) or any(
-        map(_failed, (*verdicts, *of_table))
+    committed = [each.record for each in ranges if each.record.state.in_target]
+    proofs = [_proof(each.checks) for each in ranges if each.record.state.in_target]
+    proven = [proof for proof in proofs if proof is not None]
+    all_committed, all_proven = len(committed) == len(ranges), len(proven) == len(ranges)
+    checks = [check for each in ranges for check in each.checks]
+    failed = any(each.record.state is State.FAILED for each in ranges) or any(
+        check.failed for check in (*checks, *status.checks)
     )
-    behind_ranges = {
-        record.range
-        for record in committed
-        if any(verdict.source_newer for verdict in history.verdicts.get(record.range, ()))
-    }
+    behind_ranges = [
+        each
+        for each in ranges
+        if each.record.state.in_target and any(check.source_newer for check in each.checks)
+    ]
     problems = (
-        *_range_problems(transfer, target, records, history),
-        *_table_problems(target, of_table, all_committed=all_committed),
+        *_range_problems(transfer, target, ranges),
+        *_table_problems(target, status.checks, all_committed=all_committed),
     )
     outcome = TransferState.NOT_PROVEN if problems else TransferState.PROVEN
     return TableEntry(
@@ -271,7 +280,7 @@ def _table(
         target=target,
         asset=asset,
         outcome=TransferState.FAILED if failed else outcome,
-        ranges=len(records),
+        ranges=len(ranges),
         committed=len(committed),
         rows=sum(record.rows or 0 for record in committed),
         proof=min((level for level, _ in proven), key=LEVEL_ORDER.index) if all_proven else None,
@@ -281,21 +290,21 @@ def _table(
         positions=_positions(committed),
         snapshot=_snapshot(committed) if all_committed else None,
         behind_ranges=len(behind_ranges),
-        behind_rows=max((verdict.rows_since for verdict in of_table), default=0),
+        behind_rows=max((verdict.rows_since for verdict in status.checks), default=0),
         problems=problems,
     )
 
 
-def _proof(verdicts: Sequence[FleetVerdict]) -> tuple[Level, float] | None:
+def _proof(verdicts: Sequence[CheckRecord]) -> tuple[Level, float] | None:
     """Return the strictest level at which a range is proven, and when it was.
 
     A range that differs at one level, from the committed rows or from a newer source, is not
     proven at another.
     """
-    compared = [verdict for verdict in verdicts if verdict.check in LEVELS_BY_CHECK]
+    compared = [verdict for verdict in verdicts if verdict.name in LEVELS_BY_CHECK]
     if not all(verdict.passed for verdict in compared):
         return None
-    proofs = [(LEVELS_BY_CHECK[verdict.check], verdict.at) for verdict in compared]
+    proofs = [(LEVELS_BY_CHECK[verdict.name], verdict.at) for verdict in compared]
     return max(proofs, key=lambda proof: LEVEL_ORDER.index(proof[0]), default=None)
 
 
@@ -311,30 +320,26 @@ def _snapshot(records: Sequence[RangeRecord]) -> str | None:
     return snapshots.pop() if len(snapshots) == 1 else None
 
 
-def _failed(verdict: FleetVerdict) -> bool:
-    return not (verdict.passed or verdict.warning or verdict.source_newer)
-
-
 def _range_problems(
-    transfer: Transfer, target: str, records: Sequence[RangeRecord], history: TargetHistory
+    transfer: Transfer, target: str, ranges: Sequence[RangeStatus]
 ) -> Iterator[str]:
     """Describe why ranges are not proven, those that failed first, and the rest in a count."""
     declared = checks_of(transfer)
     failures: list[str] = []
     gaps: list[str] = []
-    for record in records:
-        verdicts = history.verdicts.get(record.range, ())
-        summaries = [verdict.summary for verdict in verdicts if _failed(verdict)]
+    for each in ranges:
+        record, verdicts = each.record, each.checks
+        summaries = [verdict.summary for verdict in verdicts if verdict.failed]
         if not record.state.in_target and not summaries:
             problem = record.why or record.error
             text = f"{record.range}: {record.state}{f': {problem}' if problem else ''}"
             (failures if record.state is State.FAILED else gaps).append(text)
         elif summaries:
             failures.append(f"{record.range}: {'; '.join(summaries)}")
-        elif newer := [verdict.check for verdict in verdicts if verdict.source_newer]:
+        elif newer := [verdict.name for verdict in verdicts if verdict.source_newer]:
             checks = ", ".join(newer)
             gaps.append(f"{record.range}: the source has changed since ({checks})")
-        elif missing := set(declared) - {verdict.check for verdict in verdicts}:
+        elif missing := set(declared) - {verdict.name for verdict in verdicts}:
             checks = ", ".join(check for check in declared if check in missing)
             gaps.append(f"{record.range}: no verdict of {checks} about its rows as they are now")
     problems = [*failures, *gaps]
@@ -344,12 +349,12 @@ def _range_problems(
 
 
 def _table_problems(
-    target: str, verdicts: Sequence[FleetVerdict], *, all_committed: bool
+    target: str, verdicts: Sequence[CheckRecord], *, all_committed: bool
 ) -> Iterator[str]:
     for verdict in verdicts:
-        if _failed(verdict):
+        if verdict.failed:
             yield f"{target} as a whole: {verdict.summary}"
-    judged = {verdict.check for verdict in verdicts}
+    judged = {verdict.name for verdict in verdicts}
     missing = [check for check in WHOLE_TABLE_CHECKS if check not in judged]
     if missing and all_committed:
         yield f"{target} as a whole: no verdict of {', '.join(missing)} about it as it is now"

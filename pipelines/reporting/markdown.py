@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tableferry.assets.log.check_records import CheckRecord
+from tableferry.pipelines.reporting.evidence import CheckEntry
 from tableferry.pipelines.reporting.report import HopEntry, Report
 from tableferry.resources.words import counted
 
@@ -89,7 +89,7 @@ def _hop(hop: HopEntry) -> Iterator[str]:
             yield from _evidence(entry.name, check)
 
 
-def _evidence(subject: str, check: CheckRecord) -> Iterator[str]:
+def _evidence(subject: str, check: CheckEntry) -> Iterator[str]:
     if check.passed:
         return
     yield from ("", f"### {inline(subject)}: {inline(check.summary)}", "")

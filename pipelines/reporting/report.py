@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tableferry.assets.log.check_records import CheckOutcome, CheckRecord, ExpectationRecord
+from tableferry.assets.log.records import SOURCE_NEWER
+from tableferry.pipelines.reporting.evidence import CheckEntry, CheckOutcome, ExpectationEntry
 
 COMMITTED = ("committed", "adopted", "skipped_unchanged")
 """The states of ranges whose rows are in the target."""
@@ -56,7 +57,7 @@ class RangeEntry:
     """The state of the source as of which the range was proven together with other tables."""
     error: str | None = None
     """The error of the latest attempt, if it failed."""
-    checks: tuple[CheckRecord, ...] = ()
+    checks: tuple[CheckEntry, ...] = ()
     unchecked: tuple[str, ...] = ()
     """Declared checks without a verdict about the current rows."""
 
@@ -116,7 +117,7 @@ class HopEntry:
     source: str
     target: str
     ranges: tuple[RangeEntry, ...]
-    checks: tuple[CheckRecord, ...] = ()
+    checks: tuple[CheckEntry, ...] = ()
     """The whole-table checks."""
     unchecked: tuple[str, ...] = ()
     """Whole-table checks without a verdict about the current table."""
@@ -155,7 +156,7 @@ class HopEntry:
         """Count the checks with an outcome."""
         return sum(check.outcome == outcome for check in self.all_checks())
 
-    def all_checks(self) -> Iterator[CheckRecord]:
+    def all_checks(self) -> Iterator[CheckEntry]:
         """Return the whole-table checks, then those of the ranges."""
         yield from self.checks
         for entry in self.ranges:
@@ -277,7 +278,7 @@ def anchor(hop: int, range_: int | None = None) -> str:
 
 
 def _suites(hop: HopEntry) -> list[Suite]:
-    by_name: dict[str, list[ExpectationRecord]] = {}
+    by_name: dict[str, list[ExpectationEntry]] = {}
     for entry in hop.ranges:
         for check in entry.checks:
             for expectation in check.expectations:
@@ -342,7 +343,7 @@ def _range_problems(entry: RangeEntry) -> Iterator[str]:
         yield f"{entry.state}{f': {entry.error}' if entry.error else ', not committed'}"
     for check in failed:
         yield check.summary
-    if newer := [check.name for check in entry.checks if check.source_newer]:
+    if newer := [check.name for check in entry.checks if SOURCE_NEWER in check.details]:
         yield f"the source has changed since ({', '.join(newer)})"
     if entry.committed and entry.unchecked:
         yield f"no verdict of {', '.join(entry.unchecked)} about its rows as they are now"

@@ -6,8 +6,8 @@ import dagster as dg
 import pytest
 
 from tableferry.assets.log.check_metadata import conclusion, verdict_metadata
-from tableferry.assets.log.check_records import _figures
 from tableferry.checks.verdict import Difference, Differences, Verdict
+from tableferry.pipelines.reporting.evidence import _figures
 
 
 def failed() -> Verdict:
@@ -40,11 +40,14 @@ def test_the_conclusion_says_what_the_check_saw_and_which_rows_differ() -> None:
 
 def test_figures_are_read_back_as_they_were_found() -> None:
     metadata = {
-        name: getattr(value, "value", value) for name, value in verdict_metadata(failed()).items()
+        name: [row.data for row in value.records]
+        if isinstance(value, dg.TableMetadataValue)
+        else getattr(value, "value", value)
+        for name, value in verdict_metadata(failed()).items()
     }
     expected = [("rows", "2", "1"), ("id sum", "15", "7"), ("note length", "6", "6")]
     assert [*_figures(metadata)] == expected
-    alone = dg.TableRecord({"figure": "note length", "source": "6", "target": ""})
+    alone = {"figure": "note length", "source": "6", "target": ""}
     assert [*_figures({"sums": [alone]})] == [("note length", "6", None)]
 
 

@@ -15,9 +15,9 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log import sqlite_home
-from tableferry.assets.log.fleet import seconds_of_last_runs
 from tableferry.assets.log.history import RECENT_RUNS, past_runs
 from tableferry.assets.log.run_tags import TRANSFER
+from tableferry.assets.log.runs import seconds_of_last_runs
 from tests.integration.support import homes
 
 SUCCESS, FAILURE = dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE

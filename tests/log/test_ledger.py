@@ -16,11 +16,11 @@ from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializa
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log import attention, ledger, sqlite_home
-from tableferry.assets.log.fleet import read_fleet
 from tableferry.assets.log.ledger import Committed
 from tableferry.assets.log.queries import Log, event_storage
+from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.records import DATA_VERSION, DataVersion, RangeRecord
-from tableferry.assets.log.runs import is_unanswered
+from tableferry.assets.log.runs import failed_transfers, is_unanswered
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.rows.decisions import Decision, decide
@@ -84,33 +84,35 @@ def assert_read_as_dagster_reads_it(instance: dg.DagsterInstance) -> None:
             one.timestamp,
         )
         assert about == ledger.latest_materialization(instance, ASSET, name)
-    assert_a_fleet_is_read_alike(instance)
+    assert_a_status_is_read_alike(instance)
 
 
-def assert_a_fleet_is_read_alike(instance: dg.DagsterInstance) -> None:
+def assert_a_status_is_read_alike(instance: dg.DagsterInstance) -> None:
     """Whatever is in the log: read for many tables at once, it says what it says of each."""
-    history = read_fleet(instance, [TRANSFER])
-    fleet = history.targets[TABLE]
-    assert fleet.records == ledger.records(instance, ASSET, {"a", "b", "c", *fleet.records})
+    names = sorted({"a", "b", "c", *ledger.newest_ids(instance, ASSET)})
+    instance.add_dynamic_partitions(TRANSFER.partitions_name, names)
+    status = read_status(instance, [TRANSFER])[TABLE]
+    assert [*status.ranges] == instance.get_dynamic_partitions(TRANSFER.partitions_name)
+    records = ledger.records(instance, ASSET, status.ranges)
     assert {
-        name: {verdict.check: verdict.passed for verdict in verdicts if not verdict.source_newer}
-        for name, verdicts in fleet.verdicts.items()
-        if not all(verdict.source_newer for verdict in verdicts)
-    } == {
-        name: {check: verdict.passed for check, verdict in verdicts.items()}
-        for name, verdicts in ledger.standing(
-            instance, ASSET, (*ALL_CHECKS, *WHOLE_TABLE_CHECKS)
-        ).items()
-    }
+        name: each.record
+        for name, each in status.ranges.items()
+        if each.record.state is not State.MISSING
+    } == records
+    standing = ledger.standing(instance, ASSET, (*ALL_CHECKS, *WHOLE_TABLE_CHECKS))
+    checks = {None: status.checks, **{name: each.checks for name, each in status.ranges.items()}}
+    for name, found in checks.items():
+        assert {check.name: check.passed for check in found if not check.source_newer} == {
+            check: verdict.passed for check, verdict in standing.get(name, {}).items()
+        }
     failed = {TRANSFER.transfer} if is_unanswered(instance, TRANSFER, [TABLE]) else set()
-    assert history.failed == failed
+    assert failed_transfers(instance, [TRANSFER]) == failed
     assert_what_needs_attention_is_found(instance)
 
 
 def assert_what_needs_attention_is_found(instance: dg.DagsterInstance) -> None:
     """Whatever is in the log: no range that failed, and none without a record, is overlooked."""
-    names = {"a", "b", "c", *ledger.newest_ids(instance, ASSET)}
-    instance.add_dynamic_partitions(TRANSFER.partitions_name, sorted(names))
+    names = {*instance.get_dynamic_partitions(TRANSFER.partitions_name)}
     records = ledger.records(instance, ASSET, names)
     verdicts = ledger.verdicts(instance, ASSET, ALL_CHECKS)
     failed = [
@@ -118,7 +120,7 @@ def assert_what_needs_attention_is_found(instance: dg.DagsterInstance) -> None:
         for name, record in records.items()
         if not record.state.in_target or not all(verdicts.get(name, {}).values())
     ]
-    assert not failed or attention.with_failures(instance, [TRANSFER], ALL_CHECKS)
+    assert not failed or attention.with_failures(instance, [TRANSFER])
     untouched = attention.with_untouched_ranges(instance, [TRANSFER])
     assert untouched == ({TRANSFER.transfer} if names - records.keys() else set())
 
@@ -136,7 +138,8 @@ def assert_read_alike_in_its_files(instance: dg.DagsterInstance) -> None:
         lambda log: ledger.committed_schema(log, TABLE),
         lambda log: ledger.created_table(log, TABLE),
         lambda log: is_unanswered(log, TRANSFER, [TABLE]),
-        lambda log: read_fleet(log, [TRANSFER]),
+        lambda log: read_status(log, [TRANSFER], evidence=True),
+        lambda log: failed_transfers(log, [TRANSFER]),
     ]
     with sqlite_home.opened(Path(instance.root_directory)) as files:
         for ask in questions:

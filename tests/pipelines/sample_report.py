@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tableferry.assets.log.check_records import CheckRecord, ExpectationRecord
 from tableferry.checks.verdict import Difference
+from tableferry.pipelines.reporting.evidence import CheckEntry, ExpectationEntry
 from tableferry.pipelines.reporting.report import (
     ColumnEntry,
     HopEntry,
@@ -24,7 +24,7 @@ CHECKED = "b7e4d0aa-31f5-4bb5-8d2a-7f1be1dd0c11"
 REFUSED = "e21f4a90-6c1d-4b57-a1a0-2f8a0f6f1e3d"
 MOVED_AT, CHECKED_AT = "2026-07-29T02:14:09+00:00", "2026-07-29T06:00:31+00:00"
 
-ROW_COUNT = CheckRecord(
+ROW_COUNT = CheckEntry(
     "row_count",
     True,
     "row_count passed: 250000 rows on both sides",
@@ -33,7 +33,7 @@ ROW_COUNT = CheckRecord(
     seconds=0.01,
     figures=(("rows", "250000", "250000"),),
 )
-CHECKSUM = CheckRecord(
+CHECKSUM = CheckEntry(
     "checksum",
     True,
     "checksum passed: 250000 rows agree",
@@ -49,7 +49,7 @@ CHECKSUM = CheckRecord(
         ),
     ),
 )
-DAMAGED = CheckRecord(
+DAMAGED = CheckEntry(
     "checksum",
     False,
     "checksum FAILED: 250000 rows on both sides, note differs; 1 row extra in target, 1 different",
@@ -66,13 +66,13 @@ DAMAGED = CheckRecord(
     differing_rows=2,
     rows_named_by="primary key (id, line)",
 )
-MET = ExpectationRecord(
+MET = ExpectationEntry(
     "expect_column_values_to_not_be_null(origin)",
     "expect_column_values_to_not_be_null",
     {"column": "origin"},
     True,
 )
-UNMET = ExpectationRecord(
+UNMET = ExpectationEntry(
     "no order without a price",
     "sql",
     {"query": "SELECT id, price FROM {table} WHERE {range} AND price <= 0"},
@@ -81,7 +81,7 @@ UNMET = ExpectationRecord(
     2,
     ('{"id": 61, "price": "0.00"}', '{"id": 62, "price": "-1.00"}'),
 )
-SUITE = CheckRecord(
+SUITE = CheckEntry(
     "expectations",
     False,
     "expectations FAILED: not met: no order without a price",
@@ -92,7 +92,7 @@ SUITE = CheckRecord(
     warning=True,
     blocking=False,
 )
-TOTAL = CheckRecord(
+TOTAL = CheckEntry(
     "total_rows",
     True,
     "total_rows passed: 750000 rows on both sides",
@@ -100,7 +100,7 @@ TOTAL = CheckRecord(
     run_id=MOVED,
     figures=(("rows", "750000", "750000"),),
 )
-SCHEMA = CheckRecord(
+SCHEMA = CheckEntry(
     "schema",
     False,
     "schema FAILED: note differs",
@@ -121,7 +121,7 @@ SERVERS = (
 )
 
 
-def a_range(name: str, *checks: CheckRecord, rows: int = 250_000, **settings: object) -> RangeEntry:
+def a_range(name: str, *checks: CheckEntry, rows: int = 250_000, **settings: object) -> RangeEntry:
     """A committed range."""
     given = {
         "state": "committed",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jsonschema
@@ -12,13 +12,15 @@ import pytest
 from rich.console import Console
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.fleet import FleetHistory, FleetVerdict, TargetHistory
+from tableferry.assets.log.check_records import CheckRecord
+from tableferry.assets.log.ranges import RangeStatus, TargetStatus
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.pipelines.command.show.fleet_views import fleet_document, fleet_errors, show_fleet
 from tableferry.pipelines.reporting.fleet import Fleet, TransferEntry, TransferState, judge
 from tableferry.pipelines.reporting.fleet_pages import render_fleet
+from tableferry.resources.tables import TableRef
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "fleet.schema.json"
 TRANSFER = Transfer.model_validate(
@@ -30,8 +32,8 @@ TRANSFER = Transfer.model_validate(
     }
 )
 DAY = 86_400.0
-WHOLE = tuple(FleetVerdict(check, True, DAY) for check in WHOLE_TABLE_CHECKS)
-PASSED = (FleetVerdict("row_count", True, DAY), FleetVerdict("checksum", True, DAY))
+WHOLE = tuple(CheckRecord(check, True, DAY) for check in WHOLE_TABLE_CHECKS)
+PASSED = (CheckRecord("row_count", True, DAY), CheckRecord("checksum", True, DAY))
 
 
 def committed(name: str, **more: object) -> RangeRecord:
@@ -39,29 +41,42 @@ def committed(name: str, **more: object) -> RangeRecord:
     return replace(record, **more)  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
+class Past:
+    """What the event log says of the transfer."""
+
+    statuses: Mapping[TableRef, TargetStatus]
+    failed: bool = False
+
+    @property
+    def judged(self) -> TransferEntry:
+        return judge(TRANSFER, self.statuses, failed=self.failed)
+
+
 def history(
     records: Sequence[RangeRecord],
-    verdicts: Mapping[str | None, Sequence[FleetVerdict]] | None = None,
+    verdicts: Mapping[str | None, Sequence[CheckRecord]] | None = None,
     *,
     hops: int = 2,
     failed: bool = False,
-) -> FleetHistory:
+) -> Past:
     """Two ranges, with the same history in each of the first hops and none in the others."""
     standing = {None: WHOLE, "a": PASSED, "b": PASSED, **(verdicts or {})}
-    target = TargetHistory({record.range: record for record in records}, standing)
-    return FleetHistory(
-        {"orders": ["a", "b"]},
-        {hop.to: target for hop in TRANSFER.hops[:hops]},
-        {"orders"} if failed else set(),
-    )
+    by_range = {record.range: record for record in records}
+    missing = {name: RangeStatus(RangeRecord(name, State.MISSING)) for name in "ab"}
+    there = {name: RangeStatus(by_range[name], tuple(standing[name])) for name in by_range}
+    ranges = {**missing, **there}
+    begun, others = TargetStatus(ranges, tuple(standing[None])), TargetStatus(missing)
+    statuses = {hop.to: begun if n < hops else others for n, hop in enumerate(TRANSFER.hops)}
+    return Past(statuses, failed)
 
 
 BOTH = [committed("a"), committed("b")]
 
 
 def test_a_transfer_is_proven_by_the_weakest_and_oldest_proof_of_its_ranges() -> None:
-    later = (*PASSED, FleetVerdict("full_hash", True, 3 * DAY))
-    entry = judge(TRANSFER, history(BOTH, {"a": later}))
+    later = (*PASSED, CheckRecord("full_hash", True, 3 * DAY))
+    entry = history(BOTH, {"a": later}).judged
     assert (entry.outcome, entry.problems) == ("proven", ())
     assert (entry.ranges, entry.committed, entry.rows) == (2, 2, 20), "once for both hops"
     assert (entry.proof, entry.proven_from) == ("checksum", DAY)
@@ -69,9 +84,9 @@ def test_a_transfer_is_proven_by_the_weakest_and_oldest_proof_of_its_ranges() ->
     assert (table.proven_to, table.read_at, table.positions) == (3 * DAY, DAY, ("1/1/AB",))
 
 
-FAILED = FleetVerdict("checksum", False, DAY, "checksum FAILED: 3 rows")
+FAILED = CheckRecord("checksum", False, DAY, "checksum FAILED: 3 rows")
 NEWER = replace(FAILED, source_newer=True, warning=True)
-HINT = FleetVerdict("total_rows", False, DAY, "7 rows more", warning=True, rows_since=7)
+HINT = CheckRecord("total_rows", False, DAY, "7 rows more", warning=True, rows_since=7)
 
 
 @pytest.mark.parametrize(
@@ -117,8 +132,8 @@ HINT = FleetVerdict("total_rows", False, DAY, "7 rows more", warning=True, rows_
         (history(BOTH, {None: WHOLE[1:]}), "not proven", "no verdict of total_rows"),
     ],
 )
-def test_what_is_not_proven_says_why(past: FleetHistory, outcome: str, problem: str) -> None:
-    entry = judge(TRANSFER, past)
+def test_what_is_not_proven_says_why(past: Past, outcome: str, problem: str) -> None:
+    entry = past.judged
     assert entry.outcome == outcome
     assert problem in entry.problems[0]
     if "FAILED" in problem or "changed since" in problem:
@@ -126,23 +141,17 @@ def test_what_is_not_proven_says_why(past: FleetHistory, outcome: str, problem: 
 
 
 def test_rows_that_the_source_gained_are_told_without_failing() -> None:
-    entry = judge(TRANSFER, history(BOTH, {None: (HINT, *WHOLE[1:])}))
+    entry = history(BOTH, {None: (HINT, *WHOLE[1:])}).judged
     assert (entry.outcome, entry.behind) == ("proven", "7 rows")
-    entry = judge(TRANSFER, history(BOTH, {"b": (PASSED[0], NEWER)}))
+    entry = history(BOTH, {"b": (PASSED[0], NEWER)}).judged
     assert entry.behind == "1 range"
 
 
 def test_many_bad_ranges_are_counted_after_the_first() -> None:
     names = [f"r{number}" for number in range(50)]
-    past = FleetHistory(
-        {"orders": names},
-        {
-            hop.to: TargetHistory({name: RangeRecord(name, State.FAILED) for name in names})
-            for hop in TRANSFER.hops
-        },
-        (),
-    )
-    problems = judge(TRANSFER, past).problems
+    ranges = {name: RangeStatus(RangeRecord(name, State.FAILED)) for name in names}
+    past = Past({hop.to: TargetStatus(ranges) for hop in TRANSFER.hops})
+    problems = past.judged.problems
     assert len(problems) == 8
     assert problems[3] == "sqlserver://dbo.orders: 47 more ranges not proven"
 
@@ -151,7 +160,7 @@ def test_tables_are_as_of_a_snapshot_only_if_all_from_their_connection_are() -> 
     def entry(*snapshots: str | None, name: str = "postgres") -> TransferEntry:
         ranges = zip("ab", snapshots, strict=True)
         records = [committed(range_, source_snapshot=snapshot) for range_, snapshot in ranges]
-        return replace(judge(TRANSFER, history(records)), source=f"{name}://public.orders")
+        return replace(history(records).judged, source=f"{name}://public.orders")
 
     both, none = entry("s1", "s1"), entry(None, None)
     assert Fleet(DAY, (both, both, none)).as_of == []
@@ -161,14 +170,14 @@ def test_tables_are_as_of_a_snapshot_only_if_all_from_their_connection_are() -> 
     assert Fleet(DAY, (both, both, entry(None, None, name="other"))).as_of == [
         "all 4 tables from postgres as of snapshot s1"
     ]
-    assert judge(TRANSFER, history([committed("a", source_snapshot="s1")])).snapshot is None
+    assert history([committed("a", source_snapshot="s1")]).judged.snapshot is None
 
 
 def sample() -> Fleet:
-    bad = judge(TRANSFER, history(BOTH, {"b": (replace(FAILED, summary="<b>|worse|</b>"),)}))
+    bad = history(BOTH, {"b": (replace(FAILED, summary="<b>|worse|</b>"),)}).judged
     return Fleet(
         3 * DAY,
-        (replace(bad, transfer="bad"), judge(TRANSFER, history(BOTH))),
+        (replace(bad, transfer="bad"), history(BOTH).judged),
         {"odd.yaml": "odd.yaml:1: it has no source"},
     )
 
@@ -199,7 +208,7 @@ def test_the_report_is_complete_and_escaped_in_every_form() -> None:
 
 
 def test_it_passes_only_if_there_are_transfers_and_no_invalid_file() -> None:
-    good = judge(TRANSFER, history(BOTH))
+    good = history(BOTH).judged
     assert Fleet(DAY, (good,)).passed
     assert not Fleet(DAY, ()).passed
     assert not sample().passed
@@ -207,7 +216,7 @@ def test_it_passes_only_if_there_are_transfers_and_no_invalid_file() -> None:
 
 
 def test_errors_name_some_transfers_and_count_the_others() -> None:
-    bad = judge(TRANSFER, history([]))
+    bad = history([]).judged
     many: tuple[TransferEntry, ...] = tuple(
         replace(bad, transfer=f"t{number}") for number in range(1000)
     )

@@ -11,8 +11,8 @@ from typing import Any
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log import sqlite_home
-from tableferry.assets.log.fleet import seconds_of_last_runs
 from tableferry.assets.log.queries import Log
+from tableferry.assets.log.runs import seconds_of_last_runs
 from tableferry.assets.planning.expected import expected_seconds, sizes_of
 from tableferry.assets.running.progress import OnProgress, Progress
 from tableferry.pipelines.command.many.side_by_side import Queue, error_lines, in_processes

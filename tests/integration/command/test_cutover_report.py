@@ -13,7 +13,8 @@ from click.testing import CliRunner, Result
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log import sqlite_home
-from tableferry.assets.log.fleet import read_fleet
+from tableferry.assets.log.ranges import read_status
+from tableferry.assets.log.runs import failed_transfers
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.event_log import home_path
@@ -43,20 +44,20 @@ def statements(transfers: Sequence[Transfer]) -> int:
     sent: list[str] = []
     with sqlite_home.opened(home_path()) as log:
         log.set_trace_callback(sent.append)
-        read_fleet(log, transfers)
+        read_status(log, transfers)
+        failed_transfers(log, transfers)
     return len(sent)
 
 
 def proofs(one: Ferry) -> set[tuple[str | None, str, float]]:
     """When each range was compared by `checksum`."""
     transfer = one.session.transfer(one.table)
-    histories = one.session.ask_log(lambda log: read_fleet(log, [transfer]))
-    history = histories.targets[transfer.hops[0].to]
+    statuses = one.session.ask_log(lambda log: read_status(log, [transfer]))
     return {
-        (name, verdict.check, verdict.at)
-        for name, verdicts in history.verdicts.items()
-        for verdict in verdicts
-        if verdict.check == "checksum"
+        (name, check.name, check.at)
+        for name, each in statuses[transfer.hops[0].to].ranges.items()
+        for check in each.checks
+        if check.name == "checksum"
     }
 
 

@@ -13,8 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tableferry.assets.asset_keys import asset_key, rejected_key
-from tableferry.assets.log import ledger
-from tableferry.assets.log.check_records import check_record
+from tableferry.assets.log.ranges import read_status
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
@@ -105,12 +104,13 @@ def test_rows_that_do_not_fit_are_kept_beside_the_target(
     ]
     assert {row[4] for row in first} == {*moved.run_ids}
     assert all("smallint" in row[3] or "outside" in row[3] or row[1] == "price" for row in first)
-    target_asset = asset_key(one.session.transfer(one.table).hops[0].to)
-    found = ledger.evaluations(one.session.instance, target_asset, ["row_count", "total_rows"])
+    transfer = one.session.transfer(one.table)
+    status = read_status(one.session.instance, [transfer])[transfer.hops[0].to]
     told = [
-        check_record(each, one.session.transfer(one.table)).summary
-        for by in found.values()
-        for each in by.values()
+        check.summary
+        for checks in (status.checks, *(each.checks for each in status.ranges.values()))
+        for check in checks
+        if check.name in ("row_count", "total_rows")
     ]
     assert len(told) == 4
     assert any("40 rows on both sides" in text and "without 3 rows that" in text for text in told)

@@ -12,7 +12,7 @@ import sqlalchemy as sql
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.fleet import ranges_by_name
+from tableferry.assets.log.ranges import ranges_by_name
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.assets.log.states import State

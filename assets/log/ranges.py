@@ -1,0 +1,155 @@
+"""What the event log says of key ranges, of one target or of a thousand; Dagster is not imported.
+
+The number of queries grows with hundreds of tables and of ranges, not with each of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tableferry.assets.asset_keys import stored_key
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.check_records import CheckRecord, read_checks
+from tableferry.assets.log.queries import Log, parameters, select_events, select_in
+from tableferry.assets.log.records import RangeRecord
+from tableferry.assets.log.states import State
+from tableferry.assets.log.verdicts import StandingVerdicts, standing_verdicts
+from tableferry.checks.expectations import ALL_CHECKS
+from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
+from tableferry.resources.tables import TableRef
+
+MATERIALIZATION, OBSERVATION = "ASSET_MATERIALIZATION", "ASSET_OBSERVATION"
+
+NOT_WIPED = (
+    " AND NOT EXISTS (SELECT 1 FROM asset_keys k"
+    " WHERE k.asset_key = e.asset_key AND k.wipe_timestamp >= e.timestamp)"
+)
+"""The condition that an event `e` is not from before its asset was wiped."""
+
+_WIPED = (
+    "SELECT k.asset_key FROM asset_keys k"
+    " WHERE k.asset_key IN ({values}) AND k.wipe_timestamp IS NOT NULL"
+)
+_NEWEST = (
+    "SELECT e.asset_key, e.dagster_event_type, e.partition, max(e.id) FROM event_logs e"
+    " WHERE e.asset_key IN ({{values}}) AND e.dagster_event_type IN ({types})"
+    " AND e.partition IS NOT NULL{more}"
+    " GROUP BY e.asset_key, e.dagster_event_type, e.partition"
+)
+_EVENTS = "SELECT e.id, e.event FROM event_logs e WHERE e.id IN ({values}) ORDER BY e.id"
+_PARTITIONS = (
+    "SELECT p.partitions_def_name, p.partition FROM dynamic_partitions p"
+    " WHERE p.partitions_def_name IN ({values}) ORDER BY p.id"
+)
+
+
+@dataclass(frozen=True)
+class RangeStatus:
+    """What the event log says of a range in one target."""
+
+    record: RangeRecord
+    """The newest commit or unfinished attempt; its state is MISSING if there is none."""
+    checks: tuple[CheckRecord, ...] = ()
+    """The standing verdicts about its rows."""
+
+
+@dataclass(frozen=True)
+class TargetStatus:
+    """What the event log says of one target."""
+
+    ranges: Mapping[str, RangeStatus] = field(default_factory=dict)
+    """All known ranges of the transfer, in their order."""
+    checks: tuple[CheckRecord, ...] = ()
+    """The standing verdicts about the whole table."""
+
+
+def read_status(
+    log: Log, transfers: Collection[Transfer], *, evidence: bool = False
+) -> dict[TableRef, TargetStatus]:
+    """Read the newest records and the standing verdicts of all ranges of all targets.
+
+    Args:
+        log: the event log.
+        transfers: the transfers of these targets.
+        evidence: also keep the figures and the differing rows of each verdict.
+    """
+    names = ranges_by_name(log, [transfer.partitions_name for transfer in transfers])
+    targets = {
+        stored_key(hop.to): (hop.to, names.get(transfer.partitions_name, []))
+        for transfer in transfers
+        for hop in transfer.hops
+    }
+    attempts: dict[str, dict[str, int]] = {key: {} for key in targets}
+    commits: dict[str, dict[str, int]] = {key: {} for key in targets}
+    for key, kind, name, number in newest_events(log, targets, MATERIALIZATION, OBSERVATION):
+        attempts[key][name] = max(number, attempts[key].get(name, 0))
+        if kind == MATERIALIZATION:
+            commits[key][name] = number
+    records = read_records(log, (number for ids in attempts.values() for number in ids.values()))
+    verdicts = standing_verdicts(log, commits, (*ALL_CHECKS, *WHOLE_TABLE_CHECKS), newer=True)
+    ids = (
+        verdict.id
+        for by_range in verdicts.values()
+        for by_check in by_range.values()
+        for verdict in by_check.values()
+    )
+    checks = read_checks(log, ids, evidence=evidence)
+
+    def checks_of(standing: StandingVerdicts, name: str | None) -> tuple[CheckRecord, ...]:
+        return tuple(checks[verdict.id] for verdict in standing.get(name, {}).values())
+
+    statuses = {}
+    for key, (table, ranges) in targets.items():
+        standing, newest = verdicts.get(key, {}), attempts[key]
+        by_range = {
+            name: RangeStatus(
+                records[newest[name]] if name in newest else RangeRecord(name, State.MISSING),
+                checks_of(standing, name),
+            )
+            for name in ranges
+        }
+        statuses[table] = TargetStatus(by_range, checks_of(standing, None))
+    return statuses
+
+
+def ranges_by_name(log: Log, names: Iterable[str]) -> dict[str, list[str]]:
+    """Read the keys of dynamic partitions, in their order, by the name of their definition."""
+    ranges: dict[str, list[str]] = defaultdict(list)
+    for name, key in select_in(select_events, log, _PARTITIONS, names):
+        ranges[name].append(key)
+    return ranges
+
+
+def newest_events(
+    log: Log, keys: Collection[str], *types: str, but: str | None = None
+) -> Iterator[tuple[str, str, str, int]]:
+    """Return asset key, type, range and storage id of each range's newest event of each type.
+
+    With `but`, of the events whose text does not contain it.
+    """
+    marks, named = parameters("type", types)
+    more = since_wiped(log, keys)
+    if but is not None:
+        more, named = f"{more} AND e.event NOT LIKE :but", {**named, "but": f"%{but}%"}
+    statement = _NEWEST.format(types=marks, more=more)
+    return select_in(select_events, log, statement, keys, **named)
+
+
+def since_wiped(log: Log, keys: Iterable[str]) -> str:
+    """Return the condition that excludes events `e` from before their asset was wiped.
+
+    It is empty if none of these assets was: PostgreSQL then need not visit the rows of the events.
+    """
+    return NOT_WIPED if any(True for _ in select_in(select_events, log, _WIPED, keys)) else ""
+
+
+def read_events(log: Log, ids: Iterable[int]) -> Iterator[tuple[int, str]]:
+    """Return storage ids and texts of events, in order, a page at a time in memory."""
+    return select_in(select_events, log, _EVENTS, ids)
+
+
+def read_records(log: Log, ids: Iterable[int]) -> dict[int, RangeRecord]:
+    """Read the records of events by their storage ids."""
+    return {number: RangeRecord.stored(text) for number, text in read_events(log, ids)}
