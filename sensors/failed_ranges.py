@@ -6,13 +6,12 @@ from time import time
 
 import dagster as dg
 
-from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
+from tableferry.assets.judging import ProofState, judge_range
 from tableferry.assets.log.attention import with_failures
-from tableferry.assets.log.ledger import records, verdicts
+from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.records import digest
-from tableferry.assets.log.states import State
 from tableferry.assets.planning.resolve import checks_of
 from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
 from tableferry.sensors.rounds import INTERVAL_SECONDS, Look, look_round
@@ -97,18 +96,17 @@ def _none_due(failed: int) -> str:
 
 def _failed(transfer: Transfer, instance: dg.DagsterInstance) -> dict[str, float]:
     """Find the ranges whose latest attempt or check failed in any hop, with the time."""
-    order = instance.get_dynamic_partitions(transfer.partitions_name)
+    declared = checks_of(transfer)
     failed: dict[str, float] = {}
-    for hop in transfer.hops:
-        asset = asset_key(hop.to)
-        checks = verdicts(instance, asset, checks_of(transfer))
-        for name, record in records(instance, asset, order).items():
-            in_target = record.state.in_target
-            unfinished = not in_target and record.state is not State.FAILED
+    for target in read_status(instance, [transfer]).values():
+        for name, status in target.ranges.items():
+            record, judged = status.record, judge_range(status, declared)
+            if judged.good or judged.state is ProofState.NOT_MOVED:
+                continue
+            unfinished = judged.state is not ProofState.FAILED
             if unfinished and not _ended(instance, record.run_id):
                 continue
-            if not in_target or not all(checks.get(name, {}).values()):
-                failed[name] = max(failed.get(name, 0.0), record.timestamp or 0.0)
+            failed[name] = max(failed.get(name, 0.0), record.timestamp or 0.0)
     return failed
 
 

@@ -8,9 +8,10 @@ from dataclasses import astuple, dataclass
 
 import dagster as dg
 
-from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.ledger import records
+from tableferry.assets.judging import judge_range
+from tableferry.assets.log.ranges import read_status
+from tableferry.assets.planning.resolve import checks_of
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.words import counted
 from tableferry.sensors.channels import Alert, send
@@ -60,12 +61,14 @@ def report_given_up(
 ) -> bool:
     """Send an alert that ranges are given up; return whether it was delivered."""
     text = f"{transfer.transfer}: {counted(len(names), 'range')} given up after {MOST_TRIES} tries"
-    errors = {
-        name: f"{hop.to} {name}: {record.error}"
-        for hop in transfer.hops
-        for name, record in records(context.instance, asset_key(hop.to), names).items()
-        if record.error
-    }
+    declared = checks_of(transfer)
+    errors: dict[str, str] = {}
+    for target, status in read_status(context.instance, [transfer], only=names).items():
+        for name, each in status.ranges.items():
+            judged = judge_range(each, declared)
+            if not judged.good:
+                # the later hops wait for the first that is not
+                errors.setdefault(name, f"{target} {name}: {'; '.join(judged.problems)}")
     lines = [errors.get(name, name) for name in names]
     context.log.error(text)
     try:

@@ -13,7 +13,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log import runs
 from tableferry.assets.log.queries import Log, select_events, select_in, select_runs
-from tableferry.assets.log.records import NOT_COMMITTED, ROWS_SINCE
+from tableferry.assets.log.records import NOT_COMMITTED, ROWS_SINCE, SOURCE_NEWER
 from tableferry.assets.log.run_tags import (
     RANGE_END,
     RANGE_START,
@@ -128,7 +128,8 @@ def unanswered(newest_first: Sequence[PastRun]) -> list[PastRun]:
 def failed_checks(instance: dg.DagsterInstance, run_id: str) -> list[str]:
     """Return the checks that failed in a run, one line each: target, range, check, conclusion.
 
-    Checks of tables that lack ranges are left out: the ranges have failures of their own.
+    Checks of tables that lack ranges are left out: the ranges have failures of their own. So are
+    those that found only that the source has changed since.
     """
     evaluated = {dg.DagsterEventType.ASSET_CHECK_EVALUATION}
     evaluations: dict[tuple[object, ...], dg.AssetCheckEvaluation] = {}
@@ -142,14 +143,14 @@ def failed_checks(instance: dg.DagsterInstance, run_id: str) -> list[str]:
         for check in evaluations.values()
         if not check.passed
         and (check.partition or check.check_name in WHOLE_TABLE_CHECKS)
-        and not _is_incomplete(check)
+        and not _only_behind(check)
     ]
 
 
-def _is_incomplete(check: dg.AssetCheckEvaluation) -> bool:
-    """Whether ranges of the table were not committed, or the source has gained rows since."""
-    counts = (check.metadata.get(name) for name in (NOT_COMMITTED, ROWS_SINCE))
-    return any(count is not None and bool(count.value) for count in counts)
+def _only_behind(check: dg.AssetCheckEvaluation) -> bool:
+    """Whether ranges of the table were not committed, or the source has changed since."""
+    found = (check.metadata.get(name) for name in (NOT_COMMITTED, ROWS_SINCE, SOURCE_NEWER))
+    return any(entry is not None and bool(entry.value) for entry in found)
 
 
 def coverage(

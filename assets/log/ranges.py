@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from tableferry.assets.asset_keys import stored_key
 from tableferry.assets.declaring.manifest import Transfer
@@ -15,7 +16,7 @@ from tableferry.assets.log.check_records import CheckRecord, read_checks
 from tableferry.assets.log.queries import Log, parameters, select_events, select_in
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
-from tableferry.assets.log.verdicts import StandingVerdicts, standing_verdicts
+from tableferry.assets.log.verdicts import standing_verdicts
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.tables import TableRef
@@ -60,58 +61,64 @@ class TargetStatus:
     """What the event log says of one target."""
 
     ranges: Mapping[str, RangeStatus] = field(default_factory=dict)
-    """All known ranges of the transfer, in their order."""
+    """The known ranges of the transfer, in their order."""
     checks: tuple[CheckRecord, ...] = ()
     """The standing verdicts about the whole table."""
 
 
 def read_status(
-    log: Log, transfers: Collection[Transfer], *, evidence: bool = False
+    log: Log,
+    transfers: Collection[Transfer],
+    *,
+    only: Collection[str] | None = None,
+    evidence: bool = False,
 ) -> dict[TableRef, TargetStatus]:
     """Read the newest records and the standing verdicts of all ranges of all targets.
 
     Args:
         log: the event log.
         transfers: the transfers of these targets.
+        only: the ranges to read; the others are left out.
         evidence: also keep the figures and the differing rows of each verdict.
     """
-    names = ranges_by_name(log, [transfer.partitions_name for transfer in transfers])
-    targets = {
-        stored_key(hop.to): (hop.to, names.get(transfer.partitions_name, []))
-        for transfer in transfers
-        for hop in transfer.hops
-    }
+    known = ranges_by_name(log, [transfer.partitions_name for transfer in transfers])
+    targets: dict[str, TableRef] = {}
+    names: dict[str, dict[str, None]] = {}
+    for transfer in transfers:
+        ranges = known.get(transfer.partitions_name, [])
+        for hop in transfer.hops:
+            key = stored_key(hop.to)
+            targets[key] = hop.to
+            names[key] = dict.fromkeys(name for name in ranges if only is None or name in only)
     attempts: dict[str, dict[str, int]] = {key: {} for key in targets}
     commits: dict[str, dict[str, int]] = {key: {} for key in targets}
     for key, kind, name, number in newest_events(log, targets, MATERIALIZATION, OBSERVATION):
-        attempts[key][name] = max(number, attempts[key].get(name, 0))
+        if name in names[key]:
+            attempts[key][name] = max(number, attempts[key].get(name, 0))
         if kind == MATERIALIZATION:
             commits[key][name] = number
-    records = read_records(log, (number for ids in attempts.values() for number in ids.values()))
-    verdicts = standing_verdicts(log, commits, (*ALL_CHECKS, *WHOLE_TABLE_CHECKS), newer=True)
-    ids = (
-        verdict.id
-        for by_range in verdicts.values()
-        for by_check in by_range.values()
-        for verdict in by_check.values()
-    )
-    checks = read_checks(log, ids, evidence=evidence)
+    records = read_records(log, chain.from_iterable(ids.values() for ids in attempts.values()))
+    standing = standing_verdicts(log, commits, (*ALL_CHECKS, *WHOLE_TABLE_CHECKS), newer=True)
+    ids = {
+        (key, name): [verdict.id for verdict in verdicts.values()]
+        for key, by_range in standing.items()
+        for name, verdicts in by_range.items()
+        if name is None or name in names[key]
+    }
+    checks = read_checks(log, chain.from_iterable(ids.values()), evidence=evidence)
 
-    def checks_of(standing: StandingVerdicts, name: str | None) -> tuple[CheckRecord, ...]:
-        return tuple(checks[verdict.id] for verdict in standing.get(name, {}).values())
+    def status(key: str, name: str) -> RangeStatus:
+        number = attempts[key].get(name)
+        record = RangeRecord(name, State.MISSING) if number is None else records[number]
+        return RangeStatus(record, checks_of(key, name))
 
-    statuses = {}
-    for key, (table, ranges) in targets.items():
-        standing, newest = verdicts.get(key, {}), attempts[key]
-        by_range = {
-            name: RangeStatus(
-                records[newest[name]] if name in newest else RangeRecord(name, State.MISSING),
-                checks_of(standing, name),
-            )
-            for name in ranges
-        }
-        statuses[table] = TargetStatus(by_range, checks_of(standing, None))
-    return statuses
+    def checks_of(key: str, name: str | None) -> tuple[CheckRecord, ...]:
+        return tuple(checks[number] for number in ids.get((key, name), ()))
+
+    return {
+        table: TargetStatus({name: status(key, name) for name in names[key]}, checks_of(key, None))
+        for key, table in targets.items()
+    }
 
 
 def ranges_by_name(log: Log, names: Iterable[str]) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tableferry.assets.log.check_records import read_checks
+from tableferry.assets.log.check_records import CheckRecord
 from tableferry.assets.log.queries import Log, parameters, select_events, select_in
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 
@@ -24,8 +24,9 @@ StandingVerdicts: TypeAlias = Mapping[str | None, Mapping[str, Standing]]
 """By range and check; those of the whole table under None."""
 
 _LATEST = """
-SELECT r.id, r.asset_key, r.check_name, r.range_name, r.execution_status, r.about FROM (
- SELECT c.id, c.asset_key, c.check_name, c.partition AS range_name, c.execution_status,
+SELECT r.id, r.asset_key, r.check_name, r.range_name, r.about, r.failure FROM (
+ SELECT c.id, c.asset_key, c.check_name, c.partition AS range_name,
+  CASE WHEN c.execution_status <> 'SUCCEEDED' THEN c.evaluation_event END AS failure,
   coalesce(c.materialization_event_storage_id, c.evaluation_event_storage_id) AS about,
   row_number() OVER (PARTITION BY c.asset_key, c.check_name, c.partition ORDER BY
   coalesce(c.materialization_event_storage_id, c.evaluation_event_storage_id) DESC,
@@ -73,39 +74,16 @@ def standing_verdicts(
     marks, named = parameters("check", checks)
     more, one_range = (" AND c.partition = :only", {"only": only}) if only is not None else ("", {})
     statement = _LATEST.format(checks=marks, more=more)
-    rows = list(select_in(select_events, log, statement, commits, **named, **one_range))
+    rows = select_in(select_events, log, statement, commits, **named, **one_range)
     newest_of_table = {key: max(ids.values(), default=0) for key, ids in commits.items()}
     places = {check: place for place, check in enumerate(checks)}
     verdicts: dict[str, dict[str | None, dict[str, Standing]]] = {}
-    for row_id, key, check, name, status, about in sorted(rows, key=lambda row: places[row[2]]):
+    for row_id, key, check, name, about, failure in sorted(rows, key=lambda row: places[row[2]]):
         since = newest_of_table[key] if name is None else commits[key].get(name, 0)
         # without a range, a check of ranges is the summary of a run that checked them all
-        summary = name is None and check not in WHOLE_TABLE_CHECKS
-        if about >= since and not summary:
+        if about < since or (name is None and check not in WHOLE_TABLE_CHECKS):
+            continue
+        if newer or failure is None or not CheckRecord.stored(failure).source_newer:
             by_range = verdicts.setdefault(key, {})
-            by_range.setdefault(name, {})[check] = Standing(row_id, status == "SUCCEEDED")
-    return verdicts if newer else _without_newer(log, verdicts)
-
-
-def _without_newer(
-    log: Log, verdicts: Mapping[str, StandingVerdicts]
-) -> dict[str, dict[str | None, dict[str, Standing]]]:
-    """Leave out the verdicts that found only that the source has changed."""
-    failed = read_checks(
-        log,
-        [
-            verdict.id
-            for by_range in verdicts.values()
-            for by_check in by_range.values()
-            for verdict in by_check.values()
-            if not verdict.passed
-        ],
-    )
-    newer = {number for number, check in failed.items() if check.source_newer}
-    left: dict[str, dict[str | None, dict[str, Standing]]] = {}
-    for key, by_range in verdicts.items():
-        for name, by_check in by_range.items():
-            for check, verdict in by_check.items():
-                if verdict.id not in newer:
-                    left.setdefault(key, {}).setdefault(name, {})[check] = verdict
-    return left
+            by_range.setdefault(name, {})[check] = Standing(row_id, failure is None)
+    return verdicts

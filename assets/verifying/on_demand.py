@@ -12,6 +12,7 @@ import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.judging import why_not_committed
 from tableferry.assets.log.ledger import (
     committed,
     committed_records,
@@ -92,10 +93,8 @@ class NotCommitted:
 
     def summary(self) -> str:
         """Return one line, e.g. `clickhouse://w.t 1..5: failed: value ... is outside of ...`."""
-        if problem := self.why or self.error:
-            return f"{self.target} {self.range}: {self.state}: {problem}"
-        why = "no run has moved it yet" if self.state is State.MISSING else "its run did not finish"
-        return f"{self.target} {self.range}: {self.state}: {why}"
+        why = why_not_committed(self.state, self.why or self.error)
+        return f"{self.target} {self.range}: {why}"
 
 
 def verify(

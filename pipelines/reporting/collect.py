@@ -6,7 +6,7 @@ import datetime as dt
 import importlib.metadata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,9 +16,10 @@ import yaml
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.sections import HopSpec
+from tableferry.assets.judging import TableJudgement, judge_table, unchecked
 from tableferry.assets.log import ledger
 from tableferry.assets.log.history import PastRun, past_runs, unanswered
-from tableferry.assets.log.ranges import TargetStatus, read_status
+from tableferry.assets.log.ranges import RangeStatus, TargetStatus, read_status
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
 from tableferry.assets.planning.changes.drift import schema_changes
@@ -29,14 +30,16 @@ from tableferry.assets.transfer import check_description
 from tableferry.assets.verifying.whole_tables import DESCRIPTIONS
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.reporting.evidence import CheckEntry, check_entry
+from tableferry.pipelines.reporting.evidence import check_entry
 from tableferry.pipelines.reporting.report import (
-    COMMITTED,
     ColumnEntry,
     HopEntry,
     RangeEntry,
     Report,
+    ReportProblem,
     RunEntry,
+    anchor,
+    moment,
 )
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import ROW, KeyRange
@@ -78,22 +81,24 @@ def report(session: Session, name: str, *, dagster_url: str | None = None) -> Re
     transfer = session.transfer(name)
     url = checked_url(dagster_url) if dagster_url else None
     state = _server_state(session, transfer)
-    tables = transfer.tables
     statuses = read_status(session.instance, [transfer], evidence=True)
+    judged = [judge_table(transfer, hop.to, statuses[hop.to]) for hop in transfer.hops]
     hops = tuple(
-        _hop(session.instance, transfer, state, number, str(source), hop, statuses[hop.to])
-        for number, (source, hop) in enumerate(zip(tables, transfer.hops, strict=False), start=1)
+        _hop(session.instance, transfer, number, statuses[hop.to], judged[number - 1], state)
+        for number, hop in enumerate(transfer.hops, start=1)
     )
     entries = [entry for hop in hops for entry in hop.ranges]
     run_ids = [run_id for entry in entries for run_id in (entry.moved_by, entry.confirmed_by)]
-    runs = past_runs(session.instance, transfer, filter(None, run_ids))
-    failed = {run.run_id for run in unanswered(runs)}
+    past = past_runs(session.instance, transfer, filter(None, run_ids))
+    failed = {run.run_id for run in unanswered(past)}
+    runs = tuple(_run(run, run.run_id in failed) for run in past)
     return Report(
         transfer=name,
         description=transfer.description or "",
         created_at=iso_time(dt.datetime.now(dt.UTC).timestamp()) or "",
         hops=hops,
-        runs=tuple(_run(run, run.run_id in failed) for run in runs),
+        problems=tuple(problems_of(state.refused, runs, hops, judged)),
+        runs=runs,
         not_seen=state.not_seen,
         refused=state.refused,
         settings=dict(_settings(transfer)),
@@ -161,38 +166,66 @@ def _drift(session: Session, hop: Hop) -> str:
     return "; ".join(filter(None, parts))
 
 
+def problems_of(
+    refused: str,
+    runs: Sequence[RunEntry],
+    hops: Sequence[HopEntry],
+    judged: Sequence[TableJudgement],
+) -> Iterator[ReportProblem]:
+    """Say why the report is not a pass: what servers and runs tell, and what is not proven."""
+    if refused:
+        why = refused.removesuffix(".")
+        yield ReportProblem(f"The transfer cannot run as its tables are now: {why}.")
+    for run in runs:
+        if run.unanswered:
+            reason = f": {run.error.splitlines()[0].removesuffix('.')}" if run.error else ""
+            yield ReportProblem(
+                f"Run {run.run_id[:8]} of {moment(run.started_at)} {run.outcome}{reason}. None has "
+                "succeeded since.",
+                "runs",
+            )
+    for number, (hop, table) in enumerate(zip(hops, judged, strict=True), start=1):
+        if hop.drift:
+            yield ReportProblem(
+                f"{hop.target}: {hop.drift} since its rows were committed.", anchor(number)
+            )
+        yield from (ReportProblem(text, anchor(number)) for text in table.problems)
+        places = {entry.name: place for place, entry in enumerate(hop.ranges, start=1)}
+        for name, each in table.unproven.items():
+            where = anchor(number, places[name])
+            yield from (
+                ReportProblem(f"{hop.target} {name}: {text}", where) for text in each.problems
+            )
+
+
 def _hop(
     instance: dg.DagsterInstance,
     transfer: Transfer,
-    state: _ServerState,
     number: int,
-    source: str,
-    hop: HopSpec,
     status: TargetStatus,
+    judged: TableJudgement,
+    state: _ServerState,
 ) -> HopEntry:
+    hop, source = transfer.hops[number - 1], transfer.tables[number - 1]
     asset = asset_key(hop.to)
-    moves = {
-        name: each.record for name, each in status.ranges.items() if each.record.state.tells_origin
-    }
-    moves |= ledger.moves(instance, asset, [name for name in status.ranges if name not in moves])
-    table_checks = tuple(check_entry(check, transfer, number) for check in status.checks)
+    records = {name: each.record for name, each in status.ranges.items()}
+    moves = {name: record for name, record in records.items() if record.state.tells_origin}
+    moves |= ledger.moves(instance, asset, records.keys() - moves.keys())
     schema = ledger.committed_schema(instance, asset)
     return HopEntry(
-        source=source,
+        source=str(source),
         target=str(hop.to),
         ranges=tuple(
-            _range(
-                transfer,
-                name,
-                _keys(transfer, hop, state.ranges.get(name)),
-                each.record,
-                moves.get(name) or RangeRecord(name, State.MISSING),
-                tuple(check_entry(check, transfer, number) for check in each.checks),
+            replace(
+                _range(transfer, each, moves.get(name) or RangeRecord(name, State.MISSING)),
+                keys=_keys(transfer, hop, state.ranges.get(name)),
+                checks=tuple(check_entry(check, transfer, number) for check in each.checks),
+                proof=judged.ranges[name].state,
             )
             for name, each in status.ranges.items()
         ),
-        checks=table_checks,
-        unchecked=_missing(WHOLE_TABLE_CHECKS, table_checks),
+        checks=tuple(check_entry(check, transfer, number) for check in status.checks),
+        unchecked=unchecked(WHOLE_TABLE_CHECKS, status),
         columns=tuple(
             ColumnEntry(
                 column.name,
@@ -206,27 +239,18 @@ def _hop(
     )
 
 
-def _range(
-    transfer: Transfer,
-    name: str,
-    keys: str,
-    record: RangeRecord,
-    move: RangeRecord,
-    checks: tuple[CheckEntry, ...],
-) -> RangeEntry:
-    if record.state is State.MISSING:
-        return RangeEntry(name, "missing", keys=keys)
-    state = str(record.state)
-    committed = state in COMMITTED
-    figure = next((figure for check in checks for figure in check.figures), None)
-    rows = [int(text or 0) for text in figure[1:]] if figure and figure[0] == "rows" else None
+def _range(transfer: Transfer, status: RangeStatus, move: RangeRecord) -> RangeEntry:
+    """Say what is recorded of a range, and of the run that moved its rows."""
+    record, committed = status.record, status.record.state.in_target
+    counted_rows = next(
+        (check.metadata for check in status.checks if "rows_target" in check.metadata), {}
+    )
     confirmed = committed and move.run_id not in (None, record.run_id)
     return RangeEntry(
-        name=name,
-        state=state,
-        keys=keys,
-        rows_source=rows[0] if rows else record.rows,
-        rows=rows[1] if rows else record.rows if committed else None,
+        name=record.range,
+        state=str(record.state),
+        rows_source=counted_rows.get("rows_source", record.rows),
+        rows=counted_rows.get("rows_target", record.rows if committed else None),
         rows_moved=None if move.state is State.ADOPTED else move.rows_of_move,
         written=move.written,
         changed=dict(move.counts),
@@ -244,8 +268,7 @@ def _range(
         target_server=move.target_server,
         source_snapshot=record.source_snapshot if committed else None,
         error=record.error,
-        checks=checks,
-        unchecked=_missing(checks_of(transfer), checks) if committed else (),
+        unchecked=unchecked(checks_of(transfer), status) if committed else (),
     )
 
 
@@ -263,11 +286,6 @@ def _keys(transfer: Transfer, hop: HopSpec, key_range: KeyRange | None) -> str:
     lower = "" if key_range.lower is None else f"{key_range.lower} ≤ "
     upper = "" if key_range.upper is None else f" < {key_range.upper}"
     return f"{lower}{key}{upper}" if lower or upper else f"all {key}"
-
-
-def _missing(declared: Sequence[str], checks: Sequence[CheckEntry]) -> tuple[str, ...]:
-    recorded = {check.name for check in checks}
-    return tuple(name for name in declared if name not in recorded)
 
 
 def _run(run: PastRun, failed: bool) -> RunEntry:

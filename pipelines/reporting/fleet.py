@@ -1,7 +1,4 @@
-"""Judges many transfers by what the event log says of them; neither Dagster nor servers are needed.
-
-A transfer is proven by the rules of its own report, but for what only servers can tell.
-"""
+"""Many transfers by what the event log says of them; neither Dagster nor servers are needed."""
 
 from __future__ import annotations
 
@@ -10,21 +7,17 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from tableferry.assets.asset_keys import stored_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.declaring.transfer_files import TransferFolder
+from tableferry.assets.judging import ProofState, TableJudgement, combined, judge_table
 from tableferry.assets.log.check_records import CheckRecord
 from tableferry.assets.log.queries import Log
-from tableferry.assets.log.ranges import RangeStatus, TargetStatus, read_status
+from tableferry.assets.log.ranges import TargetStatus, read_status
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.runs import failed_transfers
-from tableferry.assets.log.states import State
-from tableferry.assets.planning.resolve import checks_of
 from tableferry.checks.verdict import CHECK_NAMES, Level
-from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.tables import TableRef
 from tableferry.resources.words import counted
 
@@ -35,20 +28,7 @@ LEVELS_BY_CHECK = {check: level for level, check in CHECK_NAMES.items()}
 MOST_RANGE_PROBLEMS = 3
 """Maximum ranges of a table whose problems are listed; the others are counted."""
 
-
-class TransferState(StrEnum):
-    """What is known of a transfer or a table, the worst first."""
-
-    FAILED = "failed"
-    """A range, a check or the last run failed."""
-    NOT_PROVEN = "not proven"
-    """Ranges or verdicts are missing, or the source has changed since."""
-    NOT_MOVED = "not moved"
-    PROVEN = "proven"
-    """Every range is committed, and every declared check holds for its rows as they are."""
-
-
-_ORDER = {outcome: place for place, outcome in enumerate(TransferState)}
+_ORDER = {state: place for place, state in enumerate(ProofState)}
 
 
 @dataclass(frozen=True)
@@ -59,7 +39,7 @@ class TableEntry:
     target: str
     asset: str
     """The target's asset key, its parts joined by slashes."""
-    outcome: TransferState
+    outcome: ProofState
     ranges: int = 0
     committed: int = 0
     rows: int = 0
@@ -90,7 +70,7 @@ class TransferEntry:
 
     transfer: str
     source: str
-    outcome: TransferState
+    outcome: ProofState
     tables: tuple[TableEntry, ...]
     description: str = ""
     problems: tuple[str, ...] = ()
@@ -122,7 +102,7 @@ class TransferEntry:
     def snapshot(self) -> str | None:
         """The state of the source as of which all of its tables are; None if they are not."""
         snapshots = {table.snapshot for table in self.tables}
-        failed = self.outcome is TransferState.FAILED
+        failed = self.outcome is ProofState.FAILED
         return snapshots.pop() if len(snapshots) == 1 and not failed else None
 
     @property
@@ -155,7 +135,7 @@ class Fleet:
 
     @property
     def unproven(self) -> list[TransferEntry]:
-        return [entry for entry in self.transfers if entry.outcome is not TransferState.PROVEN]
+        return [entry for entry in self.transfers if entry.outcome is not ProofState.PROVEN]
 
     @property
     def totals(self) -> dict[str, int]:
@@ -163,7 +143,7 @@ class Fleet:
         outcomes = Counter(entry.outcome for entry in self.transfers)
         return {
             "transfers": len(self.transfers),
-            **{outcome.replace(" ", "_"): outcomes[outcome] for outcome in TransferState},
+            **{outcome.replace(" ", "_"): outcomes[outcome] for outcome in ProofState},
             "invalid_files": len(self.invalid),
             "tables": sum(len(entry.tables) for entry in self.transfers),
             "ranges": sum(entry.ranges for entry in self.transfers),
@@ -188,9 +168,7 @@ class Fleet:
     def summary(self) -> str:
         """The totals in one line."""
         outcomes = Counter(entry.outcome for entry in self.transfers)
-        parts = [
-            f"{outcomes[outcome]:,} {outcome}" for outcome in TransferState if outcomes[outcome]
-        ]
+        parts = [f"{outcomes[outcome]:,} {outcome}" for outcome in ProofState if outcomes[outcome]]
         if self.invalid:
             parts.append(counted(len(self.invalid), "invalid file"))
         totals = self.totals
@@ -212,17 +190,18 @@ def fleet(log: Log, declared: TransferFolder, names: Sequence[str], *, whole: bo
     transfers = [declared.transfer(name) for name in names]
     statuses, failed = read_status(log, transfers), failed_transfers(log, transfers)
     entries = [
-        judge(transfer, statuses, failed=transfer.transfer in failed) for transfer in transfers
+        transfer_entry(transfer, statuses, failed=transfer.transfer in failed)
+        for transfer in transfers
     ]
     entries.sort(key=lambda entry: (_ORDER[entry.outcome], entry.transfer))
     invalid = {file.path.name: str(file.problems[0]) for file in declared.invalid if whole}
     return Fleet(dt.datetime.now(dt.UTC).timestamp(), tuple(entries), invalid)
 
 
-def judge(
+def transfer_entry(
     transfer: Transfer, statuses: Mapping[TableRef, TargetStatus], *, failed: bool
 ) -> TransferEntry:
-    """Judge a transfer by its records and verdicts.
+    """Judge a transfer, and say it with figures.
 
     Args:
         transfer: the transfer.
@@ -230,69 +209,59 @@ def judge(
         failed: its last run failed, or was refused, without a success since.
     """
     name = transfer.transfer
-    sources = [transfer.source, *(hop.to for hop in transfer.hops)]
     tables = tuple(
-        _table(transfer, str(source), hop, statuses.get(hop.to, TargetStatus()))
-        for source, hop in zip(sources, transfer.hops, strict=False)
+        _table(transfer, source, hop.to, statuses[hop.to])
+        for source, hop in zip(transfer.tables, transfer.hops, strict=False)
     )
     problems = [problem for table in tables for problem in table.problems]
-    outcome = min((table.outcome for table in tables), key=_ORDER.__getitem__)
+    state = combined([table.outcome for table in tables])
     if failed:
         problem = f"its last run failed or was refused; ferry report {name} says why"
         # what failed in the tables says more
-        problems.insert(len(problems) if outcome is TransferState.FAILED else 0, problem)
-        outcome = TransferState.FAILED
-    elif outcome is TransferState.NOT_MOVED and any(table.committed for table in tables):
-        outcome = TransferState.NOT_PROVEN
+        problems.insert(len(problems) if state is ProofState.FAILED else 0, problem)
+        state = combined([state, ProofState.FAILED])
     return TransferEntry(
-        name, str(transfer.source), outcome, tables, transfer.description or "", tuple(problems)
+        name, str(transfer.source), state, tables, transfer.description or "", tuple(problems)
     )
 
 
-def _table(transfer: Transfer, source: str, hop: HopSpec, status: TargetStatus) -> TableEntry:
-    target, asset = str(hop.to), "/".join(json.loads(stored_key(hop.to)))
-    ranges = [*status.ranges.values()]
-    if all(each.record.state is State.MISSING for each in ranges):
-        problem = f"{target}: no run has moved it yet"
-        return TableEntry(
-            source, target, asset, TransferState.NOT_MOVED, len(ranges), problems=(problem,)
-        )
-    committed = [each.record for each in ranges if each.record.state.in_target]
-    proofs = [_proof(each.checks) for each in ranges if each.record.state.in_target]
-    proven = [proof for proof in proofs if proof is not None]
-    all_committed, all_proven = len(committed) == len(ranges), len(proven) == len(ranges)
-    checks = [check for each in ranges for check in each.checks]
-    failed = any(each.record.state is State.FAILED for each in ranges) or any(
-        check.failed for check in (*checks, *status.checks)
-    )
-    behind_ranges = [
-        each
-        for each in ranges
-        if each.record.state.in_target and any(check.source_newer for check in each.checks)
-    ]
-    problems = (
-        *_range_problems(transfer, target, ranges),
-        *_table_problems(target, status.checks, all_committed=all_committed),
-    )
-    outcome = TransferState.NOT_PROVEN if problems else TransferState.PROVEN
+def _table(
+    transfer: Transfer, source: TableRef, target: TableRef, status: TargetStatus
+) -> TableEntry:
+    judged = judge_table(transfer, target, status)
+    committed = [each for each in status.ranges.values() if each.record.state.in_target]
+    records = [each.record for each in committed]
+    proven = [proof for each in committed if (proof := _proof(each.checks)) is not None]
+    all_committed = len(committed) == len(status.ranges) > 0
+    all_proven = len(proven) == len(status.ranges) > 0
     return TableEntry(
-        source=source,
-        target=target,
-        asset=asset,
-        outcome=TransferState.FAILED if failed else outcome,
-        ranges=len(ranges),
+        source=str(source),
+        target=str(target),
+        asset="/".join(json.loads(stored_key(target))),
+        outcome=judged.state,
+        ranges=len(status.ranges),
         committed=len(committed),
-        rows=sum(record.rows or 0 for record in committed),
+        rows=sum(record.rows or 0 for record in records),
         proof=min((level for level, _ in proven), key=LEVEL_ORDER.index) if all_proven else None,
         proven_from=min(at for _, at in proven) if all_proven else None,
         proven_to=max(at for _, at in proven) if all_proven else None,
-        read_at=min(record.timestamp or 0 for record in committed) if all_committed else None,
-        positions=_positions(committed),
-        snapshot=_snapshot(committed) if all_committed else None,
-        behind_ranges=len(behind_ranges),
-        behind_rows=max((verdict.rows_since for verdict in status.checks), default=0),
-        problems=problems,
+        read_at=min(record.timestamp or 0 for record in records) if all_committed else None,
+        positions=_positions(records),
+        snapshot=_snapshot(records) if all_committed else None,
+        behind_ranges=sum(any(check.source_newer for check in each.checks) for each in committed),
+        behind_rows=max((check.rows_since for check in status.checks), default=0),
+        problems=(*_range_problems(target, judged), *judged.problems),
     )
+
+
+def _range_problems(target: TableRef, judged: TableJudgement) -> Iterator[str]:
+    """Say why ranges are not proven, a line each of the first, and count the rest."""
+    lines = [
+        f"{target} {name}: {'; '.join(each.problems)}" for name, each in judged.unproven.items()
+    ]
+    yield from lines[:MOST_RANGE_PROBLEMS]
+    if rest := lines[MOST_RANGE_PROBLEMS:]:
+        yield f"{target}: {counted(len(rest), 'more range')} not proven"
 
 
 def _proof(verdicts: Sequence[CheckRecord]) -> tuple[Level, float] | None:
@@ -318,46 +287,6 @@ def _positions(records: Sequence[RangeRecord]) -> tuple[str, ...]:
 def _snapshot(records: Sequence[RangeRecord]) -> str | None:
     snapshots = {record.source_snapshot for record in records}
     return snapshots.pop() if len(snapshots) == 1 else None
-
-
-def _range_problems(
-    transfer: Transfer, target: str, ranges: Sequence[RangeStatus]
-) -> Iterator[str]:
-    """Describe why ranges are not proven, those that failed first, and the rest in a count."""
-    declared = checks_of(transfer)
-    failures: list[str] = []
-    gaps: list[str] = []
-    for each in ranges:
-        record, verdicts = each.record, each.checks
-        summaries = [verdict.summary for verdict in verdicts if verdict.failed]
-        if not record.state.in_target and not summaries:
-            problem = record.why or record.error
-            text = f"{record.range}: {record.state}{f': {problem}' if problem else ''}"
-            (failures if record.state is State.FAILED else gaps).append(text)
-        elif summaries:
-            failures.append(f"{record.range}: {'; '.join(summaries)}")
-        elif newer := [verdict.name for verdict in verdicts if verdict.source_newer]:
-            checks = ", ".join(newer)
-            gaps.append(f"{record.range}: the source has changed since ({checks})")
-        elif missing := set(declared) - {verdict.name for verdict in verdicts}:
-            checks = ", ".join(check for check in declared if check in missing)
-            gaps.append(f"{record.range}: no verdict of {checks} about its rows as they are now")
-    problems = [*failures, *gaps]
-    yield from (f"{target} {problem}" for problem in problems[:MOST_RANGE_PROBLEMS])
-    if rest := problems[MOST_RANGE_PROBLEMS:]:
-        yield f"{target}: {counted(len(rest), 'more range')} not proven"
-
-
-def _table_problems(
-    target: str, verdicts: Sequence[CheckRecord], *, all_committed: bool
-) -> Iterator[str]:
-    for verdict in verdicts:
-        if verdict.failed:
-            yield f"{target} as a whole: {verdict.summary}"
-    judged = {verdict.name for verdict in verdicts}
-    missing = [check for check in WHOLE_TABLE_CHECKS if check not in judged]
-    if missing and all_committed:
-        yield f"{target} as a whole: no verdict of {', '.join(missing)} about it as it is now"
 
 
 def behind(ranges: int, rows: int) -> str:

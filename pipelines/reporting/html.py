@@ -47,9 +47,9 @@ def to_json(report: Report) -> str:
     document = {
         "schema_version": SCHEMA_VERSION,
         "passed": report.passed,
-        "problems": [problem.text for problem in report.problems],
         "counts": report.counts(),
         **asdict(report),
+        "problems": [problem.text for problem in report.problems],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tableferry.assets.log.records import SOURCE_NEWER
+from tableferry.assets.judging import ProofState
+from tableferry.assets.log.states import State
 from tableferry.pipelines.reporting.evidence import CheckEntry, CheckOutcome, ExpectationEntry
-
-COMMITTED = ("committed", "adopted", "skipped_unchanged")
-"""The states of ranges whose rows are in the target."""
 
 EXAMPLES = 5
 """Maximum examples of unexpected values per expectation, over all ranges."""
@@ -60,10 +58,12 @@ class RangeEntry:
     checks: tuple[CheckEntry, ...] = ()
     unchecked: tuple[str, ...] = ()
     """Declared checks without a verdict about the current rows."""
+    proof: str = ProofState.PROVEN
+    """How far it is proven, as a `ProofState`."""
 
     @property
     def committed(self) -> bool:
-        return self.state in COMMITTED
+        return State(self.state).in_target
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -92,11 +92,11 @@ class RangeEntry:
 
     @property
     def outcome(self) -> CheckOutcome:
-        """`passed` if the range is committed and every declared check has passed."""
-        outcomes = {check.outcome for check in self.checks}
-        if not self.committed or self.unchecked or "failed" in outcomes:
+        """Its proof as a badge: `warning` if it is not proven, or a check warns."""
+        if self.proof == ProofState.FAILED:
             return "failed"
-        return "warning" if "warning" in outcomes else "passed"
+        warned = any(check.outcome == "warning" for check in self.checks)
+        return "warning" if warned or self.proof != ProofState.PROVEN else "passed"
 
 
 @dataclass(frozen=True)
@@ -213,6 +213,8 @@ class Report:
     created_at: str
     """ISO 8601 in UTC."""
     hops: tuple[HopEntry, ...]
+    problems: tuple[ReportProblem, ...] = ()
+    """The reasons why the report is not a pass, those of the whole transfer first."""
     description: str = ""
     runs: tuple[RunEntry, ...] = ()
     """The newest run comes first."""
@@ -234,11 +236,6 @@ class Report:
     def passed(self) -> bool:
         """Whether everything is committed, checked and green, and no run has failed since."""
         return not self.problems
-
-    @property
-    def problems(self) -> tuple[ReportProblem, ...]:
-        """The reasons why the report is not a pass, those of the whole transfer first."""
-        return tuple(_problems(self))
 
     @property
     def last_success(self) -> RunEntry | None:
@@ -300,50 +297,3 @@ def _suites(hop: HopEntry) -> list[Suite]:
             )
         )
     return suites
-
-
-def _problems(report: Report) -> Iterator[ReportProblem]:
-    if not any(hop.ranges for hop in report.hops):
-        yield ReportProblem("No key range is known: nothing was moved yet.")
-    if report.refused:
-        refused = report.refused.removesuffix(".")
-        yield ReportProblem(f"The transfer cannot run as its tables are now: {refused}.")
-    for run in report.runs:
-        if run.unanswered:
-            reason = f": {run.error.splitlines()[0].removesuffix('.')}" if run.error else ""
-            yield ReportProblem(
-                f"Run {run.run_id[:8]} of {moment(run.started_at)} {run.outcome}{reason}. None has "
-                "succeeded since.",
-                "runs",
-            )
-    for number, hop in enumerate(report.hops, start=1):
-        if hop.drift:
-            yield ReportProblem(
-                f"{hop.target}: {hop.drift} since its rows were committed.", anchor(number)
-            )
-        for check in hop.checks:
-            if check.outcome == "failed":
-                yield ReportProblem(
-                    f"{hop.target} as a whole: {check.summary.removesuffix('.')}.", anchor(number)
-                )
-        if hop.unchecked and all(entry.committed for entry in hop.ranges) and hop.ranges:
-            yield ReportProblem(
-                f"{hop.target} as a whole: no verdict of {', '.join(hop.unchecked)} about the "
-                "table as it is now.",
-                anchor(number),
-            )
-        for position, entry in enumerate(hop.ranges, start=1):
-            for text in _range_problems(entry):
-                yield ReportProblem(f"{hop.target} {entry.name}: {text}", anchor(number, position))
-
-
-def _range_problems(entry: RangeEntry) -> Iterator[str]:
-    failed = [check for check in entry.checks if check.outcome == "failed"]
-    if not entry.committed and not failed:
-        yield f"{entry.state}{f': {entry.error}' if entry.error else ', not committed'}"
-    for check in failed:
-        yield check.summary
-    if newer := [check.name for check in entry.checks if SOURCE_NEWER in check.details]:
-        yield f"the source has changed since ({', '.join(newer)})"
-    if entry.committed and entry.unchecked:
-        yield f"no verdict of {', '.join(entry.unchecked)} about its rows as they are now"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from tableferry.assets.judging import ProofState, RangeJudgement, TableJudgement
 from tableferry.checks.verdict import Difference
+from tableferry.pipelines.reporting.collect import problems_of
 from tableferry.pipelines.reporting.evidence import CheckEntry, ExpectationEntry
 from tableferry.pipelines.reporting.report import (
     ColumnEntry,
@@ -12,6 +14,7 @@ from tableferry.pipelines.reporting.report import (
     RunEntry,
 )
 
+PROVEN = TableJudgement(ProofState.PROVEN)
 NASTY = "<script>alert('|')</script>\r\n`&"
 NAMES = (
     "..0000000000000000001",
@@ -158,10 +161,11 @@ def sample(*, bad: bool = True) -> Report:
     ]
     wrong = [
         good[0],
-        a_range(NAMES[1], ROW_COUNT, DAMAGED, SUITE),
+        a_range(NAMES[1], ROW_COUNT, DAMAGED, SUITE, proof="failed"),
         a_range(
             NAMES[2],
             state="failed",
+            proof="failed",
             rows=None,
             keys="250001 ≤ id < 500001",
             error="orders: sqlserver://dbo.orders range 0000000000000250001..0000000000000500001: "
@@ -169,7 +173,14 @@ def sample(*, bad: bool = True) -> Report:
             "Server's 0001-01-01 to 9999-12-31",
             checks=(),
         ),
-        a_range(NAMES[3], ROW_COUNT, rows=0, keys="500001 ≤ id", unchecked=("checksum",)),
+        a_range(
+            NAMES[3],
+            ROW_COUNT,
+            rows=0,
+            keys="500001 ≤ id",
+            unchecked=("checksum",),
+            proof="not proven",
+        ),
     ]
     columns = (
         ColumnEntry("id", "bigint", False, "id bigint"),
@@ -193,6 +204,17 @@ def sample(*, bad: bool = True) -> Report:
             columns=columns,
         ),
     )
+    judged = [PROVEN, PROVEN]
+    if bad:
+        judged[0] = TableJudgement(
+            ProofState.FAILED,
+            (f"{hops[0].target} as a whole: {SCHEMA.summary}",),
+            {
+                NAMES[1]: RangeJudgement(ProofState.FAILED, (DAMAGED.summary,)),
+                NAMES[2]: RangeJudgement(ProofState.FAILED, ("failed: column 'time_hour'",)),
+                NAMES[3]: RangeJudgement(ProofState.NOT_PROVEN, ("no verdict of checksum",)),
+            },
+        )
     runs = [
         RunEntry(CHECKED, "check", "succeeded", "schedule", "", MOVED_AT, CHECKED_AT),
         RunEntry(MOVED, "move", "succeeded", "command line", f"{NAMES[0]} to {NAMES[3]}", MOVED_AT),
@@ -210,6 +232,7 @@ def sample(*, bad: bool = True) -> Report:
         description="Orders of the shop, one row per line.",
         created_at="2026-07-29T08:30:00+00:00",
         hops=hops,
+        problems=tuple(problems_of("", runs, hops, judged)),
         runs=tuple(runs),
         settings={"key": "id", "write": "replace", "ranges": "{rows: 250000}"},
         servers={"postgres": SERVERS[0], "sqlserver": SERVERS[1], "clickhouse": SERVERS[2]},

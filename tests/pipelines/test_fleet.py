@@ -12,13 +12,14 @@ import pytest
 from rich.console import Console
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.judging import ProofState
 from tableferry.assets.log.check_records import CheckRecord
 from tableferry.assets.log.ranges import RangeStatus, TargetStatus
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.pipelines.command.show.fleet_views import fleet_document, fleet_errors, show_fleet
-from tableferry.pipelines.reporting.fleet import Fleet, TransferEntry, TransferState, judge
+from tableferry.pipelines.reporting.fleet import Fleet, TransferEntry, transfer_entry
 from tableferry.pipelines.reporting.fleet_pages import render_fleet
 from tableferry.resources.tables import TableRef
 
@@ -50,7 +51,7 @@ class Past:
 
     @property
     def judged(self) -> TransferEntry:
-        return judge(TRANSFER, self.statuses, failed=self.failed)
+        return transfer_entry(TRANSFER, self.statuses, failed=self.failed)
 
 
 def history(
@@ -64,8 +65,14 @@ def history(
     standing = {None: WHOLE, "a": PASSED, "b": PASSED, **(verdicts or {})}
     by_range = {record.range: record for record in records}
     missing = {name: RangeStatus(RangeRecord(name, State.MISSING)) for name in "ab"}
-    there = {name: RangeStatus(by_range[name], tuple(standing[name])) for name in by_range}
-    ranges = {**missing, **there}
+    given = {*by_range, *(verdicts or ())} & {*missing}
+    ranges = {
+        **missing,
+        **{
+            name: RangeStatus(by_range.get(name, missing[name].record), tuple(standing[name]))
+            for name in sorted(given)
+        },
+    }
     begun, others = TargetStatus(ranges, tuple(standing[None])), TargetStatus(missing)
     statuses = {hop.to: begun if n < hops else others for n, hop in enumerate(TRANSFER.hops)}
     return Past(statuses, failed)
@@ -86,6 +93,7 @@ def test_a_transfer_is_proven_by_the_weakest_and_oldest_proof_of_its_ranges() ->
 
 FAILED = CheckRecord("checksum", False, DAY, "checksum FAILED: 3 rows")
 NEWER = replace(FAILED, source_newer=True, warning=True)
+NEWER_HASH = replace(NEWER, name="full_hash")
 HINT = CheckRecord("total_rows", False, DAY, "7 rows more", warning=True, rows_since=7)
 
 
@@ -108,7 +116,26 @@ HINT = CheckRecord("total_rows", False, DAY, "7 rows more", warning=True, rows_s
             "failed",
             "sqlserver://dbo.orders b: failed: t: x range b: too long",
         ),
-        (history(BOTH[:1]), "not proven", "sqlserver://dbo.orders b: missing"),
+        (
+            history(BOTH[:1]),
+            "not proven",
+            "sqlserver://dbo.orders b: missing: no run has moved it yet",
+        ),
+        (
+            history([BOTH[0], RangeRecord("b", State.LOADED)]),
+            "not proven",
+            "sqlserver://dbo.orders b: loaded: its run did not finish",
+        ),
+        (
+            history([BOTH[0]], {"b": (FAILED,)}),
+            "failed",
+            "sqlserver://dbo.orders b: checksum FAILED: 3 rows",
+        ),
+        (
+            history(BOTH, {"b": (PASSED[0], replace(FAILED, warning=True), NEWER_HASH)}),
+            "not proven",
+            "sqlserver://dbo.orders b: the source has changed since (full_hash)",
+        ),
         (
             history(BOTH, {"b": (PASSED[0], FAILED)}),
             "failed",
@@ -166,7 +193,7 @@ def test_tables_are_as_of_a_snapshot_only_if_all_from_their_connection_are() -> 
     assert Fleet(DAY, (both, both, none)).as_of == []
     assert Fleet(DAY, (both, entry("s1", "s2"))).as_of == []
     assert Fleet(DAY, (both, entry("s2", "s2"))).as_of == []
-    assert Fleet(DAY, (both, replace(both, outcome=TransferState.FAILED))).as_of == []
+    assert Fleet(DAY, (both, replace(both, outcome=ProofState.FAILED))).as_of == []
     assert Fleet(DAY, (both, both, entry(None, None, name="other"))).as_of == [
         "all 4 tables from postgres as of snapshot s1"
     ]

@@ -13,13 +13,14 @@ import jsonschema
 import pytest
 
 from tableferry.assets.declaring.names import about
+from tableferry.assets.judging import ProofState, RangeJudgement, TableJudgement
 from tableferry.assets.log.history import PastRun, unanswered
-from tableferry.pipelines.reporting.collect import checked_url
+from tableferry.pipelines.reporting.collect import checked_url, problems_of
 from tableferry.pipelines.reporting.html import breakable, render
-from tableferry.pipelines.reporting.report import Report, RunEntry, Suite
+from tableferry.pipelines.reporting.report import RunEntry, Suite
 from tableferry.resources.errors import InputError
 from tableferry.resources.words import counted
-from tests.pipelines.sample_report import MOVED, NAMES, NASTY, REFUSED, SUITE, a_range, sample
+from tests.pipelines.sample_report import MOVED, NAMES, NASTY, PROVEN, REFUSED, SUITE, sample
 
 SCHEMA = Path(__file__).parent.parent.parent / "docs" / "report.schema.json"
 
@@ -50,36 +51,40 @@ def test_rows_and_ranges_count_once_and_checks_of_every_hop() -> None:
     }
 
 
-def one_wrong(**change: object) -> Report:
-    """A report that would pass, but for one thing about a range of its first hop."""
-    good = sample(bad=False)
-    first, *others = good.hops[0].ranges
-    hop = replace(good.hops[0], ranges=(replace(first, **change), *others))  # type: ignore[arg-type]
-    return replace(good, hops=(hop, good.hops[1]))
-
-
-def test_it_passes_only_if_all_of_it_is_committed_checked_and_green() -> None:
+def test_it_passes_only_if_all_of_it_is_proven_and_nothing_else_is_wrong() -> None:
     good = sample(bad=False)
     assert good.passed and good.problems == ()
+    unanswered_run = RunEntry("r", "move", "failed", "", "", unanswered=True)
+    drifted = replace(good.hops[0], drift="new source column 'x'")
+    not_moved = TableJudgement(
+        ProofState.NOT_MOVED,
+        ("sqlserver://dbo.x: no run has moved it yet",),
+        {NAMES[0]: RangeJudgement(ProofState.NOT_MOVED, ("missing",))},
+    )
+    failed = TableJudgement(
+        ProofState.FAILED, (), {NAMES[0]: RangeJudgement(ProofState.FAILED, ("checksum FAILED",))}
+    )
+    both = [PROVEN, PROVEN]
     wrong = [
-        one_wrong(state="failed", error="value 7 does not fit"),
-        one_wrong(state="missing"),
-        one_wrong(unchecked=("checksum",)),
-        one_wrong(checks=sample().hops[0].ranges[1].checks),
-        replace(good, refused="sqlserver://dbo.orders: column 'x' has no exact type"),
-        replace(good, runs=(RunEntry("r", "move", "failed", "", "", unanswered=True), *good.runs)),
-        replace(good, hops=(replace(good.hops[0], drift="new source column 'x'"), good.hops[1])),
-        replace(good, hops=(replace(good.hops[0], unchecked=("schema",)), good.hops[1])),
-        replace(good, hops=tuple(replace(hop, ranges=()) for hop in good.hops)),
+        problems_of("column 'x' has no exact type", (), good.hops, both),
+        problems_of("", (unanswered_run,), good.hops, both),
+        problems_of("", (), (drifted, good.hops[1]), both),
+        problems_of("", (), good.hops, [PROVEN, not_moved]),
+        problems_of("", (), good.hops, [failed, PROVEN]),
     ]
-    for one in wrong:
-        assert len(one.problems) == 1, one.problems
+    for problems in map(tuple, wrong):
+        assert len(problems) == 1, problems
+        one = replace(good, problems=problems)
         assert not one.passed
         assert "Not passed" in render(one, "html") and "NOT PASSED" in render(one, "md")
+        assert problems[0].text in text_of(render(one, "html"))
 
 
 def test_a_warning_is_told_and_fails_nothing() -> None:
-    warned = one_wrong(checks=(*a_range(NAMES[0]).checks, SUITE))
+    good = sample(bad=False)
+    first, *others = good.hops[0].ranges
+    first = replace(first, checks=(*first.checks, SUITE))
+    warned = replace(good, hops=(replace(good.hops[0], ranges=(first, *others)), good.hops[1]))
     assert warned.passed
     assert warned.counts()["warnings"] == 1
     assert "with a warning" in render(warned, "html")
@@ -103,11 +108,9 @@ def test_expectations_are_summed_up_over_the_ranges() -> None:
 
 
 def test_a_sentence_ends_once_and_a_number_goes_with_its_word() -> None:
-    runs = [
-        replace(run, unanswered=True, error="The process of this run is gone.")
-        for run in sample().runs[:1]
-    ]
-    gone = [one.text for one in replace(sample(), runs=tuple(runs)).problems if "gone" in one.text]
+    (run, *_) = sample().runs
+    died = replace(run, unanswered=True, error="The process of this run is gone.")
+    gone = [problem.text for problem in problems_of("", (died,), (), ())]
     assert gone and "gone. None" in gone[0]
     assert counted(1, "row") == "1 row" and counted(2000, "row") == "2,000 rows"
     assert about("orders", "orders: no") == about("orders", "no") == "orders: no"

@@ -6,6 +6,7 @@ import io
 
 from rich.console import Console
 
+from tableferry.assets.judging import ProofState, RangeJudgement
 from tableferry.assets.log.states import State
 from tableferry.pipelines.command.show.fleet_views import show_summary
 from tableferry.pipelines.command.show.range_views import RangeView, TransferOutcome, TransferView
@@ -25,10 +26,13 @@ def test_rows_of_a_range_count_once_whatever_the_hops() -> None:
 
 def test_ranges_that_an_earlier_command_has_committed_were_not_moved() -> None:
     """A run that fails before its first range leaves all of them as they were."""
+    failed = RangeJudgement(ProofState.FAILED, ("failed: no",))
     views = [
         RangeView("a", State.COMMITTED, hop=1, target="", rows=10, run_id="before"),
         RangeView("b", State.SKIPPED_UNCHANGED, hop=1, target="", rows=10, run_id="before"),
-        RangeView("c", State.FAILED, hop=1, target="", run_id="before", error="no"),
+        RangeView(
+            "c", State.FAILED, hop=1, target="", run_id="before", error="no", judgement=failed
+        ),
     ]
     outcome = TransferOutcome(TransferView("t", views, False, ["drift"], ["now"]), 1.0)
     assert (outcome.moved, outcome.rows) == ([], 0)

@@ -48,6 +48,17 @@ def checking(context) -> None:  # type: ignore[no-untyped-def]
                 description=f"price < 0 in {name}",
             )
         )
+    context.log_event(
+        dg.AssetCheckEvaluation(
+            asset_key=dg.AssetKey(["clickhouse", "w", "orders"]),
+            check_name="checksum",
+            passed=False,
+            partition="1..5",
+            severity=dg.AssetCheckSeverity.WARN,
+            description="the source is newer",
+            metadata={"source_newer": True},
+        )
+    )
     for missing in (2, 0):
         context.log_event(
             dg.AssetCheckEvaluation(
@@ -197,4 +208,4 @@ def test_a_check_that_does_not_block_is_told_too(
     assert alert["errors"] == [
         "clickhouse/w/orders 5..9: expectations failed: price < 0 in 5..9",
         "clickhouse/w/orders (whole table): total_rows failed: rows differ",
-    ], "the last verdict of each range, and of tables that lack none; no summary"
+    ], "the last verdict of each range, and of tables that lack none; no summary, no newer source"

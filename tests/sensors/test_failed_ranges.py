@@ -11,6 +11,7 @@ import pytest
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
+from tableferry.assets.declaring.sections import CheckSpec
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.run_tags import (
     RANGE_END,
@@ -270,8 +271,21 @@ def test_a_range_that_is_given_up_is_told_once(
     ticks.evaluate()
     ticks.evaluate()
     (alert,) = told
-    assert (alert.kind, alert.errors) == ("ranges_given_up", [NAMES[1]])
+    why = f"sqlserver://dbo.orders {NAMES[1]}: failed: its run did not finish"
+    assert (alert.kind, alert.errors) == ("ranges_given_up", [why])
     assert alert.text == f"orders: 1 range given up after {MOST_TRIES} tries"
     ticks.record(State.COMMITTED, NAMES[1])
     ticks.evaluate()
     assert tries_of(ticks.cursor) == {}, "it may fail anew"
+
+
+def test_a_failure_counts_as_it_does_for_planning(ticks: Ticks) -> None:
+    """Of a level that is not declared, too, which moves the range; a warning moves nothing."""
+    ticks.record(State.COMMITTED, *NAMES[:4])
+    strict = Verdict("full_hash", False, {"rows": 2}, {"rows": 2}, 0.1)
+    ticks.write(lambda writer: writer.all_checked(NAMES[1], [strict]))
+    warning = {"checks": {"full_hash": CheckSpec(severity="warn", blocking=False)}}
+    run = ticks.instance.add_run(dg.DagsterRun("another", status=dg.DagsterRunStatus.SUCCESS))
+    lenient = Writer(Log(ticks.instance, run.run_id), ONE, TRANSFER.model_copy(update=warning))
+    lenient.all_checked(NAMES[2], [strict])
+    assert ticks.tick(PAUSE + LATE) == [(NAMES[1], NAMES[1])]

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.judging import ProofState, judge_range
 from tableferry.assets.log.ledger import committed, newest_ids, partitions
 from tableferry.assets.log.queries import Log
+from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.runs import is_unanswered
-from tableferry.assets.log.states import Reason, State
+from tableferry.assets.log.states import Reason
 from tableferry.assets.planning.ranges.cutting import find_ranges, like_range
-from tableferry.assets.planning.resolve import Hop, resolve_hops
+from tableferry.assets.planning.resolve import Hop, checks_of, resolve_hops
 from tableferry.assets.planning.rows.decisions import decisions_by_hop
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.source_state import (
@@ -25,9 +27,6 @@ from tableferry.assets.planning.transfer_plan import (
 )
 from tableferry.assets.running.caller import Prepared, ranges_moving_with
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.command.show.range_views import (
-    range_views,
-)
 from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
@@ -207,10 +206,11 @@ def _stale(prepared: Prepared, hops: Sequence[Hop]) -> set[str]:
 
 def unsettled(log: Log, transfer: Transfer, hops: Sequence[Hop]) -> set[str]:
     """Return the ranges whose latest attempt or check in one of the hops was not good."""
-    names = partitions(log, transfer.partitions_name)
+    statuses, declared = read_status(log, [transfer]), checks_of(transfer)
     return {
-        view.range
+        name
         for hop in hops
-        for view in range_views(log, transfer, hop.number, names)
-        if view.state is not State.MISSING and not view.good
+        for name, status in statuses[hop.spec.to].ranges.items()
+        if not (judged := judge_range(status, declared)).good
+        and judged.state is not ProofState.NOT_MOVED
     }

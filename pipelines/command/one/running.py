@@ -13,6 +13,7 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import ONLY_SHOWN, Transfer
 from tableferry.assets.log.ledger import newest_attempts, partitions, records
 from tableferry.assets.log.queries import Log
+from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.states import State
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
@@ -329,6 +330,7 @@ def _found_by(work: FoundWork, hop: Hop, name: str) -> str | None:
 
 def _results(log: Log, transfer: Transfer, work: FoundWork) -> list[RangeView]:
     names = [name for name in work.prepared.plan.ranges if name in work.requested]
+    statuses = read_status(log, [transfer], only=work.requested)
     return [
         replace(
             view,
@@ -340,5 +342,5 @@ def _results(log: Log, transfer: Transfer, work: FoundWork) -> list[RangeView]:
         if view.range not in work.ranges and view.good
         else view
         for hop in work.hops
-        for view in range_views(log, transfer, hop.number, names)
+        for view in range_views(transfer, statuses, hop.number, names)
     ]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from tableferry.assets.log.ledger import partitions
-from tableferry.assets.log.queries import Log
+from tableferry.assets.judging import ProofState
+from tableferry.assets.log.ranges import read_status
+from tableferry.assets.log.runs import failed_transfers
 from tableferry.pipelines.command.session import Session
-from tableferry.pipelines.command.show.range_views import (
-    RangeView,
-    TransferView,
-    range_notes,
-    range_views,
-)
-from tableferry.pipelines.reporting.fleet import TransferState, fleet
+from tableferry.pipelines.command.show.range_views import TransferView, range_notes, range_views
+from tableferry.pipelines.reporting.fleet import transfer_entry
 
 
 def status(session: Session, name: str) -> TransferView:
@@ -20,24 +16,20 @@ def status(session: Session, name: str) -> TransferView:
     No server is queried.
     """
     transfer = session.transfer(name)
-
-    def read(log: Log) -> list[RangeView]:
-        names = partitions(log, transfer.partitions_name)
-        hops = range(1, len(transfer.hops) + 1)
-        return [view for hop in hops for view in range_views(log, transfer, hop, names)]
-
-    views = session.ask_log(read)
+    statuses, failed_runs = session.ask_log(
+        lambda log: (read_status(log, [transfer]), failed_transfers(log, [transfer]))
+    )
+    hops = range(1, len(transfer.hops) + 1)
+    views = [view for hop in hops for view in range_views(transfer, statuses, hop)]
     if not views:
         return TransferView(name, [])
-    (judged,) = session.ask_log(
-        lambda log: fleet(log, session.declared, [name], whole=False)
-    ).transfers
-    failed = judged.outcome is TransferState.FAILED
+    entry = transfer_entry(transfer, statuses, failed=bool(failed_runs))
+    failed = entry.outcome is ProofState.FAILED
     return TransferView(
         name,
         views,
         not failed and all(view.good for view in views),
-        [*judged.problems],
+        [*entry.problems],
         notes=range_notes(views),
         failed=failed,
     )

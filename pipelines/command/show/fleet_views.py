@@ -10,18 +10,19 @@ from rich.console import Console
 from rich.text import Text
 
 from tableferry.assets.declaring.names import about
+from tableferry.assets.judging import ProofState
 from tableferry.assets.log.states import State
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.listing import ListColumn, Listing, ListRow
 from tableferry.pipelines.command.show.range_views import Attempt, TransferOutcome
 from tableferry.pipelines.command.show.render import number, shown
-from tableferry.pipelines.reporting.fleet import Fleet, TransferState, fleet
+from tableferry.pipelines.reporting.fleet import Fleet, fleet
 from tableferry.resources.words import counted, iso_time
 
 if TYPE_CHECKING:
     from tableferry.pipelines.command.show.views import CheckView, PlanView
 
-STYLES = {TransferState.FAILED: "red", TransferState.PROVEN: "green"}
+STYLES = {ProofState.FAILED: "red", ProofState.PROVEN: "green"}
 MOST_REASONS = 10
 """Maximum transfers of which standard error says why they are not proven."""
 

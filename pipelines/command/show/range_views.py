@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from tableferry.assets.judging import ProofState, RangeJudgement, judge_range
+from tableferry.assets.log.ranges import RangeStatus, TargetStatus
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
+from tableferry.assets.planning.resolve import checks_of
 from tableferry.resources.contract.quarantine import SUFFIX
 from tableferry.resources.words import counted
 
 if TYPE_CHECKING:
     from tableferry.assets.declaring.manifest import Transfer
-    from tableferry.assets.log.queries import Log
+    from tableferry.resources.tables import TableRef
 
 JSON_FIELDS = (
     *("hop", "target", "range", "rows", "bytes", "seconds", "moving_seconds", "rows_per_second"),
@@ -25,6 +28,9 @@ JSON_FIELDS = (
 """The fields of a range in the `--json` form; the event log has others."""
 
 
+NOTHING_WRONG = RangeJudgement(ProofState.PROVEN, good=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RangeView(RangeRecord):
     """The record of a range in one hop, and the verdicts of its checks."""
@@ -32,6 +38,10 @@ class RangeView(RangeRecord):
     hop: int
     target: str
     checks: Mapping[str, bool] = field(default_factory=dict)
+    """Whether each declared check passed, and those that failed without being declared."""
+    warned: tuple[str, ...] = ()
+    """The checks that failed, but whose failure is no more than a warning."""
+    judgement: RangeJudgement = NOTHING_WRONG
 
     @property
     def changed(self) -> Mapping[str, int]:
@@ -41,19 +51,14 @@ class RangeView(RangeRecord):
     @property
     def good(self) -> bool:
         """Whether the range is in the target, and none of its checks has failed."""
-        return self.state.in_target and all(self.checks.values())
+        return self.judgement.good
 
     @property
     def problem(self) -> str | None:
         """Why the range is not good, in one line."""
         if self.good:
             return None
-        from tableferry.assets.verifying.on_demand import NotCommitted
-
-        failed = [name for name, passed in self.checks.items() if not passed]
-        if failed and self.state.in_target:
-            return f"{self.target} {self.range}: {', '.join(failed)} FAILED when last checked"
-        return NotCommitted(self.target, self.range, self.state, self.error, self.why).summary()
+        return f"{self.target} {self.range}: {'; '.join(self.judgement.problems)}"
 
     def json(self) -> dict[str, Any]:
         """Return the `--json` form."""
@@ -87,30 +92,36 @@ class TransferView:
         }
 
 
-def range_views(log: Log, transfer: Transfer, hop: int, names: Sequence[str]) -> list[RangeView]:
-    """Read the recorded state of ranges in one hop (1-based)."""
-    from tableferry.assets.log import ledger
-    from tableferry.assets.planning.resolve import checks_of
-    from tableferry.checks.expectations import ALL_CHECKS
-
-    target = transfer.hops[hop - 1].to
-    records = ledger.records(log, target, names)
-    declared = checks_of(transfer)
-    verdicts = ledger.verdicts(log, target, ALL_CHECKS)
-    # of a level that is not declared, a failure counts, as it does in planning
-    checks = {
-        name: {check: passed for check, passed in found.items() if check in declared or not passed}
-        for name, found in verdicts.items()
-    }
-    return [
-        RangeView(
-            **vars(records.get(name) or RangeRecord(name, State.MISSING)),
-            hop=hop,
-            target=str(target),
-            checks=checks.get(name, {}) if name in records else {},
+def range_views(
+    transfer: Transfer,
+    statuses: Mapping[TableRef, TargetStatus],
+    hop: int,
+    names: Sequence[str] | None = None,
+) -> list[RangeView]:
+    """Return the recorded state of ranges in one hop (1-based), of all known ones by default."""
+    target, declared = transfer.hops[hop - 1].to, checks_of(transfer)
+    known = statuses[target].ranges
+    views = []
+    for name in known if names is None else names:
+        status = known.get(name) or RangeStatus(RangeRecord(name, State.MISSING))
+        views.append(
+            RangeView(
+                **vars(status.record),
+                hop=hop,
+                target=str(target),
+                # of a level that is not declared, a failure counts, as it does in planning
+                checks={
+                    check.name: check.passed
+                    for check in status.checks
+                    if not check.source_newer and (check.name in declared or not check.passed)
+                },
+                warned=tuple(
+                    check.name for check in status.checks if check.warning and not check.passed
+                ),
+                judgement=judge_range(status, declared),
+            )
         )
-        for name in names
-    ]
+    return views
 
 
 def range_notes(views: Sequence[RangeView]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -84,10 +84,11 @@ def show_ranges(
         at = dt.datetime.fromtimestamp(range_.timestamp, dt.UTC) if range_.timestamp else None
         moment = at.strftime("%Y-%m-%dT%H:%M:%SZ" if plain else "%Y-%m-%d %H:%M") if at else ""
         error = shown(range_.error or "")
-        failed = [name for name, passed in range_.checks.items() if not passed]
+        failed = _named(range_, "FAILED")
+        warned = _named(range_, "WARNED")
         cells = [shown(range_.range), number(range_.rows), _styled(range_.state)]
         cells += [Text((range_.run_id or "")[:8]), Text(moment)]
-        cells += [_each_check(range_.checks) if plain else _tally(range_.checks)]
+        cells += [_each_check(range_) if plain else _tally(range_)]
         if wide:
             rate = range_.rows_per_second
             cells += [_seconds(range_.seconds.get(phase)) for phase in PHASES]
@@ -95,6 +96,7 @@ def show_ranges(
         if plain:
             return ListRow([*cells, error])
         notes = [Text(f"FAILED: {', '.join(failed)}", style="red")] if failed else []
+        notes += [Text(f"WARNED: {', '.join(warned)}", style="yellow")] if warned else []
         return ListRow(cells, [*notes, *([error] if error.plain else [])])
 
     def total(ranges: Sequence[RangeView]) -> str:
@@ -119,7 +121,8 @@ def _unless_unchanged(ranges: Sequence[RangeView]) -> Sequence[RangeView]:
     first, *others = ranges
     alike = all(range_.checks.keys() == first.checks.keys() for range_ in others)
     unchanged = all(range_.state is State.SKIPPED_UNCHANGED and range_.good for range_ in ranges)
-    if not (others and alike and unchanged) or any(range_.error for range_ in ranges):
+    odd = any(range_.error or not all(range_.checks.values()) for range_ in ranges)
+    if odd or not (others and alike and unchanged):
         return ranges
     newest = max(ranges, key=lambda range_: range_.timestamp or 0)
     rows = sum(range_.rows or 0 for range_ in ranges)
@@ -226,16 +229,28 @@ def difference_table(differences: Differences) -> Table:
     return table
 
 
-def _tally(checks: Mapping[str, bool]) -> Text:
-    failed = sum(not passed for passed in checks.values())
-    if failed:
-        return Text(f"{failed} of {len(checks)} FAILED", style="red")
-    return Text(f"{len(checks)} passed" if checks else "", style="green")
+def _outcomes(range_: RangeView) -> dict[str, str]:
+    """Return how each check of a range ended: passed, WARNED or FAILED."""
+    return {
+        name: "passed" if passed else "WARNED" if name in range_.warned else "FAILED"
+        for name, passed in range_.checks.items()
+    }
 
 
-def _each_check(checks: Mapping[str, bool]) -> Text:
+def _named(range_: RangeView, outcome: str) -> list[str]:
+    return [name for name, ended in _outcomes(range_).items() if ended == outcome]
+
+
+def _tally(range_: RangeView) -> Text:
+    for outcome, style in (("FAILED", "red"), ("WARNED", "yellow")):
+        if names := _named(range_, outcome):
+            return Text(f"{len(names)} of {len(range_.checks)} {outcome}", style=style)
+    return Text(f"{len(range_.checks)} passed" if range_.checks else "", style="green")
+
+
+def _each_check(range_: RangeView) -> Text:
     """Format verdicts, e.g. `row_count=passed,checksum=FAILED`."""
-    return Text(",".join(f"{name}={'passed' if ok else 'FAILED'}" for name, ok in checks.items()))
+    return Text(",".join(f"{name}={outcome}" for name, outcome in _outcomes(range_).items()))
 
 
 def _styled(state: str) -> Text:

@@ -97,3 +97,33 @@ def test_damage_that_only_a_stricter_check_sees_is_told_by_all(
     assert command("check", one.table, "--level", "checksum").exit_code == 1
     assert "checksum=FAILED" in command("status", one.table).stdout
     assert_judged(one, proven=False, failed=True, says="checksum FAILED")
+
+
+def test_a_failure_that_is_no_more_than_a_warning_is_told_alike(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    """By a run with nothing to do, too, and by `--failed`, which has nothing to move for it."""
+    checks = "{checksum: {severity: warn, blocking: false}}"
+    one = ferry(f"['postgres://{copies}.{{t}}']", *SOURCE, checks=checks)
+    assert one.run().good
+    one.source(f"UPDATE {copies}.{{t}} SET note = 'damaged' WHERE id = 7")
+    assert command("check", one.table).exit_code == 0
+    assert_judged(one, proven=True)
+    assert document("status", one.table, "--json")["ok"] is True
+    for options in ((), ("--failed",)):
+        ran = command("run", one.table, *options)
+        assert ran.exit_code == 0, ran.output
+
+
+def test_a_watched_table_of_which_nothing_is_equal_has_failed(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    """No range of it was ever recorded as committed; what was compared counts all the same."""
+    one = ferry(f"['postgres://{copies}.{{t}}']", *SOURCE, write="none")
+    one.source(
+        f"CREATE SCHEMA {copies}",
+        f"CREATE TABLE {copies}.{{t}} (id int PRIMARY KEY, note text)",
+        f"INSERT INTO {copies}.{{t}} VALUES (0, 'other'), (7, 'other'), (1000, 'other')",
+    )
+    assert command("check", one.table).exit_code == 1
+    assert_judged(one, proven=False, failed=True, says="checksum FAILED")

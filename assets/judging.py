@@ -1,0 +1,132 @@
+"""Judges whether ranges, tables and transfers are proven, by what the event log says of them.
+
+Commands, reports and sensors show these judgements, and make none of their own. Neither Dagster nor
+servers are needed: what only servers can tell, a report adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.ranges import RangeStatus, TargetStatus
+from tableferry.assets.log.states import State
+from tableferry.assets.planning.resolve import checks_of
+from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
+from tableferry.resources.tables import TableRef
+
+
+class ProofState(StrEnum):
+    """How far a range, a table or a transfer is proven, the worst first."""
+
+    FAILED = "failed"
+    """The latest attempt, a check or the last run failed."""
+    NOT_PROVEN = "not proven"
+    """Rows or verdicts are missing, or the source has changed since."""
+    NOT_MOVED = "not moved"
+    PROVEN = "proven"
+    """All rows are committed, and every declared check holds for them as they are."""
+
+
+@dataclass(frozen=True)
+class RangeJudgement:
+    """Whether a range is proven in one target."""
+
+    state: ProofState
+    problems: tuple[str, ...] = ()
+    """Why it is not proven, a reason each; empty if it is."""
+    good: bool = False
+    """Whether its rows are in the target, and no check of them failed: there is nothing to mend."""
+
+
+@dataclass(frozen=True)
+class TableJudgement:
+    """Whether one target of a transfer is proven."""
+
+    state: ProofState
+    problems: tuple[str, ...] = ()
+    """Why the table as a whole is not proven, a sentence each that names it."""
+    ranges: Mapping[str, RangeJudgement] = field(default_factory=dict)
+
+    @property
+    def unproven(self) -> dict[str, RangeJudgement]:
+        """The ranges that are not proven, those that failed first.
+
+        There are none of a table that no run has moved: the table's own problem says it of all.
+        """
+        if self.state is ProofState.NOT_MOVED:
+            return {}
+        unproven = [item for item in self.ranges.items() if item[1].problems]
+        return dict(sorted(unproven, key=lambda item: item[1].state is not ProofState.FAILED))
+
+
+def judge_range(status: RangeStatus, declared: Sequence[str]) -> RangeJudgement:
+    """Judge a range by its record and the standing verdicts.
+
+    Args:
+        status: what the event log says of the range.
+        declared: the checks of which it needs a verdict. Of others only failures count.
+    """
+    record = status.record
+    problems = [check.summary for check in status.checks if check.failed]
+    failed = bool(problems) or record.state is State.FAILED
+    if record.state.in_target:
+        problems += _gaps(status, declared)
+    elif not problems:
+        problems = [why_not_committed(record.state, record.why or record.error)]
+    state = ProofState.NOT_PROVEN if problems else ProofState.PROVEN
+    if failed:
+        state = ProofState.FAILED
+    elif record.state is State.MISSING:
+        state = ProofState.NOT_MOVED
+    return RangeJudgement(state, tuple(problems), good=record.state.in_target and not failed)
+
+
+def _gaps(status: RangeStatus, declared: Sequence[str]) -> Iterator[str]:
+    """Say of a committed range which verdicts it lacks."""
+    if newer := [check.name for check in status.checks if check.source_newer]:
+        yield f"the source has changed since ({', '.join(newer)})"
+    if missing := unchecked(declared, status):
+        yield f"no verdict of {', '.join(missing)} about its rows as they are now"
+
+
+def unchecked(checks: Sequence[str], status: RangeStatus | TargetStatus) -> tuple[str, ...]:
+    """Return those of the checks that have no standing verdict."""
+    judged = {check.name for check in status.checks}
+    return tuple(name for name in checks if name not in judged)
+
+
+def why_not_committed(state: State, error: str | None) -> str:
+    """Say why a range is not committed, e.g. `failed: value ... is outside of ...`."""
+    if not error:
+        error = "no run has moved it yet" if state is State.MISSING else "its run did not finish"
+    return f"{state}: {error}"
+
+
+def judge_table(transfer: Transfer, target: TableRef, status: TargetStatus) -> TableJudgement:
+    """Judge a target of a transfer by its ranges and the verdicts about the whole table."""
+    declared = checks_of(transfer)
+    ranges = {name: judge_range(each, declared) for name, each in status.ranges.items()}
+    state = combined([each.state for each in ranges.values()])
+    if state is ProofState.NOT_MOVED:
+        return TableJudgement(state, (f"{target}: no run has moved it yet",), ranges)
+    problems = [check.summary for check in status.checks if check.failed]
+    if problems:
+        state = ProofState.FAILED
+    missing = unchecked(WHOLE_TABLE_CHECKS, status)
+    if missing and all(each.record.state.in_target for each in status.ranges.values()):
+        problems.append(f"no verdict of {', '.join(missing)} about it as it is now")
+        state = combined([state, ProofState.NOT_PROVEN])
+    return TableJudgement(state, tuple(f"{target} as a whole: {text}" for text in problems), ranges)
+
+
+def combined(states: Collection[ProofState]) -> ProofState:
+    """Return the state of what consists of parts in these states."""
+    if ProofState.FAILED in states:
+        return ProofState.FAILED
+    for state in (ProofState.NOT_MOVED, ProofState.PROVEN):
+        if all(each is state for each in states):
+            return state
+    return ProofState.NOT_PROVEN
