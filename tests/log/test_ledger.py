@@ -14,10 +14,13 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
 from dagster._core.definitions.partitions.subset.default import DefaultPartitionsSubset
 from dagster._core.events import DagsterEvent, DagsterEventType, StepMaterializationData
 
+from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.log import attention, ledger, sqlite_home
 from tableferry.assets.log.ledger import Committed
-from tableferry.assets.log.queries import Log, event_storage
+from tableferry.assets.log.queries import Log as EventLog
+from tableferry.assets.log.queries import event_storage
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.records import DATA_VERSION, DataVersion, RangeRecord
 from tableferry.assets.log.runs import failed_transfers, is_unanswered
@@ -31,6 +34,7 @@ from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.markers import Marker, Published
 from tableferry.resources.tables import TableRef
 from tests.integration.support import homes
+from tests.integration.support.recording import Log
 
 ASSET = dg.AssetKey(["clickhouse", "warehouse", "orders"])
 TABLE = TableRef.parse("clickhouse://warehouse.orders")
@@ -128,7 +132,7 @@ def assert_what_needs_attention_is_found(instance: dg.DagsterInstance) -> None:
 def assert_read_alike_in_its_files(instance: dg.DagsterInstance) -> None:
     """Whatever is in the log: it is found without Dagster, too."""
     names = {"a", "b", "c", *ledger.newest_ids(instance, ASSET)}
-    questions: list[Callable[[Log], object]] = [
+    questions: list[Callable[[EventLog], object]] = [
         lambda log: ledger.newest_ids(log, TABLE),
         lambda log: ledger.records(log, TABLE, names),
         lambda log: ledger.moves(log, TABLE, names),
@@ -634,6 +638,24 @@ def test_what_was_recorded_before_an_asset_was_wiped_is_gone(
     assert ledger.records(instance, ASSET, ["a"]) == {}
     write(instance, lambda writer: writer.commit(record("b")))
     assert set(ledger.committed(instance, ASSET, [CHECK])) == {"b"}
+
+
+def test_of_many_assets_only_the_wiped_one_is_forgotten(instance: dg.DagsterInstance) -> None:
+    other = TRANSFER.model_copy(
+        update={"transfer": "others", "hops": (HopSpec(to="clickhouse://warehouse.others"),)}
+    )
+    for transfer, name in ((TRANSFER, "a"), (other, "b")):
+        instance.add_dynamic_partitions(transfer.partitions_name, [name])
+        run = instance.add_run(dg.DagsterRun("any", status=dg.DagsterRunStatus.SUCCESS))
+        target = asset_key(transfer.hops[0].to)
+        Writer(Log(instance, run.run_id), target, transfer).commit(record(name))
+    instance.wipe_assets([ASSET])
+    statuses = read_status(instance, [TRANSFER, other])
+    assert [
+        (name, each.record.state)
+        for status in statuses.values()
+        for name, each in status.ranges.items()
+    ] == [("a", State.MISSING), ("b", State.COMMITTED)]
 
 
 def test_data_versions_round_trip() -> None:
