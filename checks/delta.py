@@ -9,28 +9,26 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.checks.checksum import Digests, both_sides
-from tableferry.checks.drilldown import BUCKETS, Comparison
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.rowhash import (
-    BATCH_ROWS,
     DIGEST,
     IDENTITY,
     Chunk,
     RowLayout,
+    chunks_that_differ,
     summed,
-    unequal_chunks,
 )
 from tableferry.checks.selecting import SHOWN_KEY, conditions, shown_key
+from tableferry.checks.sides import BUCKETS, SIDES, Comparison
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.fingerprint import Figures, KnownFigures
-from tableferry.resources.digest.fields import fields, key_field
+from tableferry.resources.digest.fields import key_field
 from tableferry.resources.digest.measure import DIGEST as DIGEST_SUM
-from tableferry.resources.digest.measure import ROWS, Grouped
+from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
@@ -39,9 +37,6 @@ from tableferry.resources.words import counted
 ROWS_PER_BUCKET, MOST_BUCKETS = 32, 16_384
 """A bucket has about so many rows, so that few rows are read where few differ; but the figures of
 all buckets are held in memory."""
-
-MOST_LISTED = 4_000
-"""Maximum number of buckets that a query names; beyond it all rows of the range are read."""
 
 COMPARED = "the rows as they were compared"
 
@@ -66,7 +61,7 @@ def delta_of(comparison: Comparison, *, rows: int, most: int, keeps: bool) -> De
     a few batches, and the identities of at most `most` rows.
 
     Args:
-        comparison: both sides; its plan has the columns that the target really has.
+        comparison: both sides of the range, observed.
         rows: about how many rows the range has.
         most: maximum number of rows that may differ.
         keeps: whether rows stay that only the target has.
@@ -75,27 +70,19 @@ def delta_of(comparison: Comparison, *, rows: int, most: int, keeps: bool) -> De
         TooManyDiffer: more rows differ.
         NotUnique: an identity that differs is not unique on a side.
     """
-    plan, source, target = comparison.plan, comparison.source, comparison.target
-    snapshot, digests = comparison.snapshot, Digests.of(plan, source, target)
-    where = _rows_of(plan, [comparison.key_range])
     number = min(MOST_BUCKETS, max(BUCKETS, rows // ROWS_PER_BUCKET))
-    buckets = {side: f"abs({identity} % {number})" for side, identity in digests.identity.items()}
-    groups = {side: Grouped(bucket, where[side]) for side, bucket in buckets.items()}
-    figures = both_sides(plan, source, target, groups, digests=digests, snapshot=snapshot)
-    differing = _DifferingRows(plan, most, max(_total(side, ROWS) for side in figures))
-    unequal = _unequal(*figures)
-    if unequal:
+    buckets = comparison.buckets(comparison.where, number)
+    both = buckets.source, buckets.target
+    differing = _DifferingRows(comparison.plan, most, max(_total(side, ROWS) for side in both))
+    if buckets.unequal:
         # those of rows that stay may all be unequal
         differing.require_few(
-            least_differing(len(unequal), number, differing.rows) if not keeps else 0
+            least_differing(len(buckets.unequal), number, differing.rows) if not keeps else 0
         )
-        if len(unequal) <= MOST_LISTED:
-            listed = ", ".join(map(str, unequal))
-            where = {side: f"({where[side]}) AND {buckets[side]} IN ({listed})" for side in where}
-        _read(comparison, digests, where, differing)
-    sums = _figures(_total(figures[0], ROWS), _total(figures[0], DIGEST_SUM))
-    known = KnownFigures(digests.row["source"].id, sums, COMPARED)
-    return _delta(comparison, digests, differing, known, keeps=keeps)
+        _read(comparison, buckets.rows_of_unequal(), differing)
+    sums = _figures(_total(buckets.source, ROWS), _total(buckets.source, DIGEST_SUM))
+    known = KnownFigures(comparison.digests.row["source"].id, sums, COMPARED)
+    return _delta(comparison, differing, known, keeps=keeps)
 
 
 def delta_in(
@@ -106,7 +93,7 @@ def delta_in(
     That these agree, the proof of the range has to show.
 
     Args:
-        comparison: both sides; its plan has the columns that the target really has.
+        comparison: both sides of the range, observed.
         parts: the parts of the range.
         known: the source's figures of the whole range.
         most: maximum number of rows that may differ.
@@ -118,54 +105,44 @@ def delta_in(
         TooManyDiffer: more rows differ.
         NotUnique: an identity that differs is not unique on a side.
     """
-    plan = comparison.plan
-    digests = Digests.of(plan, comparison.source, comparison.target)
-    if known.digest != digests.row["source"].id:
+    if known.digest != comparison.digests.row["source"].id:
         return None
-    differing = _DifferingRows(plan, most, int(known.figures[ROWS]))
-    _read(comparison, digests, _rows_of(plan, parts), differing)
-    return _delta(comparison, digests, differing, known, keeps=False)
-
-
-def _rows_of(plan: CopyPlan, ranges: Sequence[KeyRange]) -> dict[Side, str]:
-    """Write the conditions on both sides' rows that their keys are in one of some ranges."""
-    return {
-        "source": " OR ".join(f"({plan.source_range(each)})" for each in ranges),
-        "target": " OR ".join(f"({plan.target_range(each)})" for each in ranges),
+    differing = _DifferingRows(comparison.plan, most, int(known.figures[ROWS]))
+    # rows between the parts are not read, however many there are
+    where = {
+        side: " OR ".join(f"({table.rows_in([part])})" for part in parts)
+        for side, table in comparison.sides.items()
     }
+    _read(comparison, where, differing)
+    return _delta(comparison, differing, known, keeps=False)
 
 
 def _delta(
-    comparison: Comparison,
-    digests: Digests,
-    differing: _DifferingRows,
-    known: KnownFigures,
-    *,
-    keeps: bool,
+    comparison: Comparison, differing: _DifferingRows, known: KnownFigures, *, keeps: bool
 ) -> Delta:
     """Put together the rows that were found, and how to select them.
 
     Args:
         comparison: both sides.
-        digests: their digests.
         differing: the rows that differ.
         known: the source's figures of the whole range.
         keeps: whether rows stay that only the target has.
     """
-    plan, key_range = comparison.plan, comparison.key_range
+    (key_range,), identity = comparison.ranges, comparison.digests.identity
     inserted, updated, extra = differing.split()
     moved = pa.concat_tables([inserted, updated])
     deleted = extra.slice(0, 0) if keeps else extra
-    in_target = plan.target_range(key_range)
+    in_target = comparison.plan.target_range(key_range)
+    read, delete = (
+        [*conditions(comparison.sides[side], identity[side], key_range.kind, rows)]
+        for side, rows in zip(SIDES, (moved, deleted), strict=True)
+    )
     return Delta(
         inserted=len(inserted),
         updated=len(updated),
         deleted=len(deleted),
-        read=tuple(conditions(plan, "source", digests, key_range.kind, moved)),
-        delete=tuple(
-            f"({in_target}) AND {condition}"
-            for condition in conditions(plan, "target", digests, key_range.kind, deleted)
-        ),
+        read=tuple(read),
+        delete=tuple(f"({in_target}) AND {condition}" for condition in delete),
         staged=KnownFigures(known.digest, _figures(len(moved), summed(moved[DIGEST])), COMPARED),
         source=known,
         kept=(len(extra), summed(extra[DIGEST])) if keeps else (0, 0),
@@ -189,18 +166,9 @@ class RangeProof:
         Raises:
             StillDiffers: it does not.
         """
-        compared = self.comparison
-        names = {column.target.name for column in compared.plan.columns}
+        names = {column.target.name for column in self.comparison.plan.columns}
         columns = tuple(column for column in plan.columns if column.target.name in names)
-        verdict = reconcile(
-            replace(plan, columns=columns, figures=()),
-            compared.source,
-            compared.target,
-            compared.key_range,
-            "checksum",
-            snapshot=compared.snapshot,
-            known=self.delta.staged,
-        )
+        verdict = self._compared(replace(plan, columns=columns, figures=()), self.delta.staged)
         if not verdict.passed:
             raise StillDiffers(f"the staged rows are not those that differ: {verdict.summary()}")
 
@@ -210,17 +178,9 @@ class RangeProof:
         Raises:
             StillDiffers: it has other rows than the source's and those kept.
         """
-        compared, (kept, digests) = self.comparison, self.delta.kept
-        verdict = reconcile(
-            replace(compared.plan, target=table),
-            compared.source,
-            compared.target,
-            compared.key_range,
-            "checksum",
-            snapshot=compared.snapshot,
-            known=self.delta.source,
-            reader=reader,
-        )
+        kept, digests = self.delta.kept
+        plan = replace(self.comparison.plan, target=table)
+        verdict = self._compared(plan, self.delta.source, reader)
         beyond = tuple(
             int(verdict.target[name]) - int(verdict.source[name]) for name in (ROWS, DIGEST_SUM)
         )
@@ -229,6 +189,13 @@ class RangeProof:
         self.verdict = replace(verdict, passed=True, disagreeing=())
         return int(verdict.target[ROWS])
 
+    def _compared(
+        self, plan: CopyPlan, known: KnownFigures, reader: Endpoint | None = None
+    ) -> Verdict:
+        (key_range,) = self.comparison.ranges
+        both = replace(self.comparison, plan=plan, known={key_range.name: known}, reader=reader)
+        return reconcile(both, "checksum")
+
 
 def _figures(rows: int, digest: int) -> Figures:
     return {ROWS: rows, DIGEST_SUM: str(digest)}
@@ -236,11 +203,6 @@ def _figures(rows: int, digest: int) -> Figures:
 
 def _total(figures: Mapping[int, Figures], name: str) -> int:
     return sum(int(group[name]) for group in figures.values())
-
-
-def _unequal(source: Mapping[int, Figures], target: Mapping[int, Figures]) -> list[int]:
-    numbers = source.keys() | target.keys()
-    return sorted(number for number in numbers if source.get(number) != target.get(number))
 
 
 def least_differing(unequal: int, buckets: int, rows: int) -> int:
@@ -254,24 +216,12 @@ def least_differing(unequal: int, buckets: int, rows: int) -> int:
     return max(unequal, min(rows, int(buckets * math.log(buckets / min(untouched, buckets)))))
 
 
-def _read(
-    comparison: Comparison, digests: Digests, where: Mapping[Side, str], differing: _DifferingRows
-) -> None:
+def _read(comparison: Comparison, where: Mapping[Side, str], differing: _DifferingRows) -> None:
     """Read identities, digests and keys of both sides, and gather what differs."""
-    plan, key = comparison.plan, key_field(comparison.plan)
-    layout = RowLayout.of(replace(plan, primary_key=()), (key,))
-    at = [field.name for field in fields(plan)].index(key.name)
-    only_key = replace(digests, shown={side: (sql[at],) for side, sql in digests.shown.items()})
-    queries: dict[Side, str] = {
-        side: layout.query(plan, only_key, side, where[side]) for side in where
-    }
-    with (
-        comparison.source.read_arrow(
-            queries["source"], batch_rows=BATCH_ROWS, snapshot=comparison.snapshot
-        ) as source_rows,
-        comparison.target.read_arrow(queries["target"], batch_rows=BATCH_ROWS) as target_rows,
-    ):
-        for chunk in unequal_chunks(layout, source_rows, target_rows):
+    key = key_field(comparison.plan)
+    layout = RowLayout.of(replace(comparison.plan, primary_key=()), (key,))
+    with comparison.rows(layout, where) as (source, target):
+        for chunk in chunks_that_differ(layout, source, target):
             differing.add(chunk)
 
 

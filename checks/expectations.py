@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tableferry.checks.checksum import in_sample
+from tableferry.checks.sides import TableSide
 from tableferry.checks.suites import (
     SQL,
     UNEXPECTED_ROWS,
@@ -176,7 +176,8 @@ def _rows(
         condition = f"({where})"
         if one_in > 1:
             identity = dialect(target).digest(identity_fields(plan), "target")
-            condition += f" AND {in_sample(plan, 'target', identity, one_in)}"
+            sample = TableSide(plan, "target", target).in_sample(identity, one_in)
+            condition += f" AND {sample}"
         prefix = alias_prefix(condition, *quoted)
         selected = ", ".join(f"{name} AS {prefix}{i}" for i, name in enumerate(quoted))
         sql = f"SELECT {selected} FROM {qualified(plan.target)} WHERE {condition}"

@@ -8,13 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tableferry.checks.checksum import Digests
-from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
+from tableferry.checks.sides import Comparison
+from tableferry.resources.contract.copy_plan import WireFormat
 from tableferry.resources.contract.delimited import Framing
-from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fingerprint import KnownFigures
 from tableferry.resources.digest.expressions import RowDigest
-from tableferry.resources.digest.fields import observed
 from tableferry.resources.digest.measure import DIGEST, ROWS
 
 STREAMED = "the rows as they streamed"
@@ -24,9 +22,7 @@ class StreamDigest:
     """Sums up the digests of rows that pass, in the thread that reads them.
 
     Args:
-        plan: the hop; its target table exists.
-        source: the server of `plan.source`.
-        target: the server of `plan.target`.
+        comparison: both sides; the target table exists.
         wire: the format that streams: batches as the target wants them, or text.
         framing: the terminators of text for SQL Server.
 
@@ -37,16 +33,10 @@ class StreamDigest:
     """
 
     def __init__(
-        self,
-        plan: CopyPlan,
-        source: Endpoint,
-        target: Endpoint,
-        wire: WireFormat,
-        framing: Framing | None = None,
+        self, comparison: Comparison, wire: WireFormat, framing: Framing | None = None
     ) -> None:
-        digests = Digests.of(observed(plan, target), source, target, streamed=True)
-        self.digest: RowDigest = digests.row["source"]
-        self._names = [column.target.name for column in plan.columns]
+        self.digest: RowDigest = comparison.observed.streamed_digests.row["source"]
+        self._names = [column.target.name for column in comparison.plan.columns]
         self._wire, self._framing = wire, framing
         self._rows = self._total = 0
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Self
 
-from tableferry.checks.drilldown import Comparison
+from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import (
     CHECK_NAMES,
     Difference,

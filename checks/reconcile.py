@@ -1,4 +1,4 @@
-"""Compare the two sides of a hop over key ranges, at a level."""
+"""Compares the two sides of a hop over key ranges, at a level."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tableferry.checks.checksum import Digests, both_sides, in_sample
-from tableferry.checks.drilldown import rows_that_differ
-from tableferry.checks.limits import with_limits
-from tableferry.checks.row_tally import compare_rows
+from tableferry.checks.limits import FILTERED, with_limits
+from tableferry.checks.sides import SIDES, Comparison, Digests, at_once
 from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
-from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.fields import Field, Side
+from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.fingerprint import Figures, KnownFigures
-from tableferry.resources.contract.table_sql import MOST_RANGES
-from tableferry.resources.digest.fields import fields, observed
-from tableferry.resources.digest.measure import CHANGED, DIGEST, ROWS, Grouped, empty, measure
+from tableferry.resources.digest.fields import fields
+from tableferry.resources.digest.measure import CHANGED, DIGEST, ROWS, empty
 from tableferry.resources.keys.range import KeyRange
 
 DIGESTED = ("in_flight", "checksum")
@@ -32,170 +27,78 @@ SAMPLE_ROWS = 1000
 with 99.9 % certainty."""
 
 
-def reconcile(
-    plan: CopyPlan,
-    source: Endpoint,
-    target: Endpoint,
-    key_range: KeyRange,
-    level: Level,
-    *,
-    snapshot: str | None = None,
-    known: KnownFigures | None = None,
-    reader: Endpoint | None = None,
-) -> Verdict:
-    """Compare one key range.
+def reconcile(comparison: Comparison, level: Level) -> Verdict:
+    """Compare the only range of a comparison; see `reconcile_all`."""
+    (verdict,) = reconcile_all(comparison, level).values()
+    return verdict
+
+
+def reconcile_all(comparison: Comparison, level: Level) -> dict[str, Verdict]:
+    """Compare key ranges; the levels of counts and sums ask each side once for all of them.
 
     Args:
-        plan: the hop.
-        source: the server of `plan.source`.
-        target: the server of `plan.target`.
-        key_range: the rows to compare.
+        comparison: both sides.
         level: how strictly; see docs/reconciliation.md for what each level sees.
-        snapshot: the snapshot that a PostgreSQL source was exported under.
-        known: the source's figures, so that `checksum` and `count` need not read its rows; for
-            `in_flight`, the figures of the rows as they streamed. Without them both tables are
-            compared.
-        reader: the only connection that sees the target's rows, if others do not; not for levels
-            that compare rows.
+
+    Returns:
+        Range name -> verdict. Ranges compared by one query all have the seconds of that query.
 
     Raises:
         TableferryError: a server cannot be asked. Differences are never an exception.
     """
-    known_by_name = {key_range.name: known} if known else {}
-    return reconcile_all(
-        plan,
-        source,
-        target,
-        [key_range],
-        level,
-        snapshot=snapshot,
-        known=known_by_name,
-        reader=reader,
-    )[key_range.name]
-
-
-def reconcile_all(
-    plan: CopyPlan,
-    source: Endpoint,
-    target: Endpoint,
-    ranges: Sequence[KeyRange],
-    level: Level,
-    *,
-    snapshot: str | None = None,
-    known: Mapping[str, KnownFigures] | None = None,
-    reader: Endpoint | None = None,
-) -> dict[str, Verdict]:
-    """Compare many key ranges; `count` and `checksum` ask each side once for all of them.
-
-    The arguments are those of `reconcile`; `known` is by range name.
-
-    Returns:
-        Range name -> verdict. Ranges compared by one query all have the seconds of that query.
-    """
-    plan, known = observed(plan, target), known or {}
+    both = comparison.observed
     if level in ("sample_hash", "full_hash"):
-        return {
-            key_range.name: _by_rows(plan, source, target, key_range, level, snapshot)
-            for key_range in ranges
-        }
-    digests: Digests | None = None
-    columns: tuple[Field, ...] = ()
-    if level in DIGESTED:
-        digests = _digests(plan, source, target, level)
-        columns = tuple(field for field in fields(plan) if field.name in plan.figures)
+        return {each.name: _by_rows(both.only(each), level) for each in both.ranges}
     verdicts: dict[str, Verdict] = {}
-    for start in range(0, len(ranges), MOST_RANGES):
-        chunk = ranges[start : start + MOST_RANGES]
-        began = time.monotonic()
-        groups: dict[Side, Grouped] = {
-            "source": Grouped.by_range(chunk, plan.key.source, plan.source.system, plan.condition),
-            "target": Grouped.by_range(
-                chunk, plan.key.target, plan.target.system, plan.target_where
-            ),
-        }
-        source_figures = _known_by_number(digests, columns, chunk, known)
-        compared_with = BOTH_TABLES
-        if source_figures is not None:
-            compared_with = ", ".join(sorted({known[key_range.name].how for key_range in chunk}))
-            target_figures = measure(
-                reader or target,
-                plan.target,
-                "target",
-                groups["target"],
-                digest=digests.row["target"] if digests else None,
-                figures=columns,
-            )
-        else:
-            source_figures, target_figures = both_sides(
-                plan,
-                source,
-                reader or target,
-                groups,
-                digests=digests,
-                figures=columns,
-                changed=digests.changed if digests else None,
-                snapshot=snapshot,
-            )
-        seconds = time.monotonic() - began
-        for number, key_range in enumerate(chunk):
-            nothing = empty(digests is not None, columns)
-            expected = {**source_figures.get(number, nothing)}
-            changed = expected.pop(CHANGED, {})
-            actual = target_figures.get(number, nothing)
-            differing = tuple(name for name in expected if expected[name] != actual.get(name))
-            verdict = Verdict(
-                check=CHECK_NAMES[level],
-                passed=not differing,
-                source=expected,
-                target=actual,
-                seconds=seconds,
-                disagreeing=differing,
-                metadata={COMPARED: compared_with} if level == "in_flight" else {},
-                ranges=len(chunk),
-                **_ids(digests),
-            )
-            verdicts[key_range.name] = with_limits(verdict, plan, level, changed)
+    for part in at_once(both.ranges):
+        verdicts |= _by_sums(both.only(*part), level)
     return verdicts
 
 
-def target_digests(
-    plan: CopyPlan,
-    source: Endpoint,
-    target: Endpoint,
-    ranges: Sequence[KeyRange],
-    level: Level = "checksum",
-) -> dict[str, Verdict]:
+def target_digests(comparison: Comparison, level: Level = "checksum") -> dict[str, Verdict]:
     """Sum up the target's row digests as a level does, and compare them with nothing.
 
     Returns:
         Range name -> a verdict of `checksum` without the source's figures.
     """
-    plan = observed(plan, target)
-    digests = _digests(plan, source, target, level)
+    both = comparison.observed
+    digests, target = _digests(both, level), both.sides["target"]
     verdicts: dict[str, Verdict] = {}
-    for start in range(0, len(ranges), MOST_RANGES):
-        chunk = ranges[start : start + MOST_RANGES]
+    for part in at_once(both.ranges):
         began = time.monotonic()
-        grouped = Grouped.by_range(chunk, plan.key.target, plan.target.system)
-        digest = digests.row["target"]
-        figures = measure(target, plan.target, "target", grouped, digest=digest)
+        figures = target.measure(target.by_range(part), digest=digests.row["target"])
         seconds = time.monotonic() - began
-        for number, key_range in enumerate(chunk):
+        for number, key_range in enumerate(part):
             verdict = Verdict(
                 check=CHECK_NAMES["checksum"],
                 passed=True,
                 source={},
                 target=figures.get(number, empty(True, ())),
                 seconds=seconds,
-                ranges=len(chunk),
+                ranges=len(part),
                 **_ids(digests),
             )
-            verdicts[key_range.name] = with_limits(verdict, plan, "checksum", {})
+            verdicts[key_range.name] = with_limits(verdict, both.plan, "checksum", {})
     return verdicts
 
 
-def _digests(plan: CopyPlan, source: Endpoint, target: Endpoint, level: Level) -> Digests:
-    return Digests.of(plan, source, target, streamed=level == "in_flight")
+def row_count_of(checksum: Verdict) -> Verdict:
+    """The verdict on the row count that a checksum contains."""
+    where = {"where": checksum.metadata["where"]} if "where" in checksum.metadata else {}
+    return Verdict.of_figure(
+        CHECK_NAMES["count"],
+        ROWS,
+        checksum.source[ROWS],
+        checksum.target[ROWS],
+        seconds=checksum.seconds,
+        ranges=checksum.ranges,
+        metadata=where,
+        remarks=tuple(remark for remark in checksum.remarks if remark.startswith(FILTERED)),
+    )
+
+
+def _digests(both: Comparison, level: Level) -> Digests:
+    return both.streamed_digests if level == "in_flight" else both.digests
 
 
 def _ids(digests: Digests | None) -> dict[str, Any]:
@@ -203,6 +106,47 @@ def _ids(digests: Digests | None) -> dict[str, Any]:
     if digests is None:
         return {}
     return {"digest": digests.row["target"].id, "source_digest": digests.row["source"].id}
+
+
+def _by_sums(both: Comparison, level: Level) -> dict[str, Verdict]:
+    """Compare as many ranges as one query can distinguish, by their figures."""
+    digests = _digests(both, level) if level in DIGESTED else None
+    columns = tuple(
+        field for field in fields(both.plan) if digests and field.name in both.plan.figures
+    )
+    began = time.monotonic()
+    groups = {side: both.sides[side].by_range(both.ranges) for side in SIDES}
+    known = _known_by_number(digests, columns, both.ranges, both.known)
+    compared_with = BOTH_TABLES
+    if known is not None:
+        compared_with = ", ".join(sorted({both.known[each.name].how for each in both.ranges}))
+        row = digests.row["target"] if digests else None
+        source_figures = known
+        target_figures = both.sides["target"].measure(groups["target"], digest=row, figures=columns)
+    else:
+        changes = digests.changed if digests else None
+        source_figures, target_figures = both.measure(groups, digests, columns, changes)
+    seconds = time.monotonic() - began
+    nothing = empty(digests is not None, columns)
+    verdicts: dict[str, Verdict] = {}
+    for number, key_range in enumerate(both.ranges):
+        expected = {**source_figures.get(number, nothing)}
+        changed = expected.pop(CHANGED, {})
+        actual = target_figures.get(number, nothing)
+        differing = tuple(name for name in expected if expected[name] != actual.get(name))
+        verdict = Verdict(
+            check=CHECK_NAMES[level],
+            passed=not differing,
+            source=expected,
+            target=actual,
+            seconds=seconds,
+            disagreeing=differing,
+            metadata={COMPARED: compared_with} if level == "in_flight" else {},
+            ranges=len(both.ranges),
+            **_ids(digests),
+        )
+        verdicts[key_range.name] = with_limits(verdict, both.plan, level, changed)
+    return verdicts
 
 
 def _known_by_number(
@@ -228,39 +172,30 @@ def _known_by_number(
     return by_number
 
 
-def _by_rows(
-    plan: CopyPlan,
-    source: Endpoint,
-    target: Endpoint,
-    key_range: KeyRange,
-    level: Level,
-    snapshot: str | None,
-) -> Verdict:
+def _by_rows(both: Comparison, level: Level) -> Verdict:
+    """Compare the rows of one range by their digests, those that differ by their values."""
     began = time.monotonic()
-    where: dict[Side, str] = {
-        "source": plan.source_range(key_range),
-        "target": plan.target_range(key_range),
-    }
-    digests = Digests.of(plan, source, target)
+    where, digests = both.where, both.digests
     source_figures: Figures = {}
     target_figures: Figures = {}
     if level == "sample_hash":
-        groups: dict[Side, Grouped] = {side: Grouped("0", sql) for side, sql in where.items()}
-        counts = both_sides(plan, source, target, groups, snapshot=snapshot)
-        source_rows, target_rows = (count.get(0, {ROWS: 0})[ROWS] for count in counts)
+        groups = {side: both.sides[side].by_range(both.ranges) for side in SIDES}
+        source_rows, target_rows = (
+            counts.get(0, {ROWS: 0})[ROWS] for counts in both.measure(groups)
+        )
         one_in = max(1, source_rows // SAMPLE_ROWS)
-        for side, sql in where.items():
-            where[side] = f"({sql}) AND {in_sample(plan, side, digests.identity[side], one_in)}"
+        where = {
+            side: f"({where[side]}) AND "
+            f"{both.sides[side].in_sample(digests.identity[side], one_in)}"
+            for side in SIDES
+        }
         source_figures = {ROWS: source_rows, "one_in": one_in}
         target_figures = {ROWS: target_rows, "one_in": one_in}
     changed: Mapping[str, int] = {}
     if digests.changed:
-        group = Grouped("0", where["source"])
-        counted = measure(
-            source, plan.source, "source", group, changed=digests.changed, snapshot=snapshot
-        )
-        changed = counted.get(0, {}).get(CHANGED, {})
-    compared = compare_rows(plan, source, target, digests, where, values=False, snapshot=snapshot)
+        counted = both.sides["source"].total(where["source"], digests.changed)
+        changed = counted.get(CHANGED, {})
+    compared = both.compare_rows(where, values=False)
     source_figures["hashed"] = compared.source_rows
     target_figures["hashed"] = compared.target_rows
     if level == "full_hash":
@@ -272,7 +207,7 @@ def _by_rows(
     unexplained: Exception | None = None
     if differences.rows:
         try:
-            explained = rows_that_differ(plan, source, target, digests, where, snapshot=snapshot)
+            explained = both.rows_that_differ(where)
         except Exception as error:
             explained, unexplained = differences, error
         # a source that is written to may have become equal meanwhile
@@ -289,5 +224,5 @@ def _by_rows(
         differences=differences,
         **(_ids(digests) if level == "full_hash" else {}),
     )
-    verdict = with_limits(verdict, plan, level, changed)
+    verdict = with_limits(verdict, both.plan, level, changed)
     return verdict.unexplained(unexplained) if unexplained else verdict

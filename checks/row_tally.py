@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.checks.checksum import Digests
 from tableferry.checks.rowhash import (
-    BATCH_ROWS,
     POSITION,
     Chunk,
     RowLayout,
@@ -19,10 +17,6 @@ from tableferry.checks.rowhash import (
     sorted_rows,
 )
 from tableferry.checks.verdict import Difference, DifferenceKind, Differences, Sink
-from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.fields import Side
-from tableferry.resources.digest.fields import fields
 from tableferry.resources.digest.values import shown
 
 EXAMPLE_LETTERS = 16 << 20
@@ -41,44 +35,24 @@ class Compared:
     target_digest: int
 
 
-def compare_rows(
-    plan: CopyPlan,
-    source: Endpoint,
-    target: Endpoint,
-    digests: Digests,
-    where: Mapping[Side, str],
-    *,
-    values: bool = True,
-    limit: int = 20,
-    snapshot: str | None = None,
-    sink: Sink | None = None,
-) -> Compared:
-    """Compare the rows that meet a condition on each side, in one scan of each.
-
-    Without `values` there are counts, but no columns nor examples. The other options are those of
-    `drill_down`.
-    """
-    layout = RowLayout.of(plan, fields(plan) if values else ())
-    source_sql = layout.query(plan, digests, "source", where["source"])
-    target_sql = layout.query(plan, digests, "target", where["target"])
-    with (
-        source.read_arrow(source_sql, batch_rows=BATCH_ROWS, snapshot=snapshot) as source_rows,
-        target.read_arrow(target_sql, batch_rows=BATCH_ROWS) as target_rows,
-    ):
-        return merge_rows(layout, source_rows, target_rows, limit=limit, sink=sink)
-
-
 def merge_rows(
     layout: RowLayout,
-    source_rows: pa.RecordBatchReader,
-    target_rows: pa.RecordBatchReader,
+    source: RowStream,
+    target: RowStream,
     *,
     limit: int = 20,
     sink: Sink | None = None,
 ) -> Compared:
-    """Compare two streams of rows, both read by `RowLayout.query`, in one pass."""
+    """Compare two streams of rows, ordered alike, in one pass.
+
+    Args:
+        layout: their columns.
+        source: the rows of the source.
+        target: those of the target.
+        limit: maximum number of examples.
+        sink: gets every difference, chunk by chunk in key order.
+    """
     tally = _Tally(layout, limit, sink)
-    source, target = RowStream(source_rows, layout), RowStream(target_rows, layout)
     for chunk in chunks_that_differ(layout, source, target):
         tally.add(chunk)
     differences = tally.differences(source.rows, target.rows)

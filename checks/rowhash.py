@@ -15,13 +15,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.checks.checksum import Digests, table_and_key
 from tableferry.checks.verdict import DifferenceKind
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.fields import Field, Side
-from tableferry.resources.contract.table_sql import read_from
-from tableferry.resources.digest.expressions import key_number, sorts_like_number
+from tableferry.resources.digest.expressions import key_number
 
 BATCH_ROWS = 32_768
 """Rows per batch and side; larger batches were no faster in tableferry_bench.reconcile."""
@@ -53,14 +50,14 @@ class Chunk:
         one_sided = self.missing if kind == "missing_in_target" else self.extra
         return (self.source if side == "source" else self.target).take(one_sided[POSITION])
 
-
-def unequal_chunks(
-    layout: RowLayout, source_rows: pa.RecordBatchReader, target_rows: pa.RecordBatchReader
-) -> Iterator[Chunk]:
-    """Compare two streams of rows like `merge_rows`; yield what differs, chunk by chunk."""
-    yield from chunks_that_differ(
-        layout, RowStream(source_rows, layout), RowStream(target_rows, layout)
-    )
+    def values(self, name: str) -> pa.Array:
+        """Return the values, each once and in order, of a column of `RowLayout.order` that the rows
+        of any difference have."""
+        rows = pa.concat_tables(
+            [each.select([name]) for each in (self.missing, self.extra, self.pairs)]
+        )
+        values = pc.unique(rows[name])
+        return values.take(pc.sort_indices(values))
 
 
 def chunks_that_differ(layout: RowLayout, source: RowStream, target: RowStream) -> Iterator[Chunk]:
@@ -68,13 +65,6 @@ def chunks_that_differ(layout: RowLayout, source: RowStream, target: RowStream) 
     for rows in _chunks(source, target):
         if (chunk := _unequal(list(layout.order), *rows)) is not None:
             yield chunk
-
-
-def of_the_same_keys(
-    layout: RowLayout, source_rows: pa.RecordBatchReader, target_rows: pa.RecordBatchReader
-) -> Iterator[tuple[pa.Table | None, pa.Table | None]]:
-    """Yield the rows of two streams like `merge_rows`', those of some keys at a time, in order."""
-    yield from _chunks(RowStream(source_rows, layout), RowStream(target_rows, layout))
 
 
 @dataclass(frozen=True)
@@ -116,26 +106,8 @@ class RowLayout:
         """The names of the fields' values in the frames."""
         return tuple(f"c{number}" for number in range(len(self.fields)))
 
-    def query(self, plan: CopyPlan, digests: Digests, side: Side, where: str) -> str:
-        """Write the query of one side: the numbers of `order`, the digest, then the values."""
-        table, key = table_and_key(plan, side)
-        known = {KEY: f"COALESCE({key_number(plan, side)}, 0)", IDENTITY: digests.identity[side]}
-        numbers = [known[name] for name in self.order]
-        ordered = [str(at) for at in range(1, len(numbers) + 1)]
-        # the bare column has the same order, and may have an index; but not if NULL is among the
-        # keys, or if the number stands for what another tool has written as a text
-        if KEY in self.order and (plan.key.compared is None or sorts_like_number(plan, side)):
-            ordered[0] = table.system.quote(key.name)
-        values = digests.shown[side] if self.fields else ()
-        expressions = [*numbers, str(digests.row[side]), *values]
-        prefix = alias_prefix(where, *ordered, *expressions)
-        selected = ", ".join(f"{sql} AS {prefix}{at}" for at, sql in enumerate(expressions))
-        return (
-            f"SELECT {selected} FROM {read_from(table)} WHERE {where} ORDER BY {', '.join(ordered)}"
-        )
-
     def frame(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Name the columns of a batch of `query`."""
+        """Name the columns of a batch of `TableSide.row_query`."""
         width = len(self.order) + 1
         numbers = [column.cast(pa.int64()) for column in batch.columns[:width]]
         values = [_bytes(column) for column in batch.columns[width:]]

@@ -8,10 +8,9 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from tableferry.checks.checksum import Digests, table_and_key
 from tableferry.checks.rowhash import IDENTITY
-from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.fields import Field, Side
+from tableferry.checks.sides import TableSide
+from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.table_sql import predicate
 from tableferry.resources.digest.fields import key_field
 from tableferry.resources.digest.values import shown
@@ -36,22 +35,27 @@ def shown_key(key: Field, value: bytes | None) -> str | None:
     return None if value is None else shown(key, value.decode(errors="backslashreplace"))
 
 
-def conditions(
-    plan: CopyPlan, side: Side, digests: Digests, kind: KeyKind, rows: pa.Table
-) -> Iterator[str]:
-    """Write conditions in the SQL of a side that each select some of the rows of a range."""
+def conditions(side: TableSide, identity: str, kind: KeyKind, rows: pa.Table) -> Iterator[str]:
+    """Write conditions in the SQL of a side that each select some of the rows of a range.
+
+    Args:
+        side: the table.
+        identity: the SQL of its rows' identities.
+        kind: the kind of the key.
+        rows: the rows, with their `IDENTITY` and `SHOWN_KEY`.
+    """
     for at in range(0, len(rows), ROWS_PER_STATEMENT):
         part = rows.slice(at, ROWS_PER_STATEMENT)
-        near = _near(plan, side, _bounds(key_field(plan), kind, part[SHOWN_KEY].to_pylist()), kind)
+        bounds = _bounds(key_field(side.plan), kind, part[SHOWN_KEY].to_pylist())
+        near = _near(side, bounds, kind)
         identities = ", ".join(map(str, part[IDENTITY].to_pylist()))
-        exactly = f"{digests.identity[side]} IN ({identities})"
+        exactly = f"{identity} IN ({identities})"
         yield f"({near}) AND {exactly}" if near else exactly
 
 
-def _near(plan: CopyPlan, side: Side, bounds: Sequence[Bound], kind: KeyKind) -> str:
+def _near(side: TableSide, bounds: Sequence[Bound], kind: KeyKind) -> str:
     """Write a condition on the key column that all of some keys meet, and few others."""
-    table, column = table_and_key(plan, side)
-    dialect, name = table.system.dialect, table.system.quote(column.name)
+    column, system = side.key, side.table.system
     if not bounds:
         return ""
     if kind == "timestamp":
@@ -59,10 +63,10 @@ def _near(plan: CopyPlan, side: Side, bounds: Sequence[Bound], kind: KeyKind) ->
         times = [bound for bound in bounds if isinstance(bound, dt.datetime)]
         with suppress(OverflowError):
             around = KeyRange(kind, min(times) - NEAR, max(times) + NEAR)
-            return predicate(column, around, table.system)
+            return predicate(column, around, system)
         return ""
-    listed = ", ".join(dialect.bound(bound, column) for bound in dict.fromkeys(bounds))
-    return f"{name} IN ({listed})" if len(listed) <= KEYS_LENGTH else ""
+    listed = ", ".join(system.dialect.bound(bound, column) for bound in dict.fromkeys(bounds))
+    return f"{system.quote(column.name)} IN ({listed})" if len(listed) <= KEYS_LENGTH else ""
 
 
 def _bounds(field: Field, kind: KeyKind, keys: Sequence[bytes | None]) -> list[Bound]:

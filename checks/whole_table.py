@@ -7,20 +7,18 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tableferry.checks.checksum import both_sides
-from tableferry.checks.counts import count_by_range
 from tableferry.checks.limits import with_limits, with_rejected
+from tableferry.checks.sides import Comparison, TableSide
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.contract.quarantine import IDENTITY
 from tableferry.resources.contract.table_sql import MOST_RANGES, filtered, qualified, range_number
 from tableferry.resources.contract.target_names import of_ranges, quarantine_of
-from tableferry.resources.digest.measure import ROWS, Grouped, measure
+from tableferry.resources.digest.measure import ROWS, Grouped
 from tableferry.resources.errors import TableMissing, describe
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.types.column import Column
@@ -36,14 +34,7 @@ COUNTED, BY_RANGE = "source_counted", "as its ranges, which leave no key out"
 
 
 def whole_table(
-    plan: CopyPlan,
-    source: Endpoint,
-    target: Endpoint,
-    ranges: Sequence[KeyRange],
-    *,
-    snapshot: str | None = None,
-    rows: int | None = None,
-    columns: Collection[Column] | None = None,
+    comparison: Comparison, *, rows: int | None = None, columns: Collection[Column] | None = None
 ) -> list[Verdict]:
     """Check what no range alone can show.
 
@@ -54,20 +45,17 @@ def whole_table(
     - `schema`: the target has the planned columns, with types that hold every planned value.
 
     Args:
-        plan: the hop.
-        source: the server of `plan.source`.
-        target: the server of `plan.target`.
-        ranges: all ranges of the table.
-        snapshot: the snapshot to read a PostgreSQL source under.
+        comparison: both sides, as planned, with all ranges of the table.
         rows: the source's rows in all of these ranges, if known. Where the ranges leave no key out,
             these are all of its rows, and are not counted again.
         columns: the target's columns, where the caller has just read them.
     """
     began = time.monotonic()
+    plan, ranges, target = comparison.plan, comparison.ranges, comparison.sides["target"]
     known_rows = rows if ranges_partition(ranges, nullable=plan.key.source.nullable) else None
-    source_rows, target_rows, strays = _count(plan, source, target, ranges, snapshot, known_rows)
+    source_rows, target_rows, strays = _count(comparison, known_rows)
     seconds = time.monotonic() - began
-    rejected = _rejected(plan, target, ranges)
+    rejected = _rejected(target, ranges)
     total = Verdict.of_figure(
         TOTAL_ROWS,
         ROWS,
@@ -87,9 +75,9 @@ def whole_table(
     )
     return [
         with_rejected(total, plan, rejected) if rejected else total,
-        _timed(lambda: _unique_key(plan, target)),
+        _timed(lambda: _unique_key(target)),
         no_strays,
-        _timed(lambda: _schema(plan, columns or target.columns(plan.target))),
+        _timed(lambda: _schema(plan, columns or target.endpoint.columns(plan.target))),
     ]
 
 
@@ -115,54 +103,44 @@ def _timed(check: Callable[[], Verdict]) -> Verdict:
     return replace(verdict, seconds=time.monotonic() - began)
 
 
-def _count(
-    plan: CopyPlan,
-    source: Endpoint,
-    target: Endpoint,
-    ranges: Sequence[KeyRange],
-    snapshot: str | None,
-    known_rows: int | None,
-) -> tuple[int, int, int]:
+def _count(comparison: Comparison, known_rows: int | None) -> tuple[int, int, int]:
     """Count the rows of the source, of the target, and of the target outside of all ranges.
 
     Takes one scan of each, unless there are too many ranges for one query; none of the source if
     its rows are known. Where the ranges leave out no key but NULL, rows need not be told apart by
     range, so that a server may count them by an index alone, or in parallel.
     """
-    key, system = plan.key.target, plan.target.system
+    plan, ranges, target = comparison.plan, comparison.ranges, comparison.sides["target"]
+    system = target.table.system
     nulls = any(key_range.null for key_range in ranges)
     partitioned = ranges_partition(ranges, nullable=nulls)
     one_query = not partitioned and len(ranges) <= MOST_RANGES
-    where = filtered("1 = 1", plan.target_where)
+    where = filtered("1 = 1", target.filter)
     grouped: dict[Side, Grouped] = {
         "source": Grouped("0", filtered("1 = 1", plan.where)),
-        "target": Grouped(range_number(ranges, key, system) if one_query else "0", where),
+        "target": Grouped(range_number(ranges, target.key, system) if one_query else "0", where),
     }
     if known_rows is None:
-        source_figures, target_figures = both_sides(
-            plan, source, target, grouped, snapshot=snapshot
-        )
+        source_figures, target_figures = comparison.measure(grouped)
         source_rows = sum(group[ROWS] for group in source_figures.values())
     else:
-        source_rows = known_rows
-        target_figures = measure(target, plan.target, "target", grouped["target"])
+        source_rows, target_figures = known_rows, target.measure(grouped["target"])
     target_rows = sum(group[ROWS] for group in target_figures.values())
     if one_query:
         return source_rows, target_rows, target_figures.get(-1, {ROWS: 0})[ROWS]
     if partitioned:
-        null_key = filtered(f"{system.quote(key.name)} IS NULL", plan.target_where)
-        return source_rows, target_rows, 0 if nulls else row_count(plan, target, null_key)
-    in_ranges = sum(count_by_range(plan, target, "target", ranges).values())
-    return source_rows, target_rows, target_rows - in_ranges
+        null_key = filtered(f"{system.quote(target.key.name)} IS NULL", target.filter)
+        return source_rows, target_rows, 0 if nulls else target.total(null_key)[ROWS]
+    return source_rows, target_rows, target_rows - sum(target.counts(ranges).values())
 
 
-def _rejected(plan: CopyPlan, target: Endpoint, ranges: Sequence[KeyRange]) -> int:
+def _rejected(target: TableSide, ranges: Sequence[KeyRange]) -> int:
     """Count the rows of some ranges that are kept beside the target instead of in it."""
-    if not plan.fitting or not ranges:
+    if not target.plan.fitting or not ranges:
         return 0
-    table, system = quarantine_of(plan.target), plan.target.system
+    table, system = quarantine_of(target.table), target.table.system
     try:
-        present = {column.name: column for column in target.columns(table)}
+        present = {column.name: column for column in target.endpoint.columns(table)}
     except TableMissing:
         return 0  # no run has moved the table like this yet
     names = ", ".join(
@@ -170,25 +148,26 @@ def _rejected(plan: CopyPlan, target: Endpoint, ranges: Sequence[KeyRange]) -> i
         for name in IDENTITY
         if name in present
     )
-    where = of_ranges(plan.target, [key_range.name for key_range in ranges])
+    where = of_ranges(target.table, [key_range.name for key_range in ranges])
     rows = f"SELECT DISTINCT {names} FROM {qualified(table)} WHERE {where}"
-    return int(target.query(f"SELECT COUNT(*) FROM ({rows}) AS ferry__rows")[0][0])
+    return int(target.endpoint.query(f"SELECT COUNT(*) FROM ({rows}) AS ferry__rows")[0][0])
 
 
-def _unique_key(plan: CopyPlan, target: Endpoint) -> Verdict:
+def _unique_key(target: TableSide) -> Verdict:
+    plan = target.plan
     names = list(plan.primary_key)
     if not names or not set(names) <= {column.target.name for column in plan.columns}:
         why = "the source has no primary key whose columns all travel"
         return Verdict(
             UNIQUE, True, {}, {}, 0, metadata={"not_checked": why}, note=f"not checked: {why}"
         )
-    index = inspection_of(plan.target.system).unique_by(target, plan.target, names)
-    keys, rows = (0, 0) if index else repeated_keys(plan, target)
+    index = inspection_of(plan.target.system).unique_by(target.endpoint, plan.target, names)
+    keys, rows = (0, 0) if index else repeated_keys(target)
     metadata: dict[str, Any] = {"enforced_by": index} if index else {}
     if keys:
         metadata = {"rows_with_repeated_keys": rows}
         try:
-            metadata["examples"] = _examples(plan, target)
+            metadata["examples"] = _examples(target)
         except Exception as error:
             # the verdict stands without them
             metadata["examples"] = f"cannot be shown: {describe(error)}"
@@ -203,43 +182,38 @@ def _unique_key(plan: CopyPlan, target: Endpoint) -> Verdict:
     )
 
 
-def stray_rows(plan: CopyPlan, target: Endpoint, ranges: Sequence[KeyRange]) -> int:
+def stray_rows(target: TableSide, ranges: Sequence[KeyRange]) -> int:
     """Count the rows of the target that belong to none of some ranges."""
-    in_ranges = sum(count_by_range(plan, target, "target", ranges).values())
-    return row_count(plan, target) - in_ranges
+    return int(target.total()[ROWS]) - sum(target.counts(ranges).values())
 
 
-def row_count(plan: CopyPlan, target: Endpoint, where: str = "1 = 1") -> int:
-    """Count the rows of the target that meet a condition."""
-    groups = measure(target, plan.target, "target", Grouped("0", where))
-    return sum(group[ROWS] for group in groups.values())
-
-
-def repeated_keys(plan: CopyPlan, target: Endpoint, where: str = "1 = 1") -> tuple[int, int]:
+def repeated_keys(target: TableSide, where: str = "1 = 1") -> tuple[int, int]:
     """Count the primary keys that several rows of the target share, and these rows.
 
     Args:
-        plan: the hop; all of its primary key must be copied.
-        target: the server of `plan.target`.
+        target: the target; all of the primary key must be copied.
         where: the condition that the rows meet.
     """
-    grouped_by = _grouped_by(plan)
+    grouped_by = _grouped_by(target.plan)
     prefix = alias_prefix(where, grouped_by)
     repeated = (
-        f"SELECT COUNT(*) AS {prefix}n FROM {qualified(plan.target)} WHERE {where} "
+        f"SELECT COUNT(*) AS {prefix}n FROM {qualified(target.table)} WHERE {where} "
         f"GROUP BY {grouped_by} HAVING COUNT(*) > 1"
     )
-    keys, rows = target.query(f"SELECT COUNT(*), SUM({prefix}n) FROM ({repeated}) {prefix}keys")[0]
+    query = f"SELECT COUNT(*), SUM({prefix}n) FROM ({repeated}) {prefix}keys"
+    keys, rows = target.endpoint.query(query)[0]
     return int(keys), int(rows or 0)
 
 
-def _examples(plan: CopyPlan, target: Endpoint) -> list[str]:
+def _examples(target: TableSide) -> list[str]:
     """The first repeated keys, with the number of their rows."""
-    system, dialect = plan.target.system, plan.target.system.dialect
-    shown = ", ".join(f"MIN({dialect.text(system.quote(name))})" for name in plan.primary_key)
-    limit = dialect.limited(EXAMPLES)
-    rows = target.query(
-        f"SELECT {limit[0]}{shown}, COUNT(*) FROM {qualified(plan.target)} "
+    plan, system = target.plan, target.table.system
+    shown = ", ".join(
+        f"MIN({system.dialect.text(system.quote(name))})" for name in plan.primary_key
+    )
+    limit = system.dialect.limited(EXAMPLES)
+    rows = target.endpoint.query(
+        f"SELECT {limit[0]}{shown}, COUNT(*) FROM {qualified(target.table)} "
         f"GROUP BY {_grouped_by(plan)} HAVING COUNT(*) > 1 ORDER BY 1{limit[1]}"
     )
     return [f"{', '.join(map(str, row[:-1]))} ({row[-1]} times)" for row in rows]

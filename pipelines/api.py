@@ -139,13 +139,7 @@ def compare(
     """
     servers, hops, key_range = resolve_range(session, name, range_name)
     return {
-        str(hop.plan.target): reconcile(
-            hop.found_plan,
-            servers.endpoint(hop.plan.source),
-            servers.endpoint(hop.plan.target),
-            key_range,
-            level,
-        )
+        str(hop.plan.target): reconcile(servers.comparison(hop.found_plan, [key_range]), level)
         for hop in hops
     }
 

@@ -7,14 +7,18 @@ from dataclasses import dataclass, replace
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.namesakes import Namesake
+from tableferry.checks.sides import Comparison, TableSide
 from tableferry.resources.connecting.names import url_variable
 from tableferry.resources.contract.budget import Sharing
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.looking_ahead import LookAhead
 from tableferry.resources.contract.target import Target
 from tableferry.resources.errors import InputError
 from tableferry.resources.extras import missing
+from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 
 
@@ -96,6 +100,19 @@ class Servers:
         if self.source is None or table == self.source:
             return endpoint.within_budget(table.connection, self.sharing)
         return endpoint.newest_versions() if self.versioned else endpoint
+
+    def comparison(
+        self, plan: CopyPlan, ranges: Sequence[KeyRange], *, snapshot: str | None = None
+    ) -> Comparison:
+        """Both sides of some ranges of a hop, its source under a snapshot if there is one."""
+        source, target = self.endpoint(plan.source), self.endpoint(plan.target)
+        return Comparison(plan, source, target, ranges, snapshot)
+
+    def side(self, plan: CopyPlan, side: Side) -> TableSide:
+        """One side of a hop."""
+        return TableSide(
+            plan, side, self.endpoint(plan.source if side == "source" else plan.target)
+        )
 
     def budget_line(self, table: TableRef) -> str | None:
         """Say what reading from a table's server may cost it; None if nothing bounds it."""

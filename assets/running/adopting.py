@@ -34,11 +34,9 @@ from tableferry.assets.verifying.as_committed import (
     target_digest_of,
 )
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows
-from tableferry.checks.counts import row_count_of
-from tableferry.checks.drilldown import Comparison
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.expectations import run_suite
-from tableferry.checks.reconcile import reconcile_all
+from tableferry.checks.reconcile import reconcile, reconcile_all, row_count_of
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.checks.whole_table import stray_rows
 from tableferry.resources.connecting.retry import retrying
@@ -208,8 +206,8 @@ def stray_notes(ready: Prepared, servers: Servers) -> list[str]:
     for hop in ready.plan.hops:
         if hop.existing is None:
             continue
-        target = servers.endpoint(hop.plan.target)
-        if rows := stray_rows(hop.plan, target, [*ready.plan.ranges.values()]):
+        target = servers.side(hop.plan, "target")
+        if rows := stray_rows(target, [*ready.plan.ranges.values()]):
             notes.append(
                 f"{hop.plan.target}: {counted(rows, 'row')} outside of all ranges of the transfer; "
                 "no run will move, check or remove them"
@@ -242,25 +240,23 @@ def _compared(
     if not hop.first:
         refused = dict.fromkeys(names, "")
     ranges = [plan.ranges[name] for name in names if not refused[name]]
-    source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
-    snapshot = ready.snapshot if hop.first else None
-    copy = hop.found_plan
     if not ranges:
         return [Candidate(hop, name, why_not=str(refused[name])) for name in names]
     known = {name: each for name, each in figures.items() if each is not None}
-    sums = reconcile_all(copy, source, target, ranges, "checksum", snapshot=snapshot, known=known)
+    snapshot = ready.snapshot if hop.first else None
+    both = servers.comparison(hop.found_plan, ranges, snapshot=snapshot)
+    sums = reconcile_all(replace(both, known=known), "checksum")
     by_range: dict[str, tuple[Verdict, ...]] = {}
     for key_range in ranges:
         checksum = sums[key_range.name]
         verdicts: tuple[Verdict, ...] = (row_count_of(checksum), checksum)
-        compared = Comparison(copy, source, target, key_range, snapshot)
+        compared = both.only(key_range)
         if not checksum.passed:
             verdicts = allowing_extra_rows(hop, compared, verdicts)
         if level == "full_hash" and all(verdict.passed for verdict in verdicts):
-            rows = reconcile_all(copy, source, target, [key_range], level, snapshot=snapshot)
-            verdicts += allowing_extra_rows(hop, compared, [rows[key_range.name]])
+            verdicts += allowing_extra_rows(hop, compared, [reconcile(compared, level)])
         if transfer.suite and all(verdict.passed for verdict in verdicts):
-            verdicts += (run_suite(transfer.suite, hop.plan, target, key_range),)
+            verdicts += (run_suite(transfer.suite, hop.plan, both.target, key_range),)
         by_range[key_range.name] = verdicts
     changed = _changed(ready, hop, servers, by_range)
     return [

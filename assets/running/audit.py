@@ -17,11 +17,9 @@ from tableferry.assets.verifying.as_committed import (
     target_digest_of,
 )
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows
-from tableferry.checks.counts import row_count_of
-from tableferry.checks.drilldown import Comparison
 from tableferry.checks.expectations import run_suite
-from tableferry.checks.reconcile import DIGESTED, reconcile
-from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
+from tableferry.checks.reconcile import DIGESTED, reconcile, row_count_of
+from tableferry.checks.verdict import CHECK_NAMES, Verdict
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.target import RangeLoad
 from tableferry.resources.crash_points import reached
@@ -162,7 +160,7 @@ def require_green(
     if reader is not None:
         # rows that no other session sees cannot be shown: they are staged, and checked again
         raise _failed(verdict for verdict in verdicts if not verdict.passed)
-    compared = _comparison(attempt, table)
+    compared = attempt.comparison(table)
     verdicts = allowing_extra_rows(attempt.hop, compared, verdicts)
     verdicts = tuple(map(compared.explained, verdicts))
     if blocking := blocking_failures(attempt.work, verdicts):
@@ -188,7 +186,7 @@ def allowing_extra_rows_in(
     attempt: RangeAttempt, verdicts: tuple[Verdict, ...], table: TableRef
 ) -> tuple[Verdict, ...]:
     """Pass verdicts that failed only because of rows that the write mode keeps."""
-    return allowing_extra_rows(attempt.hop, _comparison(attempt, table), verdicts)
+    return allowing_extra_rows(attempt.hop, attempt.comparison(table), verdicts)
 
 
 def verdicts_of(
@@ -204,12 +202,13 @@ def verdicts_of(
         reader: the only session that sees the rows, see `RangeLoad.reader`.
     """
     *_, level = attempt.work.levels
-    verdict = reconcile_range(attempt, level, table, reader)
+    both = attempt.comparison(table, reader)
+    verdict = reconcile(both, level)
     verdicts = [verdict]
     if level in DIGESTED:
         verdicts.insert(0, row_count_of(verdict))
     elif level != "count":
-        verdicts.insert(0, reconcile_range(attempt, "count", table))
+        verdicts.insert(0, reconcile(both, "count"))
     if suite := attempt.work.plan.transfer.suite:
         plan = replace(attempt.hop.plan, target=table)
         verdicts.append(run_suite(suite, plan, attempt.target, attempt.key_range))
@@ -218,32 +217,3 @@ def verdicts_of(
     rows = verdicts[0].source[ROWS] if whole else None
     require_proven_source(attempt, compared, rows)
     return tuple(verdicts)
-
-
-def reconcile_range(
-    attempt: RangeAttempt, level: Level, table: TableRef, reader: Endpoint | None = None
-) -> Verdict:
-    """Compare the range at one level, as its source was read, with the rows of a table."""
-    work, hop, reading = attempt.work, attempt.hop, attempt.reading
-    plan = work.observed(hop, table)
-    source, target = attempt.source, attempt.target
-    return reconcile(
-        plan,
-        source,
-        target,
-        attempt.key_range,
-        level,
-        snapshot=reading.snapshot,
-        known=reading.source_figures,
-        reader=reader,
-    )
-
-
-def _comparison(attempt: RangeAttempt, table: TableRef) -> Comparison:
-    return Comparison(
-        attempt.work.observed(attempt.hop, table),
-        attempt.source,
-        attempt.target,
-        attempt.key_range,
-        attempt.reading.snapshot,
-    )

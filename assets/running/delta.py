@@ -18,9 +18,8 @@ from tableferry.assets.running.increment import (
 from tableferry.assets.running.range_attempt import NewerRows, RangeAttempt
 from tableferry.assets.verifying.as_committed import target_digest_of
 from tableferry.assets.verifying.extra_rows import with_extra_rows
-from tableferry.checks.counts import row_count_of
 from tableferry.checks.delta import RangeProof, StillDiffers, delta_in, delta_of
-from tableferry.checks.drilldown import Comparison
+from tableferry.checks.reconcile import row_count_of
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.target_options import keeps_rows
@@ -47,13 +46,8 @@ def rows_that_differ(
     work, hop, reading = attempt.work, attempt.hop, attempt.reading
     attempt.tell("reconcile")
     began = time.perf_counter()
-    comparison = Comparison(
-        plan or work.observed(hop, hop.plan.target),
-        attempt.source,
-        attempt.target,
-        attempt.key_range,
-        reading.snapshot,
-    )
+    comparison = attempt.comparison(hop.plan.target)
+    comparison = replace(comparison, plan=plan) if plan else comparison
     rows, delta = reading.fingerprint.rows, None
     most = most_rows(work.plan.transfer, hop, rows)
     with work.exports:

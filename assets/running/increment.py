@@ -9,8 +9,7 @@ from tableferry.assets.log.records import Proven, RangeRecord
 from tableferry.assets.planning.rows.increments import from_watermark, keys_and_watermarks, now
 from tableferry.assets.running.range_attempt import NewerRows, RangeAttempt
 from tableferry.assets.verifying.extra_rows import with_extra_rows
-from tableferry.checks.counts import row_count_of
-from tableferry.checks.reconcile import reconcile
+from tableferry.checks.reconcile import reconcile, row_count_of
 from tableferry.checks.verdict import CHECK_NAMES, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.digest.measure import DIGEST, ROWS
@@ -115,14 +114,9 @@ def proven_whole(attempt: RangeAttempt, *, extra: bool) -> Proven | None:
 
 def _compared(attempt: RangeAttempt) -> Verdict:
     """Compare the keys and watermarks of all rows of the range."""
-    return reconcile(
-        keys_and_watermarks_of(attempt),
-        attempt.source,
-        attempt.target,
-        attempt.key_range,
-        "checksum",
-        snapshot=attempt.reading.snapshot,
-    )
+    plan = keys_and_watermarks_of(attempt)
+    both = attempt.comparison(plan.target)
+    return reconcile(replace(both, plan=plan, known={}), "checksum")
 
 
 def keys_and_watermarks_of(attempt: RangeAttempt) -> CopyPlan:

@@ -28,6 +28,7 @@ from tableferry.assets.running.work import RangeOutcome
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.limits import with_rejected
 from tableferry.checks.rejected import rejected_in
+from tableferry.checks.sides import TableSide
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.connecting.retry import is_transient
@@ -40,7 +41,7 @@ from tableferry.resources.contract.table_sql import filtered
 from tableferry.resources.contract.target import LoadReceipt, RangeLoad
 from tableferry.resources.contract.target_options import TargetOptions, written_to
 from tableferry.resources.crash_points import reached
-from tableferry.resources.digest.measure import CHANGED, Grouped, measure
+from tableferry.resources.digest.measure import CHANGED
 from tableferry.resources.errors import ReceiptMismatch, SourceMoved, TableferryError, describe
 from tableferry.resources.wires.counted import CountedBytes
 
@@ -198,16 +199,9 @@ def _lost(attempt: RangeAttempt) -> dict[str, int]:
     lossy = {column.target.name: column.lossy for column in plan.columns if column.lossy}
     if not lossy:
         return {}
-    rows = Grouped("0", plan.source_range(attempt.key_range))
-    figures = measure(
-        attempt.source,
-        plan.source,
-        "source",
-        rows,
-        changed=lossy,
-        snapshot=attempt.reading.snapshot,
-    )
-    counted = figures.get(0, {}).get(CHANGED, {})
+    source = TableSide(plan, "source", attempt.source, attempt.reading.snapshot)
+    figures = source.total(source.rows_in([attempt.key_range]), lossy)
+    counted = figures.get(CHANGED, {})
     return {name: number for name, number in counted.items() if number}
 
 

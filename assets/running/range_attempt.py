@@ -17,6 +17,7 @@ from tableferry.assets.planning.source_state import (
 from tableferry.assets.running.work import Earlier, Work
 from tableferry.checks.delta import RangeProof
 from tableferry.checks.in_flight import StreamDigest
+from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Differences, Verdict
 from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.endpoint import Endpoint
@@ -27,6 +28,7 @@ from tableferry.resources.contract.target_options import replaces
 from tableferry.resources.digest.fields import relaxed_fields
 from tableferry.resources.digest.measure import client_computes
 from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.tables import TableRef
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,24 @@ class RangeAttempt:
     def target(self) -> Endpoint:
         """The endpoint that the hop writes to."""
         return self.work.servers.endpoint(self.hop.plan.target)
+
+    def comparison(self, table: TableRef, reader: Endpoint | None = None) -> Comparison:
+        """Both sides of the range: its source as it was read, and the rows of a table.
+
+        Args:
+            table: the staging table, the shadow table or the target.
+            reader: the only session that sees the rows, see `RangeLoad.reader`.
+        """
+        figures = self.reading.source_figures
+        return Comparison(
+            self.work.observed(self.hop, table),
+            self.source,
+            self.target,
+            [self.key_range],
+            self.reading.snapshot,
+            {self.name: figures} if figures else {},
+            reader,
+        )
 
     @property
     def loader(self) -> Target:
@@ -303,10 +323,10 @@ def stream_digest_of(attempt: RangeAttempt, framing: Framing | None) -> StreamDi
     in_the_middle = level == "checksum" and not hop.first
     if level != "in_flight" and not in_the_middle:
         return None
-    plan = attempt.work.observed(hop, hop.written_plan.target)
-    if in_the_middle and relaxed_fields(plan):
+    comparison = attempt.comparison(hop.written_plan.target)
+    if in_the_middle and relaxed_fields(comparison.plan):
         return None  # the check compares the export's conversion of values with the server's
-    stream_digest = StreamDigest(plan, attempt.source, attempt.target, hop.wire, framing)
+    stream_digest = StreamDigest(comparison, hop.wire, framing)
     if reading.source_figures and reading.source_figures.digest == stream_digest.digest.id:
         return None
     if in_the_middle and not client_computes(attempt.source, stream_digest.digest.dialect):

@@ -17,7 +17,6 @@ from tableferry.assets.running.audit import (
     allowing_extra_rows_in,
     audit_in_place,
     blocking_failures,
-    reconcile_range,
     settle,
     verdicts_of,
 )
@@ -29,6 +28,7 @@ from tableferry.assets.running.work import RangeOutcome, Work
 from tableferry.assets.verifying.as_committed import proven_figures, target_digest_of
 from tableferry.checks.delta import TooManyDiffer
 from tableferry.checks.expectations import ALL_CHECKS
+from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import CHECK_NAMES, Verdict
 from tableferry.resources.connecting import outages
 from tableferry.resources.connecting.pace import stop_waiting
@@ -275,7 +275,7 @@ def _skip_if_equal(attempt: RangeAttempt, reason: Reason) -> RangeOutcome | None
     verdicts = verdicts_of(attempt, target)
     declared = len(verdicts)
     if not any(verdict.check == CHECK_NAMES["checksum"] for verdict in verdicts):
-        verdicts = (*verdicts, reconcile_range(attempt, "checksum", target))
+        verdicts = (*verdicts, reconcile(attempt.comparison(target), "checksum"))
     if not all(verdict.passed for verdict in verdicts):
         attempt.require_source_unchanged()
         verdicts = allowing_extra_rows_in(attempt, verdicts, target)
@@ -301,7 +301,7 @@ def _skip(attempt: RangeAttempt, reason: Reason) -> RangeOutcome | None:
     if reason is Reason.UNCHECKED:
         verdicts = verdicts_of(attempt, target)
     else:
-        verdicts = (reconcile_range(attempt, "count", target),)
+        verdicts = (reconcile(attempt.comparison(target), "count"),)
     if not all(verdict.passed for verdict in verdicts):
         attempt.require_source_unchanged()
         verdicts = allowing_extra_rows_in(attempt, verdicts, target)

@@ -9,7 +9,6 @@ from typing import NamedTuple, Self
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
-from tableferry.checks.counts import count_by_range
 from tableferry.checks.reconcile import COMPARED, PROVEN, target_digests
 from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
 from tableferry.resources.contract.fields import Side
@@ -105,8 +104,7 @@ def compared_with_commit(
         records: the newest commit of each.
         level: the level at which the transfer's ranges are proven.
     """
-    source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
-    now = target_digests(hop.found_plan, source, target, ranges, level)
+    now = target_digests(servers.comparison(hop.found_plan, ranges), level)
     return {name: as_committed(verdict, records[name]) for name, verdict in now.items()}
 
 
@@ -152,10 +150,8 @@ def may_be_as_committed(hop: Hop, record: RangeRecord, rows: int) -> bool:
 def _counted_since(
     hop: Hop, servers: Servers, ranges: Sequence[KeyRange], records: Mapping[str, RangeRecord]
 ) -> dict[str, Verdict]:
-    target = servers.endpoint(hop.plan.target)
-    counts = count_by_range(hop.found_plan, target, "target", ranges)
     verdicts = {}
-    for name, rows in counts.items():
+    for name, rows in servers.side(hop.found_plan, "target").counts(ranges).items():
         record = records[name]
         if record.rows is None:
             continue

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tableferry.assets.planning.resolve import Hop
-from tableferry.checks.drilldown import Comparison
+from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import CHECK_NAMES, Differences, Verdict
 from tableferry.checks.whole_table import repeated_keys
 from tableferry.resources.contract.target_options import keeps_rows
@@ -48,8 +48,8 @@ def allows_extra_rows(hop: Hop, compared: Comparison) -> bool:
     """Whether the write mode keeps rows, and those in the range are no duplicates."""
     if not keeps_rows(hop.plan, hop.options):
         return False
-    plan = compared.plan
-    keys, _ = repeated_keys(plan, compared.target, plan.target_range(compared.key_range))
+    target = compared.sides["target"]
+    keys, _ = repeated_keys(target, target.rows_in(compared.ranges))
     return not keys
 
 

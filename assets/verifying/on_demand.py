@@ -38,7 +38,6 @@ from tableferry.assets.verifying.as_committed import (
     target_digest_of,
 )
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows, allows_extra_rows
-from tableferry.checks.drilldown import Comparison
 from tableferry.checks.expectations import run_suite
 from tableferry.checks.recheck import ONCE, Recheck, RepeatedLooks
 from tableferry.checks.reconcile import reconcile_all, target_digests
@@ -291,15 +290,11 @@ def _compared(
     ranges: Sequence[KeyRange],
 ) -> Iterator[dict[str, Verdict]]:
     """Yield the verdicts of each declared check, or of the given level, by range."""
-    source = servers.endpoint(hop.plan.source)
-    target = servers.endpoint(hop.plan.target)
-    compared = {
-        key_range.name: Comparison(hop.found_plan, source, target, key_range)
-        for key_range in ranges
-    }
+    both_sides = servers.comparison(hop.found_plan, ranges)
+    compared = {key_range.name: both_sides.only(key_range) for key_range in ranges}
     looks = {name: RepeatedLooks(both, recheck) for name, both in compared.items()}
     for one_level in (level,) if level else levels_of(transfer):
-        found = reconcile_all(hop.found_plan, source, target, ranges, one_level)
+        found = reconcile_all(both_sides, one_level)
         verdicts = {}
         for name, both in compared.items():
             (verdicts[name],) = allowing_extra_rows(hop, both, [found[name]])
@@ -323,12 +318,13 @@ def _compared(
                 verdict = explained(verdict, why[name])
             verdicts[name] = verdict
         if transfer.mover is not None:
-            known = last_written(transfer.mover, hop.plan.target, hop.existing, target)
+            known = last_written(transfer.mover, hop.plan.target, hop.existing, both_sides.target)
             verdicts = {name: by_a_mover(verdict, known) for name, verdict in verdicts.items()}
         yield verdicts
     if suite := transfer.suite:
         yield {
-            key_range.name: run_suite(suite, hop.plan, target, key_range) for key_range in ranges
+            key_range.name: run_suite(suite, hop.plan, both_sides.target, key_range)
+            for key_range in ranges
         }
 
 
@@ -346,10 +342,9 @@ def _changed_sides(
     known = committed_records(context.instance, hop.asset, [key_range.name for key_range in failed])
     now: dict[str, Verdict] = {}
     if level == "sample_hash":
-        source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
         # without these digests the side is unknown, but the failures are not
         with suppress(Exception):
-            now = target_digests(hop.found_plan, source, target, failed)
+            now = target_digests(servers.comparison(hop.found_plan, failed))
     return {
         key_range.name: changed_side(
             verdicts[key_range.name], known.get(key_range.name), now.get(key_range.name)

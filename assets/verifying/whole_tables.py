@@ -112,11 +112,7 @@ def _compared(
     snapshot: Snapshot | None,
 ) -> Sequence[Verdict]:
     return whole_table(
-        hop.plan,
-        servers.endpoint(hop.plan.source),
-        servers.endpoint(hop.plan.target),
-        ranges,
-        snapshot=snapshot,
+        servers.comparison(hop.plan, ranges, snapshot=snapshot),
         rows=source.rows(ranges) if source and hop.first else None,
         columns=None if source or hop.existing is None else hop.existing.values(),
     )

@@ -19,9 +19,9 @@ from importlib.resources import files
 
 import pyarrow as pa
 
-from tableferry.checks.drilldown import drill_down
 from tableferry.checks.in_flight import StreamDigest
 from tableferry.checks.reconcile import reconcile
+from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import LEVELS
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
@@ -100,21 +100,21 @@ def _measure(source: PostgresResource, target: ClickHouseResource, rows: int, re
     ranges = [KeyRange("integer", low, low + step) for low in range(1, rows + 1, step)]
     now = meter(f"fingerprints, {RANGES} ranges", lambda: fingerprints(source, plan, ranges))
     source_figures = fingerprints(source, plan, [EVERYTHING])[EVERYTHING.name].source_figures
-    now += meter(
-        "checksum after them",
-        lambda: reconcile(plan, source, target, EVERYTHING, "checksum", known=source_figures),
-    )
+    assert source_figures is not None
+    both = Comparison(plan, source, target, [EVERYTHING])
+    after = replace(both, known={EVERYTHING.name: source_figures})
+    now += meter("checksum after them", lambda: reconcile(after, "checksum"))
     between = plan_copy(table, source.columns(table), replace(table, name="copy"), key="id")
     meter("between PostgreSQL servers", lambda: fingerprints(source, between, ranges))
     for level in LEVELS:
-        meter(level, lambda: reconcile(plan, source, target, EVERYTHING, level))  # noqa: B023
+        meter(level, lambda: reconcile(both, level))  # noqa: B023
     meter("in_flight: digests of batches", lambda: _streamed(source, target, plan))
     meter("in_flight: batches alone", lambda: _streamed(source, target, plan, digested=False))
     target.execute(
         f"ALTER TABLE reconciled UPDATE note = 'damaged' WHERE id = {rows // 2} "
         "SETTINGS mutations_sync = 2"
     )
-    meter("drill_down, 1 row", lambda: drill_down(plan, source, target, EVERYTHING))
+    meter("drill_down, 1 row", both.search)
     was = before + 2 * yardstick
     if was:
         print(
@@ -129,7 +129,7 @@ def _streamed(source: Endpoint, target: Endpoint, plan: CopyPlan, *, digested: b
     with source.read_arrow(plan.select(EVERYTHING, "arrow")) as reader:
         batches: Iterator[pa.RecordBatch] = (conform(batch, plan, {}) for batch in reader)
         if digested:
-            batches = StreamDigest(plan, source, target, "arrow").watched(batches)
+            batches = StreamDigest(Comparison(plan, source, target, ()), "arrow").watched(batches)
         for _ in batches:
             pass
 

@@ -5,25 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.checks.checksum import Digests, table_and_key
-from tableferry.checks.drilldown import Comparison
 from tableferry.checks.limits import limits
-from tableferry.checks.row_tally import EXAMPLE_LETTERS, compare_rows, letters
-from tableferry.checks.rowhash import BATCH_ROWS, DIGEST, KEY, RowLayout, of_the_same_keys
+from tableferry.checks.row_tally import EXAMPLE_LETTERS, letters
+from tableferry.checks.rowhash import KEY, RowLayout, chunks_that_differ
+from tableferry.checks.sides import SIDES, Comparison, TableSide
 from tableferry.checks.verdict import Differences, Sink
-from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.table_sql import ENUMERATED, filtered, range_number, within
+from tableferry.resources.contract.table_sql import ENUMERATED, filtered
 from tableferry.resources.digest.expressions import sorts_like_number
 from tableferry.resources.keys.range import KeyRange
-
-SIDES: tuple[Side, Side] = ("source", "target")
 
 LISTED, MOST_KEYS = 1_000, 8_192
 """Maximum number of keys that a condition lists, and of keys that differ in the range of one."""
@@ -32,14 +26,14 @@ DENSE = 4
 """Where at least one row in so many differs, the rows between them are read, too."""
 
 
-def finds_by_key(plan: CopyPlan) -> bool:
+def finds_by_key(comparison: Comparison) -> bool:
     """Say whether rows of both sides can be found by their keys, without a look at all rows."""
+    plan = comparison.plan
     if plan.primary_key != (plan.key.target.name,):
         return False
-    for side in SIDES:
-        table, column = table_and_key(plan, side)
-        quick = column.primary_key == 1 or source_of(table.system).by_columns
-        if table.query or not quick or not sorts_like_number(plan, side):
+    for each in comparison.sides.values():
+        quick = each.key.primary_key == 1 or source_of(each.table.system).by_columns
+        if each.table.query or not quick or not sorts_like_number(plan, each.side):
             return False
     return True
 
@@ -54,33 +48,23 @@ class ComparisonByKey(Comparison):
     Of their rows only keys and digests are read; then the values of those that differ.
     """
 
-    ranges: Sequence[KeyRange] = ()
-    """The ranges, ordered, instead of one."""
-    rows: tuple[int, int] = (0, 0)
-    """The number of rows that both sides have in them."""
+    read: tuple[int, int] = (0, 0)
+    """The number of rows that both sides have in the ranges."""
 
     def search(self, sink: Sink | None = None) -> Differences:
-        """Search for the rows that differ, see `drill_down`."""
-        source_rows, target_rows = self.rows
+        """Search for the rows that differ, see `Comparison.search`."""
+        source_rows, target_rows = self.read
         total = Differences(rows_compared=source_rows, target_rows_compared=target_rows)
         kept = 0
         for keys in self._differing():
-            compared = compare_rows(
-                self.plan,
-                self.source,
-                self.target,
-                self._digests,
-                {side: self._where(side, keys) for side in SIDES},
+            compared = self.compare_rows(
+                {side: _rows_of(self.sides[side], keys) for side in SIDES},
                 limit=self.limit - len(total.examples) if kept < EXAMPLE_LETTERS else 0,
                 sink=sink,
             )
             total = _added(total, compared.differences)
             kept += sum(map(letters, compared.differences.examples))
         return replace(total, remarks=tuple(limits(self.plan)))
-
-    @cached_property
-    def _digests(self) -> Digests:
-        return Digests.of(self.plan, self.source, self.target)
 
     def _differing(self) -> Iterator[_Keys]:
         """Yield the keys of all rows that differ, in their order."""
@@ -107,97 +91,31 @@ class ComparisonByKey(Comparison):
         """
         layout = replace(RowLayout.of(self.plan, ()), order=(KEY,))
         for at in range(0, len(self.ranges), ENUMERATED):
-            together = joined(self.ranges[at : at + ENUMERATED])
-            source_sql, target_sql = (
-                layout.query(self.plan, self._digests, side, conditions(self.plan, side, together))
-                for side in SIDES
-            )
+            where = self.rows_in(self.ranges[at : at + ENUMERATED])
             differing: list[tuple[pa.Array, int]] = []
-            with (
-                self.source.read_arrow(source_sql, batch_rows=BATCH_ROWS) as source_rows,
-                self.target.read_arrow(target_sql, batch_rows=BATCH_ROWS) as target_rows,
-            ):
-                for sides in of_the_same_keys(layout, source_rows, target_rows):
-                    keys = _unequal(*sides)
+            with self.rows(layout, where) as (source, target):
+                for chunk in chunks_that_differ(layout, source, target):
+                    keys = chunk.values(KEY)
                     for first in range(0, len(keys), MOST_KEYS):
                         part = keys.slice(first, MOST_KEYS)
-                        differing.append((part, max(_between(side, part) for side in sides)))
+                        rows = max(_between(side, part) for side in (chunk.source, chunk.target))
+                        differing.append((part, rows))
             yield from differing
 
-    def _where(self, side: Side, keys: _Keys) -> str:
-        """Write the condition that selects the rows of some keys."""
-        if isinstance(keys, KeyRange):
-            return conditions(self.plan, side, [keys])
-        table, column = table_and_key(self.plan, side)
-        bounds = ", ".join(table.system.dialect.bound(key, column) for key in keys)
-        rows = f"{table.system.quote(column.name)} IN ({bounds})"
-        return filtered(rows, _filter(self.plan, side))
+
+def _rows_of(side: TableSide, keys: _Keys) -> str:
+    """Write the condition that selects the rows of some keys."""
+    if isinstance(keys, KeyRange):
+        return side.rows_in([keys])
+    system = side.table.system
+    bounds = ", ".join(system.dialect.bound(key, side.key) for key in keys)
+    return filtered(f"{system.quote(side.key.name)} IN ({bounds})", side.filter)
 
 
-def joined(ranges: Sequence[KeyRange]) -> list[KeyRange]:
-    """Make one range of neighbours."""
-    merged: list[KeyRange] = []
-    for each in ranges:
-        last = merged[-1] if merged else None
-        if last and not each.null and last.upper is not None and last.upper == each.lower:
-            merged[-1] = replace(last, upper=each.upper)
-        else:
-            merged.append(each)
-    return merged
-
-
-def conditions(plan: CopyPlan, side: Side, ranges: Sequence[KeyRange]) -> str:
-    """Write the condition that selects the rows of just these ranges."""
-    table, column = table_and_key(plan, side)
-    rows = within(ranges, column, table.system)
-    if len(ranges) > ENUMERATED:
-        rows = f"({rows}) AND {range_number(ranges, column, table.system)} >= 0"
-    return filtered(rows, _filter(plan, side))
-
-
-def _filter(plan: CopyPlan, side: Side) -> str | None:
-    return plan.condition if side == "source" else plan.target_where
-
-
-def _unequal(source: pa.Table | None, target: pa.Table | None) -> pa.Array:
-    """Return the keys, each once and in order, whose rows differ, and those of several rows."""
-    sides = [side.combine_chunks() for side in (source, target) if side is not None]
-    if len(sides) == 2 and sides[0][KEY].equals(sides[1][KEY]):
-        differ = pc.not_equal(sides[0][DIGEST], sides[1][DIGEST])
-        chunks = [sides[0][KEY].filter(differ)]
-    elif len(sides) == 2:
-        chunks = [_elsewhere(*sides), _elsewhere(*sides[::-1])]
-    else:
-        chunks = [side[KEY] for side in sides]
-    chunks += [_repeated(side[KEY]) for side in sides]
-    keys = pc.unique(
-        pa.chunked_array([chunk for keys in chunks for chunk in keys.chunks], pa.int64())
-    )
-    return keys.take(pc.sort_indices(keys))
-
-
-def _elsewhere(rows: pa.Table, others: pa.Table) -> pa.ChunkedArray:
-    """The keys of rows of which the other side has none, or another one."""
-    at = pc.index_in(rows[KEY], value_set=others[KEY])
-    same = pc.equal(rows[DIGEST], others[DIGEST].take(at))
-    return rows[KEY].filter(pc.invert(pc.fill_null(same, False)))
-
-
-def _repeated(keys: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The keys, in order, that several rows have."""
-    later = keys.slice(1)
-    return later.filter(pc.equal(later, keys.slice(0, len(later))))
-
-
-def _between(rows: pa.Table | None, keys: pa.Array) -> int:
+def _between(rows: pa.Table, keys: pa.Array) -> int:
     """Count the rows from the first to the last of some keys."""
-    if rows is None:
-        return 0
-    after, before = (
-        pc.greater_equal(rows[KEY], keys[0]),
-        pc.less_equal(rows[KEY], keys[-1]),
-    )
-    return int(pc.sum(pc.and_(after, before)).as_py())
+    from_first = pc.greater_equal(rows[KEY], keys[0])
+    return int(pc.sum(pc.and_(from_first, pc.less_equal(rows[KEY], keys[-1]))).as_py() or 0)
 
 
 def _added(first: Differences, second: Differences) -> Differences:

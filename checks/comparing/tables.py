@@ -8,21 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tableferry.checks.comparing.by_key import (
-    SIDES,
-    ComparisonByKey,
-    conditions,
-    finds_by_key,
-    joined,
-)
+from tableferry.checks.comparing.by_key import ComparisonByKey, finds_by_key
 from tableferry.checks.comparing.causes import UNHELD, Cause, likely_causes
 from tableferry.checks.comparing.pairing import Pairing
-from tableferry.checks.drilldown import Comparison
 from tableferry.checks.recheck import Recheck, RepeatedLooks
 from tableferry.checks.reconcile import reconcile_all
+from tableferry.checks.sides import Comparison, TableSide
 from tableferry.checks.verdict import CHECK_NAMES, Difference, Differences, Level, Verdict
 from tableferry.resources.columns.key_kind import key_kind
-from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.table_sql import (
@@ -114,8 +107,9 @@ def compare_tables(
     began = time.monotonic()
     plan = pairing.plan
     by_rows = level in ("sample_hash", "full_hash")
-    cut = _cut(pairing, source, target, 1 if by_rows else ranges)
-    verdicts = reconcile_all(plan, source, target, cut, level)
+    tables = Comparison(plan, source, target, ())
+    cut = _cut(pairing, tables, 1 if by_rows else ranges)
+    verdicts = reconcile_all(tables.only(*cut), level)
     verdict = _together(level, list(verdicts.values()))
     unequal = [each for each in cut if not verdicts[each.name].passed]
     differences = None
@@ -124,7 +118,7 @@ def compare_tables(
         for each in unequal:
             again["source"] += verdicts[each.name].source[ROWS]
             again["target"] += verdicts[each.name].target[ROWS]
-        looked = _comparison(plan, source, target, unequal, again)
+        looked = _comparison(tables.only(*unequal), again)
         if recheck is not None:
             verdict = RepeatedLooks(looked, recheck).judge(verdict)
         else:
@@ -168,19 +162,17 @@ def _with_unheld(difference: Difference, unheld: Mapping[str, Side]) -> Differen
     return difference
 
 
-def _cut(
-    pairing: Pairing, source: Endpoint, target: Endpoint, wanted: int | None
-) -> list[KeyRange]:
+def _cut(pairing: Pairing, tables: Comparison, wanted: int | None) -> list[KeyRange]:
     """Cut both tables into ranges of the key's values, of about the same width."""
     plan, kind = pairing.plan, pairing.range_kind
     nullable = plan.key.source.nullable or plan.key.target.nullable
     others = [KeyRange(kind or "integer", null=True)] if nullable else []
-    count = wanted or (MOST_RANGES if finds_by_key(plan) else RANGES)
+    count = wanted or (MOST_RANGES if finds_by_key(tables) else RANGES)
     if kind is None or count < 2 or (wanted is None and pairing.key_side is None):
         return [KeyRange(kind or "integer"), *others]
     digits = key_kind(replace(plan.key.source, primary_key=None), plan.source.system)[1]
-    side: Side = "target" if pairing.key_side == 1 else "source"
-    low, high = _extent(plan, target if side == "target" else source, side, kind, digits)
+    side = tables.sides["target" if pairing.key_side == 1 else "source"]
+    low, high = _extent(side, kind, digits)
     if wanted is None:
         # of one width, so that a division tells the range of a row
         width = (high - low) // count + 1
@@ -192,44 +184,30 @@ def _cut(
     return [*(KeyRange(kind, lower, upper, digits=digits) for lower, upper in bounded), *others]
 
 
-def _extent(
-    plan: CopyPlan, endpoint: Endpoint, side: Side, kind: KeyKind, digits: int
-) -> tuple[int, int]:
+def _extent(side: TableSide, kind: KeyKind, digits: int) -> tuple[int, int]:
     """The least and the greatest key, which an index of it knows; uuids are spread evenly."""
     if kind == "uuid":
         return 0, largest_number(kind, digits)
-    table, column, where = (
-        (plan.source, plan.key.source, plan.where)
-        if side == "source"
-        else (plan.target, plan.key.target, plan.target_where)
-    )
-    dialect = table.system.dialect
-    key = dialect.key_extent(table.system.quote(column.name), column, kind)
-    rows = filtered(predicate(column, KeyRange(kind), table.system), where)
-    ((low, high),) = endpoint.query(
-        f"SELECT MIN({key}), MAX({key}) FROM {read_from(table)} WHERE {rows}"
+    system, column = side.table.system, side.key
+    key = system.dialect.key_extent(system.quote(column.name), column, kind)
+    rows = filtered(predicate(column, KeyRange(kind), system), side.filter)
+    ((low, high),) = side.endpoint.query(
+        f"SELECT MIN({key}), MAX({key}) FROM {read_from(side.table)} WHERE {rows}"
     )
     if low is None or high is None:
         return 0, 0
     return to_number(to_bound(low, kind)), to_number(to_bound(high, kind))
 
 
-def _comparison(
-    plan: CopyPlan,
-    source: Endpoint,
-    target: Endpoint,
-    ranges: Sequence[KeyRange],
-    rows: Mapping[Side, int],
-) -> Comparison:
+def _comparison(unequal: Comparison, rows: Mapping[Side, int]) -> Comparison:
     """The search for the rows that differ in some ranges, which have so many rows."""
-    few = max(rows.values()) <= MOST_DIGESTS or len(ranges) > ENUMERATED
-    if few and finds_by_key(plan):
-        both = rows["source"], rows["target"]
-        return ComparisonByKey(
-            plan, source, target, ranges[0], limit=EXAMINED, ranges=ranges, rows=both
-        )
-    where = {side: conditions(plan, side, joined(ranges)) for side in SIDES}
-    return Comparison(plan, source, target, ranges[0], where=where, limit=EXAMINED)
+    few = max(rows.values()) <= MOST_DIGESTS or len(unequal.ranges) > ENUMERATED
+    if not few or not finds_by_key(unequal):
+        return replace(unequal, limit=EXAMINED)
+    both = rows["source"], rows["target"]
+    return ComparisonByKey(
+        unequal.plan, unequal.source, unequal.target, unequal.ranges, limit=EXAMINED, read=both
+    )
 
 
 def _together(level: Level, verdicts: Sequence[Verdict]) -> Verdict:

@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tableferry.checks import row_tally
-from tableferry.checks.checksum import Digests
 from tableferry.checks.row_tally import Compared, merge_rows
-from tableferry.checks.rowhash import RowLayout
+from tableferry.checks.rowhash import RowLayout, RowStream
+from tableferry.checks.sides import Digests, TableSide
 from tableferry.checks.verdict import Difference
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.digest.fields import fields
+from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -80,7 +81,10 @@ def compare(
     plan = plan_of(primary_key)
     identity = [("id", "note", "raw").index(name) for name in primary_key or ("id",)]
     own_rows, other_rows = reader(own, batch, identity), reader(other, batch + 1, identity)
-    return merge_rows(RowLayout.of(plan, fields(plan)), own_rows, other_rows, limit=limit)
+    layout = RowLayout.of(plan, fields(plan))
+    return merge_rows(
+        layout, RowStream(own_rows, layout), RowStream(other_rows, layout), limit=limit
+    )
 
 
 ROWS = st.lists(
@@ -149,9 +153,8 @@ def test_a_sink_gets_every_difference() -> None:
     layout, all_of_them = RowLayout.of(plan_of(), fields(plan_of())), list[Difference]()
     own = [(key, "x", None) for key in range(1000)]
     other = [(key, "y", None) for key in range(1000)]
-    compared = merge_rows(
-        layout, reader(own, 100), reader(other, 33), limit=5, sink=all_of_them.extend
-    )
+    streams = RowStream(reader(own, 100), layout), RowStream(reader(other, 33), layout)
+    compared = merge_rows(layout, *streams, limit=5, sink=all_of_them.extend)
     assert compared.differences.different == len(all_of_them) == 1000
     assert [one.key for one in all_of_them] == [str(key) for key in range(1000)]
     assert len(compared.differences.examples) == 5
@@ -188,8 +191,10 @@ def test_the_key_is_named_beside_a_primary_key_that_lacks_it() -> None:
 def test_rows_are_read_in_the_order_of_the_key(side: Side) -> None:
     plan = plan_of(("id", "note"))
     sqls: dict[Side, str] = {"source": "digest", "target": "digest"}
-    digests = Digests(sqls, sqls, {"source": ("a", "b", "c"), "target": ("a", "b", "c")})
-    sql = RowLayout.of(plan, fields(plan)).query(plan, digests, side, "1 = 1")
+    shown = {each.name: each.name for each in fields(plan)}
+    digests = Digests(sqls, sqls, {"source": shown, "target": shown})
+    table = TableSide(plan, side, PostgresResource(url="postgresql://nobody@nowhere/nothing"))
+    sql = table.row_query(RowLayout.of(plan, fields(plan)), digests, "1 = 1")
     quoted = '"id"' if side == "source" else "`id`"
     assert sql.endswith(f"ORDER BY {quoted}, 2")
 
@@ -197,7 +202,8 @@ def test_rows_are_read_in_the_order_of_the_key(side: Side) -> None:
 def test_without_values_rows_are_counted() -> None:
     own, other = (reader(rows, 3).read_all().select([0, 1, 2]) for rows in (OWN, OTHER))
     layout = RowLayout.of(plan_of(), ())
-    found = merge_rows(layout, own.to_reader(), other.to_reader()).differences
+    streams = (RowStream(rows.to_reader(), layout) for rows in (own, other))
+    found = merge_rows(layout, *streams).differences
     assert (found.missing_in_target, found.extra_in_target, found.different) == (1, 1, 1)
     assert found.examples == ()
 

@@ -12,13 +12,13 @@ from tableferry.assets.planning.changes.drift import misfits
 from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
-from tableferry.checks.whole_table import row_count
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target import Target
 from tableferry.resources.crash_points import reached
+from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.errors import SchemaDrift, StatementFailed
 from tableferry.resources.types.column import Column
 
@@ -111,7 +111,7 @@ def made_anew(hop: Hop, servers: Servers, log: Log) -> str | None:
     done = committed_records(log, hop.spec.to, newest_ids(log, hop.spec.to))
     if any(record.rows for record in done.values()):
         return None
-    return created if row_count(hop.plan, servers.endpoint(table)) == 0 else None
+    return created if servers.side(hop.plan, "target").total()[ROWS] == 0 else None
 
 
 def evolve(

@@ -23,7 +23,6 @@ from tableferry.assets.planning.rows.deltas import changed_parts, compares_first
 from tableferry.assets.planning.rows.increments import increment, intact, now
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan
-from tableferry.checks.counts import count_by_range
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Marker, Published
@@ -209,9 +208,8 @@ def _each_alone(
     if previous:
         lost = [column.name for column in new_columns(hop.plan, hop.existing)]
         if hop.existing is not None:
-            endpoint = servers.endpoint(hop.plan.target)
             before = [range_ for name, range_ in plan.ranges.items() if name in previous]
-            rows = {} if lost else count_by_range(hop.plan, endpoint, "target", before)
+            rows = {} if lost else servers.side(hop.plan, "target").counts(before)
     expected: Mapping[str, int] | None = None if transfer.keeps_rows else plan.rows()
     if expected is not None and transfer.on_reject == "quarantine":
         # a target does without the rows that were rejected on the way
@@ -366,11 +364,11 @@ def _held_by(
 
 def _target_rows(plan: TransferPlan, copy: CopyPlan, servers: Servers) -> dict[str, int]:
     """Rows per range in the copy's target; none if there is no such table, or it lacks columns."""
-    endpoint = servers.endpoint(copy.target)
-    actual = target_columns(endpoint, copy.target)
+    target = servers.side(copy, "target")
+    actual = target_columns(target.endpoint, copy.target)
     if actual is None or new_columns(copy, actual):
         return {}
-    return count_by_range(copy, endpoint, "target", list(plan.ranges.values()))
+    return target.counts(list(plan.ranges.values()))
 
 
 def decide(

@@ -10,13 +10,10 @@ from tableferry.assets.planning.rows.deltas import compares_first, most_rows
 from tableferry.assets.planning.rows.increments import from_watermark
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan
-from tableferry.checks.counts import count_by_range
 from tableferry.checks.delta import delta_of
-from tableferry.checks.drilldown import Comparison
 from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.target_options import keeps_rows
-from tableferry.resources.digest.fields import observed
 from tableferry.resources.errors import TableferryError, describe
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.words import counted
@@ -60,10 +57,8 @@ def delta_between(
         NotUnique: a row cannot be told by its primary key.
         DigestRefused: the servers do not compute a digest that both have.
     """
-    plan = hop.plan
-    source, target = servers.endpoint(plan.source), servers.endpoint(plan.target)
-    comparison = Comparison(observed(hop.found_plan, target), source, target, key_range)
-    return delta_of(comparison, rows=rows, most=most, keeps=keeps_rows(plan, hop.options))
+    comparison = servers.comparison(hop.found_plan, [key_range]).observed
+    return delta_of(comparison, rows=rows, most=most, keeps=keeps_rows(hop.plan, hop.options))
 
 
 def rows_to_move(
@@ -84,8 +79,7 @@ def rows_to_move(
     transfer, key_range, rows = plan.transfer, plan.ranges[name], plan.fingerprints[name].rows
     if decision.since:
         newer = from_watermark(hop.plan, transfer, decision.since)
-        source = servers.endpoint(hop.plan.source)
-        return RowsToMove(count_by_range(newer, source, "source", [key_range])[name])
+        return RowsToMove(servers.side(newer, "source").counts([key_range])[name])
     if hop.renames or not compares_first(transfer, hop, servers, decision.reason, rows):
         return None
     try:

@@ -16,7 +16,6 @@ from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import known_ranges
 from tableferry.assets.running.adopting import extend_ranges
 from tableferry.assets.running.repairs import damaged_sources, require_repairable
-from tableferry.checks.counts import count_by_range
 from tableferry.pipelines.command.one.finding import match_ranges, select_hops
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.columns.conform import conform
@@ -89,8 +88,7 @@ def scripts(
     right = set(chosen)
     for selected in chosen_hops:
         if transfer.watches:
-            source, ranges_there = servers.endpoint(selected.plan.source), [*known.values()]
-            there = count_by_range(selected.plan, source, "source", ranges_there)
+            there = servers.side(selected.plan, "source").counts([*known.values()])
             rows |= {(selected.number, key): number for key, number in there.items()}
         for key in chosen:
             number = rows.get((selected.number, key))

@@ -31,7 +31,6 @@ from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, run_is_alive, this_process
 from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.assets.verifying.on_demand import not_committed
-from tableferry.checks.drilldown import drill_down
 from tableferry.checks.recheck import ONCE, Recheck
 from tableferry.checks.verdict import Difference, Differences, Level
 from tableferry.pipelines.command.one.finding import match_ranges, resolve_range, select_hops
@@ -287,14 +286,8 @@ def differences(
             rejected = target.rejected_table(plan, key_range)
             if rejected and not published:
                 plan, table = replace(plan, target=rejected), f"{table} (rows that were rejected)"
-            rows = drill_down(
-                plan,
-                servers.endpoint(plan.source),
-                servers.endpoint(plan.target),
-                key_range,
-                limit=limit,
-                sink=writer_for(table),
-            )
+            compared = replace(servers.comparison(plan, [key_range]), limit=limit)
+            rows = compared.search(writer_for(table))
             by_target[table] = replace(rows, range=key_range.name)
     return by_target
 

@@ -29,7 +29,6 @@ from tableferry.assets.planning.transfer_plan import (
 from tableferry.assets.planning.wires import with_wires
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.progress import OnProgress, Progress, ignore_progress
-from tableferry.checks.whole_table import row_count
 from tableferry.pipelines.command.one.finding import FoundWork, read_work
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.range_views import (
@@ -39,6 +38,7 @@ from tableferry.pipelines.command.show.range_views import (
     range_views,
 )
 from tableferry.resources.contract.snapshots import HeldSnapshot
+from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.words import counted
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def _adoptable(work: FoundWork, servers: Servers, log: Log) -> str | None:
             continue
         if newest_attempts(log, hop.spec.to):
             continue
-        if rows := row_count(hop.plan, servers.endpoint(hop.plan.target)):
+        if rows := servers.side(hop.plan, "target").total()[ROWS]:
             name = plan.transfer.transfer
             return (
                 f"{hop.plan.target} has {counted(rows, 'row')} that no run of this home has moved; "

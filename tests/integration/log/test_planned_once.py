@@ -13,7 +13,7 @@ import pytest
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.log import ledger
 from tableferry.assets.running.progress import Progress
-from tableferry.checks import drilldown
+from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Differences
 from tableferry.checks.whole_table import BY_RANGE, COUNTED, TOTAL_ROWS
 from tableferry.pipelines.command.one import runner
@@ -226,13 +226,13 @@ def test_the_checks_that_a_range_fails_share_its_drill_down(
         f"DELETE FROM warehouse.{one.table} WHERE id IN (7, 107)"
     )
     drilled: list[str] = []
-    drill_down = drilldown.drill_down
+    search = Comparison.search
 
-    def counted(*arguments: Any, **options: Any) -> Differences:
-        drilled.append(arguments[3].name)
-        return drill_down(*arguments, **options)
+    def counted(comparison: Comparison, *sink: Any) -> Differences:
+        drilled.extend(each.name for each in comparison.ranges)
+        return search(comparison, *sink)
 
-    monkeypatch.setattr(drilldown, "drill_down", counted)
+    monkeypatch.setattr(Comparison, "search", counted)
     found = runner.check(one.session, one.table)
     failed = [check for check in found.checks if check.range and check.failed]
     assert len(failed) == 4, "row count and checksum of two ranges"

@@ -7,7 +7,6 @@ from typing import get_args
 
 import pytest
 
-from tableferry.checks.drilldown import drill_down
 from tableferry.checks.verdict import Level
 from tableferry.resources.keys.range import KeyRange
 from tests.integration.conftest import table_name
@@ -70,5 +69,5 @@ def test_both_sides_agree_and_one_damaged_value_is_found(
             if pair[0] == "postgres":
                 (verdict,) = hop.verdicts("checksum", [EVERYTHING]).values()
                 assert verdict.disagreeing == ("digest",), hop.name
-                found = drill_down(hop.plan, hop.source.endpoint, hop.target.endpoint, EVERYTHING)
+                found = hop.both(EVERYTHING).search()
                 assert (found.different, list(found.by_column)) == (1, [DAMAGED])

@@ -12,12 +12,11 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner
 
-from tableferry.checks import drilldown
+from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Differences
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
-from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import qualified
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.support import looking
@@ -228,19 +227,19 @@ def test_an_audit_whose_rows_cannot_be_shown_is_recorded_as_failed(
     old = rows_of(one, "clickhouse")
     add_rows(one)
 
-    def look(plan: CopyPlan, *arguments: Any, **options: Any) -> Differences:
-        staged = qualified(plan.target)
+    def look(comparison: Comparison) -> Differences:
+        staged = qualified(comparison.plan.target)
         away = f"{staged.removesuffix('`')}_away`"
         execute = one.session.servers.endpoints["clickhouse"].execute
         execute(f"RENAME TABLE {staged} TO {away}")
         try:
-            return drill_down(plan, *arguments, **options)
+            return search(comparison)
         finally:
             execute(f"RENAME TABLE {away} TO {staged}")
 
-    drill_down = drilldown.drill_down
+    search = Comparison.search
     with corrupted(one, "clickhouse"), monkeypatch.context() as patch:
-        patch.setattr(drilldown, "drill_down", look)
+        patch.setattr(Comparison, "search", look)
         failed = one.run()
     assert not failed.good
     error = str(by_range(failed)[LAST].error)

@@ -9,9 +9,12 @@ from dataclasses import replace
 
 import pytest
 
+from tableferry.checks import sides
 from tableferry.checks.comparing import by_key, tables
 from tableferry.checks.comparing.pairing import ComparisonScope, Pairing, pair
 from tableferry.checks.comparing.tables import TableComparison, compare_tables
+from tableferry.checks.sides import Comparison
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.table_sql import qualified, range_number, within
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.types.column import Column
@@ -67,8 +70,10 @@ class Pairs:
 
     def compare(self, first: tuple[str, str], second: tuple[str, str]) -> TableComparison:
         pairing = self.pairing(first, second)
-        endpoints = [self.found[system].endpoint for system in (first[0], second[0])]
-        return compare_tables(pairing, *endpoints)
+        return compare_tables(pairing, *self.endpoints(first, second))
+
+    def endpoints(self, *sides: tuple[str, str]) -> list[Endpoint]:
+        return [self.found[system].endpoint for system, _ in sides]
 
     def drop(self) -> None:
         for place, name in self._made:
@@ -127,7 +132,7 @@ def test_rows_are_found_by_key_as_by_buckets(
     numbers = chance("by key", first, second, share)
     monkeypatch.setattr(by_key, "LISTED", 7)
     monkeypatch.setattr(by_key, "MOST_KEYS", 40)
-    monkeypatch.setattr(by_key, "BATCH_ROWS", 100)
+    monkeypatch.setattr(sides, "BATCH_ROWS", 100)
     keys = sorted(numbers.sample(range(-(10**6), 10**6, 3), 900))
     rows = [(i, numbers.randrange(1000), f"note {i % 7}") for i in keys]
     one = first, pairs.fill(first, rows)
@@ -139,7 +144,7 @@ def test_rows_are_found_by_key_as_by_buckets(
     )
     by_keys = pairs.compare(one, two)
     assert asked and not by_keys.equal
-    monkeypatch.setattr(tables, "finds_by_key", lambda plan: False)
+    monkeypatch.setattr(tables, "finds_by_key", lambda comparison: False)
     by_buckets = pairs.compare(one, two)
     assert told(by_keys) == told(by_buckets)
     for side in ("source", "target"):
@@ -184,7 +189,8 @@ def test_other_keys_are_found_by_buckets(pairs: Pairs, system: str, columns: str
     """Without an index of the key, or where NULL or its order is in doubt."""
     one = "postgres", pairs.fill("postgres", [])
     two = system, pairs.fill(system, [], columns)
-    assert not by_key.finds_by_key(pairs.pairing(one, two).plan)
+    both = Comparison(pairs.pairing(one, two).plan, *pairs.endpoints(one, two), ())
+    assert not by_key.finds_by_key(both)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

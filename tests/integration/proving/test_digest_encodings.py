@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tableferry.checks.drilldown import drill_down
 from tableferry.checks.reconcile import reconcile
+from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import LEVELS
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
@@ -69,11 +69,12 @@ def test_texts_of_another_encoding_agree_at_every_level(
         ):
             attempt.load_arrow((conform(batch, plan, {}) for batch in reader), schema(plan))
             attempt.finalise()
+        both = Comparison(plan, encoded, clickhouse, [EVERYTHING])
         for level in LEVELS:
-            verdict = reconcile(plan, encoded, clickhouse, EVERYTHING, level)
+            verdict = reconcile(both, level)
             assert verdict.passed, (level, verdict.disagreeing)
         encoded.execute("UPDATE public.texts SET note = upper(note) || '°' WHERE id = 7")
-        assert not reconcile(plan, encoded, clickhouse, EVERYTHING, "checksum").passed
-        assert list(drill_down(plan, encoded, clickhouse, EVERYTHING).by_column) == ["note"]
+        assert not reconcile(both, "checksum").passed
+        assert list(both.search().by_column) == ["note"]
     finally:
         clickhouse.execute(f"DROP TABLE {NAME}")

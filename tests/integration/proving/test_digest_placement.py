@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tableferry.checks.reconcile import reconcile
+from tableferry.checks.sides import Comparison
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.fingerprint import Figures
@@ -183,9 +184,9 @@ def test_a_checksum_by_the_client_sees_damage(pg_url: str, mssql_url: str) -> No
         ):
             attempt.load_arrow((conform(batch, plan, {}) for batch in reader), schema(plan))
             attempt.finalise()
-        assert reconcile(plan, postgres, server, everything, "checksum").passed
+        assert reconcile(Comparison(plan, postgres, server, [everything]), "checksum").passed
         server.execute(f"UPDATE dbo.{name} SET note = N'note 6 ' WHERE id = 6")
-        verdict = reconcile(plan, postgres, server, everything, "checksum")
+        verdict = reconcile(Comparison(plan, postgres, server, [everything]), "checksum")
         assert verdict.disagreeing == ("digest",)
     finally:
         server.execute(f"DROP TABLE dbo.{name}")

@@ -16,6 +16,7 @@ import pytest
 from tableferry.assets.running import workers
 from tableferry.checks.in_flight import STREAMED, StreamDigest
 from tableferry.checks.reconcile import BOTH_TABLES, COMPARED, PROVEN
+from tableferry.checks.sides import Comparison
 from tableferry.pipelines.command.session import open_session
 from tableferry.resources import registry
 from tableferry.resources.clickhouse.resource import ClickHouseResource
@@ -101,7 +102,7 @@ def test_what_streams_has_the_digest_that_the_source_computes(
     postgres, clickhouse = PostgresResource(url=pg_url), ClickHouseResource(url=ch_url)
     if wire == "text":
         plan = replace(plan, columns=tuple(one for one in plan.columns if one.text_sql))
-    stream_digest = StreamDigest(plan, postgres, clickhouse, wire)
+    stream_digest = StreamDigest(Comparison(plan, postgres, clickhouse, ()), wire)
     sql = plan.select(EVERYTHING, wire)
 
     def arrow() -> Any:
@@ -143,7 +144,7 @@ def test_bcp_s_text_has_the_digest_that_the_source_computes(pg_url: str, mssql_u
     try:
         assert all(column.text_sql for column in plan.columns)
         framing = Framing.fresh()
-        stream_digest = StreamDigest(plan, postgres, sqlserver, "text", framing)
+        stream_digest = StreamDigest(Comparison(plan, postgres, sqlserver, ()), "text", framing)
         with postgres.read_arrow(
             framing.in_query(plan.select(EVERYTHING, "text")), batch_rows=5
         ) as reader:

@@ -12,6 +12,7 @@ import pytest
 
 from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.checks.reconcile import reconcile
+from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Level, Verdict
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
@@ -79,7 +80,7 @@ def damaged(hop: Hop, one: Ferry, column: str, value: str, key: int) -> None:
 def verdict(one: Ferry, plan: CopyPlan, level: Level) -> Verdict:
     servers = one.session.servers
     source, target = servers.endpoint(plan.source), servers.endpoint(plan.target)
-    return reconcile(plan, source, target, KeyRange("integer"), level)
+    return reconcile(Comparison(plan, source, target, [KeyRange("integer")]), level)
 
 
 @pytest.mark.parametrize("client", [False, True], ids=["server", "client"])

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
-from tableferry.checks.checksum import Digests, in_sample
-from tableferry.checks.drilldown import drill_down
 from tableferry.checks.reconcile import reconcile, reconcile_all
+from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import LEVELS, Difference
 from tableferry.checks.whole_table import whole_table
 from tableferry.resources.clickhouse.resource import ClickHouseResource
@@ -167,14 +166,15 @@ def test_every_range_agrees_and_every_row_is_in_one(
 ) -> None:
     plan, ranges = make(key), ranges_of(key)
     for level in LEVELS:
-        verdicts = reconcile_all(plan, postgres, clickhouse, ranges, level)
+        verdicts = reconcile_all(Comparison(plan, postgres, clickhouse, ranges), level)
         assert [name for name, verdict in verdicts.items() if not verdict.passed] == []
         rows = [verdicts[key_range.name].source["rows"] for key_range in ranges]
         assert sum(rows) == ROWS + 2
         assert rows[-1] == 2
-    names = [verdict.check for verdict in whole_table(plan, postgres, clickhouse, ranges)]
+    verdicts_of_table = whole_table(Comparison(plan, postgres, clickhouse, ranges))
+    names = [verdict.check for verdict in verdicts_of_table]
     assert names == ["total_rows", "unique_key", "no_stray_rows", "schema"]
-    assert all(verdict.passed for verdict in whole_table(plan, postgres, clickhouse, ranges))
+    assert all(verdict.passed for verdict in verdicts_of_table)
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -188,7 +188,7 @@ def test_one_damaged_row_is_found_by_its_key(
         "SETTINGS mutations_sync = 2"
     )
     own, other = Counting(postgres), Counting(clickhouse)
-    found = drill_down(plan, own, other, everything)
+    found = Comparison(plan, own, other, [everything]).search()
     assert (found.different, found.missing_in_target, found.extra_in_target) == (1, 0, 0)
     ((expected,),) = postgres.query(f"SELECT k::text FROM {qualified(plan.source)} WHERE n = 1234")
     (example,) = found.examples
@@ -203,14 +203,13 @@ def test_the_sample_covers_the_whole_range_and_is_the_same_on_both_sides(
     key: str, make, postgres: PostgresResource, clickhouse: ClickHouseResource
 ) -> None:
     plan = make(key)
-    digests = Digests.of(plan, postgres, clickhouse)
+    both = Comparison(plan, postgres, clickhouse, ())
     picked = []
-    for side, endpoint in (("source", postgres), ("target", clickhouse)):
-        table = plan.source if side == "source" else plan.target
-        condition = in_sample(plan, side, digests.identity[side], 10)  # type: ignore[arg-type, index]
-        rows = endpoint.query(
-            f"SELECT n FROM {qualified(table)} WHERE {condition} "
-            f"AND {table.system.quote('k')} IS NOT NULL ORDER BY n"
+    for side, identity in both.digests.identity.items():
+        there = both.sides[side]
+        rows = there.endpoint.query(
+            f"SELECT n FROM {qualified(there.table)} WHERE {there.in_sample(identity, 10)} "
+            f"AND {there.table.system.quote('k')} IS NOT NULL ORDER BY n"
         )
         picked.append([int(str(row[0])) for row in rows])
     assert picked[0] == picked[1]
@@ -223,16 +222,16 @@ def test_sample_hash_reads_a_sample(
     make, postgres: PostgresResource, clickhouse: ClickHouseResource
 ) -> None:
     plan, everything = make("dense", 20_000), KeyRange("integer")
-    verdict = reconcile(plan, postgres, clickhouse, everything, "sample_hash")
+    both = Comparison(plan, postgres, clickhouse, [everything])
+    verdict = reconcile(both, "sample_hash")
     assert verdict.passed
     assert verdict.source["one_in"] == 20
     assert 500 < verdict.source["hashed"] == verdict.target["hashed"] < 2000
-    identity = Digests.of(plan, postgres, clickhouse).identity["target"]
-    sample = in_sample(plan, "target", identity, 20)
+    sample = both.sides["target"].in_sample(both.digests.identity["target"], 20)
     clickhouse.execute(
         f"ALTER TABLE {plan.target.name} UPDATE n = -n WHERE {sample} SETTINGS mutations_sync = 2"
     )
-    damaged = reconcile(plan, postgres, clickhouse, everything, "sample_hash")
+    damaged = reconcile(both, "sample_hash")
     assert damaged.differences is not None
     assert damaged.differences.different == damaged.source["hashed"]
 
@@ -243,9 +242,10 @@ def test_a_range_reads_the_snapshot_that_it_is_given(
     plan, everything = make("dense"), KeyRange("integer")
     with postgres.snapshot() as snapshot:
         looking.execute(postgres, f"UPDATE {plan.source.name} SET note = 'later'")
+        both = Comparison(plan, postgres, clickhouse, [everything])
         for level in LEVELS[1:]:
-            then = reconcile(plan, postgres, clickhouse, everything, level, snapshot=snapshot)
-            now = reconcile(plan, postgres, clickhouse, everything, level)
+            then = reconcile(replace(both, snapshot=snapshot), level)
+            now = reconcile(both, level)
             assert (then.passed, now.passed) == (True, False), level
 
 
@@ -254,7 +254,7 @@ def test_rows_without_a_key_are_told_apart(
 ) -> None:
     plan, no_key = make("day"), KeyRange("date", null=True)
     clickhouse.execute(f"DELETE FROM {plan.target.name} WHERE k IS NULL AND n = 1")
-    found = drill_down(plan, postgres, clickhouse, no_key)
+    found = Comparison(plan, postgres, clickhouse, [no_key]).search()
     assert found.examples == (Difference(None, "missing_in_target", row={"k": None}),)
 
 
@@ -266,7 +266,7 @@ def test_whole_table_damage(
     clickhouse.execute(f"INSERT INTO {plan.target.name} VALUES (7, 'again', 7), (9999, 'stray', 1)")
     clickhouse.execute(f"ALTER TABLE {plan.target.name} MODIFY COLUMN n Nullable(Int16)")
     clickhouse.execute(f"ALTER TABLE {plan.target.name} ADD COLUMN mine String")
-    total, unique, strays, schema = whole_table(plan, postgres, clickhouse, ranges)
+    total, unique, strays, schema = whole_table(Comparison(plan, postgres, clickhouse, ranges))
     assert total.summary() == "total_rows FAILED: 3002 rows in source, 3004 in target"
     assert not unique.passed
     # a primary key has no NULLs, so that two of them are a repetition too
@@ -274,9 +274,10 @@ def test_whole_table_damage(
     assert strays.target == {"stray_rows": 3}
     # ranges that leave out no key but NULL
     ranges = [KeyRange("integer", None, 2000), KeyRange("integer", 2000, None)]
-    counted = whole_table(plan, postgres, clickhouse, ranges)
+    counted = whole_table(Comparison(plan, postgres, clickhouse, ranges))
     assert (counted[0].summary(), counted[2].target) == (total.summary(), {"stray_rows": 2})
-    counted = whole_table(plan, postgres, clickhouse, [*ranges, KeyRange("integer", null=True)])
+    no_key = KeyRange("integer", null=True)
+    counted = whole_table(Comparison(plan, postgres, clickhouse, [*ranges, no_key]))
     assert (counted[0].summary(), counted[2].passed) == (total.summary(), True)
     assert schema.disagreeing == ("n",)
     assert schema.metadata["notes"] == ["mine is not in the transfer"]
@@ -288,7 +289,7 @@ def test_a_missing_table_or_column_is_said(
     plan, everything = make("dense"), KeyRange("integer")
     clickhouse.execute(f"ALTER TABLE {plan.target.name} RENAME COLUMN note TO remark")
     with pytest.raises(SchemaDrift, match="has no column 'note'"):
-        reconcile(plan, postgres, clickhouse, everything, "checksum")
+        reconcile(Comparison(plan, postgres, clickhouse, [everything]), "checksum")
     clickhouse.execute(f"DROP TABLE {plan.target.name}")
     with pytest.raises(TableMissing, match="does not exist"):
-        reconcile(plan, postgres, clickhouse, everything, "count")
+        reconcile(Comparison(plan, postgres, clickhouse, [everything]), "count")

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from docs.tools.detection_matrix import CLAIMS, Claim, claims_between
 
-from tableferry.checks.drilldown import drill_down
 from tableferry.checks.in_flight import STREAMED, StreamDigest
 from tableferry.checks.reconcile import COMPARED
 from tableferry.checks.verdict import Difference, Differences, Level, Verdict
@@ -322,7 +321,7 @@ def by_stretch(hop: Hop) -> dict[str, KnownFigures]:
     """What is known of each stretch's rows as they stream; nothing where nobody reads them."""
     if not hop.source_figures:
         return {}
-    stream_digest = StreamDigest(hop.plan, hop.source.endpoint, hop.target.endpoint, "arrow")
+    stream_digest = StreamDigest(hop.both(), "arrow")
     fields = stream_digest.digest.fields
     with hop.source.endpoint.read_arrow(hop.plan.select(EVERYTHING, "arrow")) as reader:
         rows = pa.Table.from_batches(conform(batch, hop.plan, {}) for batch in reader)
@@ -366,13 +365,7 @@ def look(hop: Hop) -> Seen:
             seen.by_stretch[level] = hop.verdicts(level, STRETCHES)
         else:
             (seen.by_rows[level],) = hop.verdicts(level, [EVERYTHING]).values()
-    drill_down(
-        hop.plan,
-        hop.source.endpoint,
-        hop.target.endpoint,
-        EVERYTHING,
-        sink=seen.found.extend,
-    )
+    hop.both(EVERYTHING).search(seen.found.extend)
     seen.compared = hop.compared(key=["id"]).differences
     return seen
 

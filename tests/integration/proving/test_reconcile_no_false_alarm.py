@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 
-from tableferry.checks.drilldown import drill_down
 from tableferry.checks.reconcile import reconcile
 from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.keys.range import KeyRange
@@ -256,8 +255,7 @@ def test_nothing_is_found_where_nothing_differs(without_sqlserver: Journey) -> N
     edge[list(COLUMNS).index("ratio")] = math.nan
     without_sqlserver.transfer([(1, *edge), (1, *edge), (None, *edge)])
     for hop in without_sqlserver.hops:
-        source, target = hop.source.endpoint, hop.target.endpoint
         for key_range in (EVERYTHING, NO_KEY):
-            assert drill_down(hop.plan, source, target, key_range).rows == 0, hop.name
-        verdict = reconcile(hop.plan, source, target, EVERYTHING, "full_hash")
+            assert hop.both(key_range).search().rows == 0, hop.name
+        verdict = reconcile(hop.both(EVERYTHING), "full_hash")
         assert verdict.source[ROWS] == 2

@@ -6,7 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from tableferry.assets.log.run_tags import (
 )
 from tableferry.assets.running import moving
 from tableferry.assets.verifying import on_demand
-from tableferry.checks import drilldown, reconcile
-from tableferry.checks.comparing import by_key
+from tableferry.checks.comparing.by_key import ComparisonByKey
+from tableferry.checks.sides import Comparison
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
@@ -416,19 +416,15 @@ def test_the_json_of_a_check_is_complete(ferry: Make) -> None:
 def hide_rows(one: Ferry, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on, the source's table is gone whenever differing rows are looked for."""
 
-    def hidden(look: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def hidden(both: Any, look: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         one.source("ALTER TABLE {t} RENAME TO {t}_away")
         try:
-            return look(*arguments, **options)
+            return look(both, *arguments, **options)
         finally:
             one.source("ALTER TABLE {t}_away RENAME TO {t}")
 
-    for module, name in (
-        (drilldown, "rows_that_differ"),
-        (reconcile, "rows_that_differ"),
-        (by_key, "compare_rows"),
-    ):
-        monkeypatch.setattr(module, name, partial(hidden, getattr(module, name)))
+    for owner, name in ((Comparison, "rows_that_differ"), (ComparisonByKey, "compare_rows")):
+        monkeypatch.setattr(owner, name, partialmethod(hidden, getattr(owner, name)))
 
 
 @pytest.mark.invariant("I11")

@@ -15,6 +15,7 @@ from tableferry.checks.comparing.pairing import ComparisonScope, pair
 from tableferry.checks.comparing.tables import TableComparison, compare_tables
 from tableferry.checks.in_flight import StreamDigest
 from tableferry.checks.reconcile import reconcile_all
+from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import LEVELS, Level, Verdict
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
@@ -144,6 +145,10 @@ class Hop:
         )
         return compare_tables(pairing, self.source.endpoint, self.target.endpoint)
 
+    def both(self, *ranges: KeyRange) -> Comparison:
+        """Both sides of some ranges."""
+        return Comparison(self.plan, self.source.endpoint, self.target.endpoint, ranges)
+
     def move(self, key_range: KeyRange) -> None:
         """By record batches, or what only the two servers read if some types need that."""
         if all(one.arrow_sql for one in self.plan.columns):
@@ -161,9 +166,7 @@ class Hop:
             attempt.finalise()
 
     def load(self, key_range: KeyRange, batches: Iterator[pa.RecordBatch]) -> None:
-        stream_digest = StreamDigest(
-            self.observed, self.source.endpoint, self.target.endpoint, "arrow"
-        )
+        stream_digest = StreamDigest(replace(self.both(), plan=self.observed), "arrow")
         with self._attempt(key_range, OPTIONS) as attempt:
             attempt.load_arrow(stream_digest.watched(batches), schema(self.plan))
             attempt.finalise()
@@ -176,14 +179,8 @@ class Hop:
 
     def verdicts(self, level: Level, ranges: Sequence[KeyRange]) -> dict[str, Verdict]:
         """The level's, by range; of `in_flight` against the rows as they streamed."""
-        return reconcile_all(
-            self.plan,
-            self.source.endpoint,
-            self.target.endpoint,
-            ranges,
-            level,
-            known=self.source_figures if level == "in_flight" else None,
-        )
+        known = self.source_figures if level == "in_flight" else {}
+        return reconcile_all(replace(self.both(*ranges), known=known), level)
 
 
 def hop(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tableferry.assets.planning.ranges.statistics import key_statistics
-from tableferry.checks.drilldown import drill_down
+from tableferry.checks.sides import TableSide
 from tableferry.checks.verdict import Level
 from tableferry.checks.whole_table import repeated_keys
 from tableferry.resources.columns.conform import conform, schema
@@ -126,7 +126,7 @@ def test_a_damaged_value_is_found(hops: dict[str, Hop], damaged: str) -> None:
             for level in levels:
                 (verdict,) = hop.verdicts(level, [EVERYTHING]).values()
                 assert not verdict.passed
-            found = drill_down(hop.plan, hop.source.endpoint, hop.target.endpoint, EVERYTHING)
+            found = hop.both(EVERYTHING).search()
             assert (found.different, list(found.by_column)) == (1, [damaged])
         finally:
             damage(hop, damaged, right)
@@ -162,7 +162,7 @@ def test_primary_keys_of_any_name_are_told_apart(hops: dict[str, Hop]) -> None:
     for hop in hops.values():
         if hop.plan.target.system_name != "files":
             plan = replace(hop.plan, primary_key=("ferry__n", "q"))
-            assert repeated_keys(plan, hop.target.endpoint) == (0, 0)
+            assert repeated_keys(TableSide(plan, "target", hop.target.endpoint)) == (0, 0)
 
 
 @pytest.mark.parametrize("mode", [WriteMode.APPEND, WriteMode.UPSERT])
