@@ -35,17 +35,12 @@ from tableferry.assets.verifying.on_demand import (
 from tableferry.assets.verifying.unproven import explain_unproven
 from tableferry.assets.verifying.whole_tables import whole_table_specs
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
-from tableferry.checks.verdict import VALUES_COMPARED
+from tableferry.checks.levels import BY_CHECK
 from tableferry.resources.contract.target_names import quarantine_of
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.tables import TableRef
 
-CHECK_DESCRIPTIONS = {
-    "row_count": "The range has as many rows in the target as in the source.",
-    "checksum": "Row counts agree, and the exact sums of the row digests, of every copied value.",
-    "in_flight": "As checksum, between the target and the rows as they streamed from the source.",
-    "sample_hash": "About 1000 rows, chosen by key over the whole range, agree value by value.",
-    "full_hash": "All rows of the range agree, copied value by copied value.",
+CHECK_DESCRIPTIONS = {check: level.description for check, level in BY_CHECK.items()} | {
     EXPECTATIONS: "The range's rows in the target meet every declared expectation.",
 }
 
@@ -59,7 +54,7 @@ def check_description(transfer: Transfer, name: str) -> str | None:
         for column, spec in transfer.columns_in(hop).items()
         if spec.on_overflow in ("null", "clamp")
     )
-    if not text or not changed or name not in VALUES_COMPARED:
+    if not text or not changed or name not in BY_CHECK or not BY_CHECK[name].values:
         return text
     columns = ", ".join(changed)
     return f"{text} Values that do not fit are compared as on_overflow makes them: {columns}."

@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tableferry.checks.levels import CHECK_NAMES
 from tableferry.checks.sides import TableSide
 from tableferry.checks.suites import (
     SQL,
@@ -27,7 +28,7 @@ from tableferry.checks.suites import (
     labels,
     validate_suite,
 )
-from tableferry.checks.verdict import CHECK_NAMES, MOST_SHOWN, Verdict
+from tableferry.checks.verdict import MOST_SHOWN, Verdict
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from tableferry.checks.verdict import Level, Verdict
+from tableferry.checks.levels import LEVELS, Level
+from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.target_names import quarantine_of
 from tableferry.resources.digest.fields import fields, not_compared, relaxed_fields
@@ -28,8 +29,9 @@ def with_limits(
         level: what was compared.
         changed: the number of values that `on_overflow` changes, by target column.
     """
-    remarks = [] if level == "count" else [*limits(plan, changed)]
-    metadata = {} if level == "count" else _metadata(plan, changed)
+    values = LEVELS[level].values
+    remarks = [*limits(plan, changed)] if values else []
+    metadata = _metadata(plan, changed) if values else {}
     if plan.fitting:
         remarks.append("of the rows whose values fit")
     if plan.where:

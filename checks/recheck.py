@@ -11,14 +11,9 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Self
 
+from tableferry.checks.levels import BY_CHECK
 from tableferry.checks.sides import Comparison
-from tableferry.checks.verdict import (
-    CHECK_NAMES,
-    Difference,
-    DifferenceKind,
-    Differences,
-    Verdict,
-)
+from tableferry.checks.verdict import Difference, DifferenceKind, Differences, Verdict
 from tableferry.resources.errors import InputError
 from tableferry.resources.words import counted
 
@@ -89,7 +84,7 @@ class RepeatedLooks:
         Returns:
             The verdict as it is, with the reason as a remark, if its rows cannot be looked at.
         """
-        if verdict.passed or verdict.check not in CHECK_NAMES.values():
+        if verdict.passed or verdict.check not in BY_CHECK:
             return verdict
         try:
             lasting = self._lasting
@@ -165,7 +160,7 @@ def _look(comparison: Comparison) -> tuple[_Rows, Differences]:
 def _concerning(verdict: Verdict, rows: _Rows, keeps_rows: bool) -> dict[_Row, _Values]:
     """Restrict rows to the differences that a verdict is about."""
     kinds = {"missing_in_target"}
-    if verdict.check != CHECK_NAMES["count"]:
+    if BY_CHECK[verdict.check].values:
         kinds.add("different")
     if not keeps_rows:
         kinds.add("extra_in_target")

@@ -6,17 +6,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.limits import FILTERED, with_limits
 from tableferry.checks.sides import SIDES, Comparison, Digests, at_once
-from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
+from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.fingerprint import Figures, KnownFigures
 from tableferry.resources.digest.fields import fields
 from tableferry.resources.digest.measure import CHANGED, DIGEST, ROWS, empty
 from tableferry.resources.keys.range import KeyRange
-
-DIGESTED = ("in_flight", "checksum")
-"""The levels that compare sums of digests."""
 
 COMPARED = "compared with"
 PROVEN = "the table between two hops, as the hop before proved it"
@@ -47,7 +45,7 @@ def reconcile_all(comparison: Comparison, level: Level) -> dict[str, Verdict]:
         TableferryError: a server cannot be asked. Differences are never an exception.
     """
     both = comparison.observed
-    if level in ("sample_hash", "full_hash"):
+    if LEVELS[level].row_by_row:
         return {each.name: _by_rows(both.only(each), level) for each in both.ranges}
     verdicts: dict[str, Verdict] = {}
     for part in at_once(both.ranges):
@@ -98,7 +96,7 @@ def row_count_of(checksum: Verdict) -> Verdict:
 
 
 def _digests(both: Comparison, level: Level) -> Digests:
-    return both.streamed_digests if level == "in_flight" else both.digests
+    return both.streamed_digests if LEVELS[level].streamed else both.digests
 
 
 def _ids(digests: Digests | None) -> dict[str, Any]:
@@ -110,7 +108,7 @@ def _ids(digests: Digests | None) -> dict[str, Any]:
 
 def _by_sums(both: Comparison, level: Level) -> dict[str, Verdict]:
     """Compare as many ranges as one query can distinguish, by their figures."""
-    digests = _digests(both, level) if level in DIGESTED else None
+    digests = _digests(both, level) if LEVELS[level].compares == "sums" else None
     columns = tuple(
         field for field in fields(both.plan) if digests and field.name in both.plan.figures
     )
@@ -141,7 +139,7 @@ def _by_sums(both: Comparison, level: Level) -> dict[str, Verdict]:
             target=actual,
             seconds=seconds,
             disagreeing=differing,
-            metadata={COMPARED: compared_with} if level == "in_flight" else {},
+            metadata={COMPARED: compared_with} if LEVELS[level].streamed else {},
             ranges=len(both.ranges),
             **_ids(digests),
         )
@@ -175,10 +173,10 @@ def _known_by_number(
 def _by_rows(both: Comparison, level: Level) -> Verdict:
     """Compare the rows of one range by their digests, those that differ by their values."""
     began = time.monotonic()
-    where, digests = both.where, both.digests
+    where, digests, sampled = both.where, both.digests, LEVELS[level].compares == "sample"
     source_figures: Figures = {}
     target_figures: Figures = {}
-    if level == "sample_hash":
+    if sampled:
         groups = {side: both.sides[side].by_range(both.ranges) for side in SIDES}
         source_rows, target_rows = (
             counts.get(0, {ROWS: 0})[ROWS] for counts in both.measure(groups)
@@ -198,7 +196,7 @@ def _by_rows(both: Comparison, level: Level) -> Verdict:
     compared = both.compare_rows(where, values=False)
     source_figures["hashed"] = compared.source_rows
     target_figures["hashed"] = compared.target_rows
-    if level == "full_hash":
+    if not sampled:
         source_figures[DIGEST] = str(compared.source_digest)
         target_figures[DIGEST] = str(compared.target_digest)
     rows = source_figures.setdefault(ROWS, compared.source_rows)
@@ -222,7 +220,7 @@ def _by_rows(both: Comparison, level: Level) -> Verdict:
         seconds=time.monotonic() - began,
         disagreeing=(*((ROWS,) if rows_differ else ()), *differences.by_column),
         differences=differences,
-        **(_ids(digests) if level == "full_hash" else {}),
+        **({} if sampled else _ids(digests)),
     )
     verdict = with_limits(verdict, both.plan, level, changed)
     return verdict.unexplained(unexplained) if unexplained else verdict

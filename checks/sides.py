@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
+from tableferry.checks.levels import BY_CHECK
 from tableferry.checks.limits import limits
 from tableferry.checks.row_tally import Compared, merge_rows
 from tableferry.checks.rowhash import BATCH_ROWS, IDENTITY, KEY, RowLayout, RowStream
-from tableferry.checks.verdict import CHECK_NAMES, Differences, Sink, Verdict
+from tableferry.checks.verdict import Differences, Sink, Verdict
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
@@ -390,8 +391,7 @@ class Comparison:
 
         The verdict stands if they cannot be looked for, and says why.
         """
-        compares = verdict.check in CHECK_NAMES.values()
-        if verdict.passed or verdict.differences is not None or not compares:
+        if verdict.passed or verdict.differences is not None or verdict.check not in BY_CHECK:
             return verdict
         try:
             return replace(verdict, differences=self.differences)

@@ -6,21 +6,12 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
+from tableferry.checks.levels import BY_CHECK
 from tableferry.resources.errors import describe
 
-Level = Literal["count", "in_flight", "checksum", "sample_hash", "full_hash"]
-LEVELS: tuple[Level, ...] = tuple(level for level in get_args(Level) if level != "in_flight")
-"""The levels that need no move, from the cheapest to the strictest."""
-
 DifferenceKind = Literal["missing_in_target", "extra_in_target", "different"]
-
-CHECK_NAMES: dict[Level, str] = {level: level for level in get_args(Level)} | {"count": "row_count"}
-"""The name of each level's asset check."""
-
-VALUES_COMPARED = [name for level, name in CHECK_NAMES.items() if level != "count"]
-"""The checks that compare more than row counts."""
 
 MOST_SHOWN = 1_000
 """Maximum letters of a value that are shown beside each other, or stored with a check."""
@@ -202,7 +193,7 @@ class Verdict:
             return f"{where}{self.what_differs}"
         if rows[0] is None:
             return ""
-        if self.check not in VALUES_COMPARED:
+        if self.check not in BY_CHECK or not BY_CHECK[self.check].values:
             return f"{_rows(rows[0])} on both sides"
         if self.source.get("one_in", 1) > 1:
             return f"{self.source['hashed']} of {_rows(rows[0])} were sampled, and agree"

@@ -13,9 +13,10 @@ from tableferry.assets.planning.servers import Servers
 from tableferry.assets.running.source_slots import sharing
 from tableferry.checks.comparing.pairing import ComparisonScope
 from tableferry.checks.comparing.tables import TableComparison
+from tableferry.checks.levels import Level
 from tableferry.checks.recheck import Recheck
 from tableferry.checks.reconcile import reconcile
-from tableferry.checks.verdict import Level, Verdict
+from tableferry.checks.verdict import Verdict
 from tableferry.pipelines import event_log
 from tableferry.pipelines.command.one import reading, runner
 from tableferry.pipelines.command.one.comparison import compare_pair, compared_table, paired

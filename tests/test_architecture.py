@@ -99,6 +99,18 @@ def test_write_modes_are_known_by_their_properties() -> None:
     assert named.keys() == MODES_NAMED.keys(), named
 
 
+LEVELS_NAMED = {
+    "checks/levels.py": "the levels",
+    "pipelines/command/comparing.py": "the level of --sample",
+}
+
+
+def test_check_levels_are_known_by_their_properties() -> None:
+    """The names `count` and `checksum` have other meanings, too."""
+    named = files_with(r"""["'](in_flight|sample_hash|full_hash)["']""")
+    assert {*named} == LEVELS_NAMED.keys()
+
+
 COMMON = {"system", "server", "resource", "dialect", "types", "digest", "errors"}
 
 

@@ -55,8 +55,8 @@ from tableferry.assets.declaring.sections import (
     Table,
 )
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
+from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.suites import ExpectationSpec
-from tableferry.checks.verdict import CHECK_NAMES, Level
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.hazards import PublishAudit
 from tableferry.resources.contract.loader import loader_of
@@ -357,10 +357,11 @@ class Transfer(Section):
             )
         # the fingerprint of a file is a hash of its bytes
         digested = value in ("auto", "content") and file_key is None
-        if digested and info.data.get("reconcile") == "in_flight":
+        level = info.data.get("reconcile")
+        if digested and level and LEVELS[level].streamed:
             raise ValueError(
                 f"{value} reads and digests all rows of the source, so that 'reconcile: checksum' "
-                "costs no more; with in_flight declare row_version, {watermark: column} "
+                f"costs no more; with {level} declare row_version, {{watermark: column}} "
                 "or none"
             )
         return value
@@ -375,8 +376,9 @@ class Transfer(Section):
     @field_validator("figures")
     @classmethod
     def check_figures(cls, value: list[str], info: ValidationInfo) -> list[str]:
-        if value and info.data.get("reconcile") == "in_flight":
-            raise ValueError("are computed by the source's server, which in_flight does not query")
+        level = info.data.get("reconcile")
+        if value and level and LEVELS[level].streamed:
+            raise ValueError(f"are computed by the source's server, which {level} does not query")
         return value
 
     @field_validator("columns")

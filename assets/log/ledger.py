@@ -49,7 +49,7 @@ from tableferry.assets.log.records import (
 )
 from tableferry.assets.log.states import State
 from tableferry.assets.log.verdicts import StandingVerdicts, standing_verdicts
-from tableferry.checks.verdict import CHECK_NAMES
+from tableferry.checks.levels import CHECK_NAMES
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 
 if TYPE_CHECKING:

@@ -31,9 +31,8 @@ from tableferry.assets.planning.columns.renaming import Renames, renamed, rename
 from tableferry.assets.planning.moved_by_others import present_rows
 from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
-from tableferry.checks.reconcile import DIGESTED
+from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.rejected import fitting, rejecting
-from tableferry.checks.verdict import CHECK_NAMES, Level
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
@@ -181,7 +180,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             order_by=_one_expression(spec.order_by),
             partition_by=spec.partition_by,
             # every other audit takes more than one connection
-            unstaged=transfer.reconcile in ("count", *DIGESTED) and not transfer.expectations,
+            unstaged=not LEVELS[transfer.reconcile].row_by_row and not transfer.expectations,
             publish_audit=transfer.publish_audit,
             recreate=transfer.declared_write if transfer.recreates else None,
             removes=transfer.removes,

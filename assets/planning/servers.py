@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.namesakes import Namesake
+from tableferry.checks.levels import LEVELS
 from tableferry.checks.sides import Comparison, TableSide
 from tableferry.resources.connecting.names import url_variable
 from tableferry.resources.contract.budget import Sharing
@@ -165,8 +166,8 @@ def require_servers(transfer: Transfer, servers: Servers) -> None:
         needed.setdefault(table.connection, table)
         if extra := table.system.extra:
             extras.setdefault(extra, str(table))
-    if transfer.reconcile == "in_flight":
-        extras["digest"] = "reconcile: in_flight"
+    if LEVELS[transfer.reconcile].streamed:
+        extras["digest"] = f"reconcile: {transfer.reconcile}"
     unmet = []
     for name, table in needed.items():
         endpoint = servers.endpoints.get(name)

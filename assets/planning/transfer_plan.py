@@ -26,6 +26,7 @@ from tableferry.assets.planning.ranges.statistics import KeyStatistics, key_stat
 from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.wires import with_wires
+from tableferry.checks.levels import LEVELS
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.loader import loader_of
@@ -296,4 +297,4 @@ def uses_segments(transfer: Transfer) -> bool:
     if transfer.delta == "always":
         return True
     shares = [loader_of(hop.to.system).delta_share for hop in transfer.hops]
-    return any(shares) and transfer.reconcile not in ("count", "in_flight")
+    return any(shares) and LEVELS[transfer.reconcile].digested_by_servers

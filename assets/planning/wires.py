@@ -8,6 +8,7 @@ from dataclasses import replace
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
+from tableferry.checks.levels import LEVELS
 from tableferry.resources.connecting.probe import Wrong
 from tableferry.resources.contract.copy_plan import CopyPlan, WireChoice, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
@@ -135,7 +136,7 @@ def with_wires(
     chosen = []
     for hop in hops:
         source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
-        read = transfer.reconcile == "in_flight"
+        read = LEVELS[transfer.reconcile].streamed
         try:
             wire = chosen_wire(hop.spec.wire, hop.plan, source, target, read=read, moving=moving)
         except InputError as error:

@@ -36,8 +36,9 @@ from tableferry.assets.verifying.as_committed import (
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.expectations import run_suite
+from tableferry.checks.levels import LEVELS, Level
 from tableferry.checks.reconcile import reconcile, reconcile_all, row_count_of
-from tableferry.checks.verdict import Level, Verdict
+from tableferry.checks.verdict import Verdict
 from tableferry.checks.whole_table import stray_rows
 from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.fingerprint import KnownFigures
@@ -53,7 +54,7 @@ Record = Callable[[Candidate], str]
 
 def level_of(transfer: Transfer) -> Level:
     """The level at which ranges are compared by default: as declared, but never without values."""
-    return "full_hash" if transfer.reconcile == "full_hash" else "checksum"
+    return transfer.reconcile if LEVELS[transfer.reconcile].complete else "checksum"
 
 
 def adopt(
@@ -121,7 +122,7 @@ def compare(
         ready: the plan, fingerprinted.
         servers: the servers of its tables.
         log: the event log.
-        level: how strictly: `checksum` or `full_hash`.
+        level: how strictly: one that is `complete`.
         record: records those that are equal.
 
     Raises:
@@ -253,7 +254,7 @@ def _compared(
         compared = both.only(key_range)
         if not checksum.passed:
             verdicts = allowing_extra_rows(hop, compared, verdicts)
-        if level == "full_hash" and all(verdict.passed for verdict in verdicts):
+        if LEVELS[level].row_by_row and all(verdict.passed for verdict in verdicts):
             verdicts += allowing_extra_rows(hop, compared, [reconcile(compared, level)])
         if transfer.suite and all(verdict.passed for verdict in verdicts):
             verdicts += (run_suite(transfer.suite, hop.plan, both.target, key_range),)

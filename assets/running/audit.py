@@ -18,8 +18,9 @@ from tableferry.assets.verifying.as_committed import (
 )
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows
 from tableferry.checks.expectations import run_suite
-from tableferry.checks.reconcile import DIGESTED, reconcile, row_count_of
-from tableferry.checks.verdict import CHECK_NAMES, Verdict
+from tableferry.checks.levels import CHECK_NAMES, LEVELS
+from tableferry.checks.reconcile import reconcile, row_count_of
+from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.target import RangeLoad
 from tableferry.resources.crash_points import reached
@@ -205,7 +206,7 @@ def verdicts_of(
     both = attempt.comparison(table, reader)
     verdict = reconcile(both, level)
     verdicts = [verdict]
-    if level in DIGESTED:
+    if LEVELS[level].compares == "sums":
         verdicts.insert(0, row_count_of(verdict))
     elif level != "count":
         verdicts.insert(0, reconcile(both, "count"))

@@ -9,8 +9,9 @@ from tableferry.assets.log.records import Proven, RangeRecord
 from tableferry.assets.planning.rows.increments import from_watermark, keys_and_watermarks, now
 from tableferry.assets.running.range_attempt import NewerRows, RangeAttempt
 from tableferry.assets.verifying.extra_rows import with_extra_rows
+from tableferry.checks.levels import CHECK_NAMES
 from tableferry.checks.reconcile import reconcile, row_count_of
-from tableferry.checks.verdict import CHECK_NAMES, Verdict
+from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.errors import TableferryError

@@ -17,6 +17,7 @@ from tableferry.assets.planning.source_state import (
 from tableferry.assets.running.work import Earlier, Work
 from tableferry.checks.delta import RangeProof
 from tableferry.checks.in_flight import StreamDigest
+from tableferry.checks.levels import LEVELS
 from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Differences, Verdict
 from tableferry.resources.contract.delimited import Framing
@@ -321,7 +322,7 @@ def stream_digest_of(attempt: RangeAttempt, framing: Framing | None) -> StreamDi
     if attempt.proof is not None:
         return None
     in_the_middle = level == "checksum" and not hop.first
-    if level != "in_flight" and not in_the_middle:
+    if not LEVELS[level].streamed and not in_the_middle:
         return None
     comparison = attempt.comparison(hop.written_plan.target)
     if in_the_middle and relaxed_fields(comparison.plan):

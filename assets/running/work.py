@@ -20,7 +20,8 @@ from tableferry.assets.planning.source_state import (
 )
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.assets.running.progress import OnProgress, Progress
-from tableferry.checks.verdict import Level, Verdict
+from tableferry.checks.levels import Level
+from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Published
 from tableferry.resources.contract.target import Target

@@ -28,8 +28,9 @@ from tableferry.assets.running.work import RangeOutcome, Work
 from tableferry.assets.verifying.as_committed import proven_figures, target_digest_of
 from tableferry.checks.delta import TooManyDiffer
 from tableferry.checks.expectations import ALL_CHECKS
+from tableferry.checks.levels import CHECK_NAMES
 from tableferry.checks.reconcile import reconcile
-from tableferry.checks.verdict import CHECK_NAMES, Verdict
+from tableferry.checks.verdict import Verdict
 from tableferry.resources.connecting import outages
 from tableferry.resources.connecting.pace import stop_waiting
 from tableferry.resources.connecting.retry import is_transient, retrying

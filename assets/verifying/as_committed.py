@@ -9,8 +9,9 @@ from typing import NamedTuple, Self
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
+from tableferry.checks.levels import CHECK_NAMES, Level
 from tableferry.checks.reconcile import COMPARED, PROVEN, target_digests
-from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
+from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.fingerprint import KnownFigures
 from tableferry.resources.contract.target_options import keeps_rows

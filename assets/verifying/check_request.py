@@ -21,8 +21,8 @@ from tableferry.assets.log.run_tags import (
     checked_ranges,
 )
 from tableferry.assets.planning.resolve import checks_of
+from tableferry.checks.levels import CHECK_NAMES, ON_DEMAND, Level
 from tableferry.checks.recheck import ONCE, Recheck
-from tableferry.checks.verdict import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.errors import InputError
 
@@ -88,9 +88,9 @@ class CheckRequest:
         Raises:
             InputError: a tag has an invalid value.
         """
-        level = next((level for level in LEVELS if level == tags.get(LEVEL)), None)
+        level = next((level for level in ON_DEMAND if level == tags.get(LEVEL)), None)
         if LEVEL in tags and level is None:
-            raise _invalid(transfer, LEVEL, tags, f"one of {', '.join(LEVELS)}")
+            raise _invalid(transfer, LEVEL, tags, f"one of {', '.join(ON_DEMAND)}")
         ranges = checked_ranges(tags)
         if ranges is None:
             raise _invalid(transfer, RANGES, tags, 'a JSON list of key ranges, as ["1..5"]')

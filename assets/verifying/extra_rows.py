@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tableferry.assets.planning.resolve import Hop
+from tableferry.checks.levels import BY_CHECK
 from tableferry.checks.sides import Comparison
-from tableferry.checks.verdict import CHECK_NAMES, Differences, Verdict
+from tableferry.checks.verdict import Differences, Verdict
 from tableferry.checks.whole_table import repeated_keys
 from tableferry.resources.contract.target_options import keeps_rows
 
@@ -21,13 +22,11 @@ def allowing_extra_rows(
     of the source's may be missing, or differ, or be duplicated. Failures stand if the rows cannot
     be looked at.
     """
-    names = CHECK_NAMES.values()
-    failed = [verdict for verdict in verdicts if not verdict.passed and verdict.check in names]
+    failed = [verdict for verdict in verdicts if not verdict.passed and verdict.check in BY_CHECK]
     if not failed or not keeps_rows(hop.plan, hop.options):
         return tuple(verdicts)
-    of_all_rows = next(
-        (verdict.differences for verdict in failed if verdict.check == "full_hash"), None
-    )
+    every_row = [each for each in failed if BY_CHECK[each.check].compares == "rows"]
+    of_all_rows = every_row[0].differences if every_row else None
     try:
         if not allows_extra_rows(hop, compared):
             return tuple(verdicts)
@@ -55,7 +54,7 @@ def allows_extra_rows(hop: Hop, compared: Comparison) -> bool:
 
 def with_extra_rows(verdict: Verdict, rows: int) -> Verdict:
     """Add the number of kept rows to a passed verdict about rows."""
-    if not verdict.passed or verdict.check not in CHECK_NAMES.values():
+    if not verdict.passed or verdict.check not in BY_CHECK:
         return verdict
     return replace(
         verdict,
@@ -65,9 +64,9 @@ def with_extra_rows(verdict: Verdict, rows: int) -> Verdict:
 
 
 def _judged(verdict: Verdict, differences: Differences, of_all: Differences) -> Verdict:
-    wrong = differences.missing_in_target + (
-        0 if verdict.check == "row_count" else differences.different
-    )
+    wrong = differences.missing_in_target
+    if BY_CHECK[verdict.check].values:
+        wrong += differences.different
     if wrong:
         return replace(verdict, differences=differences, note=differences.summary())
     passed = replace(verdict, passed=True, disagreeing=(), differences=None)

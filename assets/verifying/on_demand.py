@@ -39,9 +39,10 @@ from tableferry.assets.verifying.as_committed import (
 )
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows, allows_extra_rows
 from tableferry.checks.expectations import run_suite
+from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.recheck import ONCE, Recheck, RepeatedLooks
 from tableferry.checks.reconcile import reconcile_all, target_digests
-from tableferry.checks.verdict import CHECK_NAMES, Level, Verdict
+from tableferry.checks.verdict import Verdict
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.digest.measure import ROWS
@@ -341,7 +342,7 @@ def _changed_sides(
         return {}
     known = committed_records(context.instance, hop.asset, [key_range.name for key_range in failed])
     now: dict[str, Verdict] = {}
-    if level == "sample_hash":
+    if LEVELS[level].compares == "sample":
         # without these digests the side is unknown, but the failures are not
         with suppress(Exception):
             now = target_digests(servers.comparison(hop.found_plan, failed))

@@ -20,9 +20,9 @@ from importlib.resources import files
 import pyarrow as pa
 
 from tableferry.checks.in_flight import StreamDigest
+from tableferry.checks.levels import ON_DEMAND
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.sides import Comparison
-from tableferry.checks.verdict import LEVELS
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.conform import conform, schema
@@ -106,7 +106,7 @@ def _measure(source: PostgresResource, target: ClickHouseResource, rows: int, re
     now += meter("checksum after them", lambda: reconcile(after, "checksum"))
     between = plan_copy(table, source.columns(table), replace(table, name="copy"), key="id")
     meter("between PostgreSQL servers", lambda: fingerprints(source, between, ranges))
-    for level in LEVELS:
+    for level in ON_DEMAND:
         meter(level, lambda: reconcile(both, level))  # noqa: B023
     meter("in_flight: digests of batches", lambda: _streamed(source, target, plan))
     meter("in_flight: batches alone", lambda: _streamed(source, target, plan, digested=False))

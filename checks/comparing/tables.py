@@ -11,10 +11,11 @@ from typing import Any
 from tableferry.checks.comparing.by_key import ComparisonByKey, finds_by_key
 from tableferry.checks.comparing.causes import UNHELD, Cause, likely_causes
 from tableferry.checks.comparing.pairing import Pairing
+from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.recheck import Recheck, RepeatedLooks
 from tableferry.checks.reconcile import reconcile_all
 from tableferry.checks.sides import Comparison, TableSide
-from tableferry.checks.verdict import CHECK_NAMES, Difference, Differences, Level, Verdict
+from tableferry.checks.verdict import Difference, Differences, Verdict
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Side
@@ -106,9 +107,8 @@ def compare_tables(
     """
     began = time.monotonic()
     plan = pairing.plan
-    by_rows = level in ("sample_hash", "full_hash")
     tables = Comparison(plan, source, target, ())
-    cut = _cut(pairing, tables, 1 if by_rows else ranges)
+    cut = _cut(pairing, tables, 1 if LEVELS[level].row_by_row else ranges)
     verdicts = reconcile_all(tables.only(*cut), level)
     verdict = _together(level, list(verdicts.values()))
     unequal = [each for each in cut if not verdicts[each.name].passed]
@@ -215,9 +215,9 @@ def _together(level: Level, verdicts: Sequence[Verdict]) -> Verdict:
     sides: list[dict[str, Any]] = []
     for figures in ([v.source for v in verdicts], [v.target for v in verdicts]):
         total: dict[str, Any] = {ROWS: sum(each[ROWS] for each in figures)}
-        if level == "checksum":
+        if LEVELS[level].compares == "sums":
             total[DIGEST] = str(sum(int(each[DIGEST]) for each in figures))
-        if level in ("sample_hash", "full_hash"):
+        if LEVELS[level].row_by_row:
             total["hashed"] = sum(each.get("hashed", 0) for each in figures)
             total["one_in"] = max(each.get("one_in", 1) for each in figures)
         sides.append(total)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tableferry.checks.verdict import LEVELS, Level
+from tableferry.checks.levels import ON_DEMAND, Level
 from tableferry.resources.registry import system
 
 _BEGIN, _END = "<!-- claims -->", "<!-- /claims -->"
@@ -30,7 +30,7 @@ class Claim:
 
         `sample_hash` sees what `full_hash` sees, in the rows that are in its sample.
         """
-        return LEVELS.index(level) >= LEVELS.index(self.cheapest)
+        return ON_DEMAND.index(level) >= ON_DEMAND.index(self.cheapest)
 
 
 CLAIMS = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tableferry.checks.levels import LEVELS, ON_DEMAND
 from tableferry.pipelines.command.shell import (
     RANGE_HELP,
     as_json,
@@ -20,7 +21,7 @@ from tableferry.pipelines.command.shell import (
 )
 
 if TYPE_CHECKING:
-    from tableferry.checks.verdict import Level
+    from tableferry.checks.levels import Level
     from tableferry.pipelines.command.session import Session
     from tableferry.pipelines.command.show.views import AdoptionView
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
 @click.option(
     "--level",
-    type=click.Choice(("checksum", "full_hash")),
+    type=click.Choice([level for level in ON_DEMAND if LEVELS[level].complete]),
     help="How strict  [default: checksum, or full_hash if it is declared].",
 )
 @click.option("--dry-run", is_flag=True, help="Only compare; record nothing.")

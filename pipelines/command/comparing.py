@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
+from tableferry.checks.levels import ON_DEMAND
 from tableferry.pipelines.command.shell import as_json, end, print_json, user_errors
 from tableferry.resources.errors import InputError, TableferryError
 
 if TYPE_CHECKING:
     from tableferry.assets.planning.servers import Servers
     from tableferry.checks.comparing.pairing import Pairing
-    from tableferry.checks.verdict import Level
+    from tableferry.checks.levels import Level
     from tableferry.resources.digest.tolerance import Tolerance
 
 MOST_SHOWN = 10_000
 """As many differing values as are kept, see `checks.comparing.tables.EXAMINED`."""
-
-LEVELS = ("count", "checksum", "sample_hash", "full_hash")
 
 
 def _not_compared(command: Callable[..., None]) -> Callable[..., None]:
@@ -58,7 +57,7 @@ def _not_compared(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--where-b", metavar="SQL", help="The same in B's SQL.")
 @click.option(
     "--level",
-    type=click.Choice(LEVELS),
+    type=click.Choice(ON_DEMAND),
     default="checksum",
     show_default=True,
     help="How strict.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import click
 
 from tableferry.assets.declaring.names import about
-from tableferry.checks.verdict import LEVELS
+from tableferry.checks.levels import ON_DEMAND
 from tableferry.pipelines.command.shell import (
     RANGE_HELP,
     as_json,
@@ -171,7 +171,7 @@ def status(
 
 @click.command(short_help="Reconcile committed ranges without moving data.")
 @several_transfers
-@click.option("--level", type=click.Choice(LEVELS), help="How strict; default: as declared.")
+@click.option("--level", type=click.Choice(ON_DEMAND), help="How strict; default: as declared.")
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
 @click.option(
     "--as-of",

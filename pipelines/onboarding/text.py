@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from tableferry.assets.declaring.variables import escaped
+from tableferry.checks.levels import LEVELS
 from tableferry.pipelines.onboarding.planning import ColumnDecision
 from tableferry.pipelines.onboarding.proposal import Proposal
 from tableferry.resources.words import one_line
@@ -21,7 +22,7 @@ OPTIONS = """\
 # docs/reference.md explains every key.
 # write: replace              # append, upsert or swap
 # deletes: keep               # apply, {{mark: column}}: with upsert, rows that the source deleted
-# reconcile: checksum         # count, in_flight, sample_hash or full_hash
+# reconcile: checksum         # {levels}
 # fingerprint: auto           # content, row_version, none or {{watermark: {watermark}}}
 # incremental: false          # true: only newer rows of a range; with upsert and a watermark
 # on_schema_drift: fail       # add_columns, evolve or ignore_new
@@ -92,7 +93,11 @@ def _lines(name: str, proposal: Proposal) -> Iterator[str]:
     yield from _decisions(proposal.decisions)
     yield from _types(proposal)
     yield ""
-    yield OPTIONS.format(watermark=scalar(proposal.watermark or "updated_at")).rstrip()
+    *others, strictest = (level for level in LEVELS if level != "checksum")
+    yield OPTIONS.format(
+        watermark=scalar(proposal.watermark or "updated_at"),
+        levels=f"{', '.join(others)} or {strictest}",
+    ).rstrip()
 
 
 def _key(proposal: Proposal) -> Iterator[str]:

@@ -17,7 +17,7 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import TargetStatus, read_status
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.runs import failed_transfers
-from tableferry.checks.verdict import CHECK_NAMES, Level
+from tableferry.checks.levels import CHECK_NAMES, Level
 from tableferry.resources.tables import TableRef
 from tableferry.resources.words import counted
 

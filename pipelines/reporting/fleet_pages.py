@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from tableferry.checks.levels import proofs
 from tableferry.pipelines.reporting.fleet import Fleet, TableEntry, behind
 from tableferry.resources.words import iso_time
 
@@ -19,11 +20,7 @@ STATEMENT = (
     "since. A proof holds for the moment that is given with it. This report is made from Dagster's "
     "event log; no server was queried."
 )
-LEVELS = (
-    "Levels of proof, from the weakest: count (row counts), in_flight (digests of the rows as they "
-    "were sent), checksum (digests of all rows of both tables, summed by range), sample_hash and "
-    "full_hash (digests compared row by row)."
-)
+LEVELS = f"Levels of proof, from the weakest: {proofs()}."
 SIGNED_BY = ("Name", "Role", "Date", "Signature")
 
 

@@ -8,16 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tableferry.checks.verdict import (
-    CHECK_NAMES,
-    LEVELS,
-    MOST_SHOWN,
-    VALUES_COMPARED,
-    Difference,
-    Differences,
-    Verdict,
-    shown_value,
-)
+from tableferry.checks.verdict import MOST_SHOWN, Difference, Differences, Verdict, shown_value
 
 TEXTS = st.one_of(
     st.none(), st.text(max_size=6), st.sampled_from(["NULL", " ", "  ", "a ", "é", "é"])
@@ -194,9 +185,3 @@ def test_why_rows_cannot_be_shown_is_said_once() -> None:
         "which rows differ cannot be shown: ValueError: no",
     )
     assert not twice.passed
-
-
-def test_only_a_count_compares_no_values() -> None:
-    assert LEVELS == ("count", "checksum", "sample_hash", "full_hash")
-    assert CHECK_NAMES["count"] == "row_count"
-    assert VALUES_COMPARED == ["in_flight", "checksum", "sample_hash", "full_hash"]

@@ -9,6 +9,7 @@ from tableferry.assets.log.states import Reason
 from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
+from tableferry.checks.levels import LEVELS
 from tableferry.resources.contract.hazards import having
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
@@ -52,8 +53,8 @@ def compares_first(
         return False
     if transfer.delta == "always":
         return True
-    if transfer.reconcile in ("count", "in_flight"):
-        return False  # chosen so that the servers need not digest all rows
+    if not LEVELS[transfer.reconcile].digested_by_servers:
+        return False
     if _unfilled(hop):
         return True  # rows that stay as they are keep their values there
     if not loader_of(hop.plan.target.system).delta_share:

@@ -7,8 +7,8 @@ import re
 from tableferry.assets.planning.servers import Servers
 from tableferry.checks.comparing.pairing import ComparisonScope, Pairing, pair
 from tableferry.checks.comparing.tables import TableComparison, compare_tables
+from tableferry.checks.levels import Level
 from tableferry.checks.recheck import Recheck
-from tableferry.checks.verdict import Level
 from tableferry.resources.connecting.names import system_of, table_of
 from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.contract.source import columns_of_rows

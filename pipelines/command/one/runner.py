@@ -31,8 +31,9 @@ from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, run_is_alive, this_process
 from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.assets.verifying.on_demand import not_committed
+from tableferry.checks.levels import Level
 from tableferry.checks.recheck import ONCE, Recheck
-from tableferry.checks.verdict import Difference, Differences, Level
+from tableferry.checks.verdict import Difference, Differences
 from tableferry.pipelines.command.one.finding import match_ranges, resolve_range, select_hops
 from tableferry.pipelines.command.one.launching import built, failures, logging_config
 from tableferry.pipelines.command.one.running import blocking_runs, plan_notes, run

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tableferry.checks.verdict import Level
+from tableferry.checks.levels import Level
 from tableferry.pipelines.command.one import runner
 from tableferry.resources.errors import InputError
 from tests.integration.conftest import Ferry

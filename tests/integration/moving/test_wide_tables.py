@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from tableferry.checks.verdict import Level
+from tableferry.checks.levels import Level
 from tableferry.resources.keys.range import KeyRange
 from tests.integration.conftest import table_name
 from tests.integration.support.pairs import PAIRS, graph

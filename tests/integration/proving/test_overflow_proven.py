@@ -11,9 +11,10 @@ import duckdb
 import pytest
 
 from tableferry.assets.planning.resolve import Hop, resolve_hops
+from tableferry.checks.levels import Level
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.sides import Comparison
-from tableferry.checks.verdict import Level, Verdict
+from tableferry.checks.verdict import Verdict
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.reporting.collect import report

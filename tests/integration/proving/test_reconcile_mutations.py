@@ -13,8 +13,9 @@ import pytest
 from docs.tools.detection_matrix import CLAIMS, Claim, claims_between
 
 from tableferry.checks.in_flight import STREAMED, StreamDigest
+from tableferry.checks.levels import Level
 from tableferry.checks.reconcile import COMPARED
-from tableferry.checks.verdict import Difference, Differences, Level, Verdict
+from tableferry.checks.verdict import Difference, Differences, Verdict
 from tableferry.resources.columns.conform import conform
 from tableferry.resources.contract.fingerprint import KnownFigures
 from tableferry.resources.contract.table_sql import qualified

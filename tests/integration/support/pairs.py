@@ -14,9 +14,10 @@ import pyarrow as pa
 from tableferry.checks.comparing.pairing import ComparisonScope, pair
 from tableferry.checks.comparing.tables import TableComparison, compare_tables
 from tableferry.checks.in_flight import StreamDigest
+from tableferry.checks.levels import ON_DEMAND, Level
 from tableferry.checks.reconcile import reconcile_all
 from tableferry.checks.sides import Comparison
-from tableferry.checks.verdict import LEVELS, Level, Verdict
+from tableferry.checks.verdict import Verdict
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.conform import conform, schema
@@ -125,7 +126,7 @@ class Hop:
     @property
     def levels(self) -> tuple[Level, ...]:
         """What nobody reads on its way is not seen in flight."""
-        return get_args(Level) if self.source_figures else LEVELS
+        return get_args(Level) if self.source_figures else ON_DEMAND
 
     def compared(self, key: Sequence[str] = ()) -> TableComparison:
         """Compare both tables as if nothing was known of the move; a query in the place of the
