@@ -19,7 +19,8 @@ from tableferry.checks.rowhash import (
     summed,
 )
 from tableferry.checks.selecting import SHOWN_KEY, conditions, shown_key
-from tableferry.checks.sides import BUCKETS, SIDES, Comparison
+from tableferry.checks.sides import BUCKETS, Comparison
+from tableferry.checks.table_side import SIDES
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.delta import Delta

@@ -19,7 +19,6 @@ from typing import Any
 import pyarrow as pa
 
 from tableferry.checks.levels import CHECK_NAMES
-from tableferry.checks.sides import TableSide
 from tableferry.checks.suites import (
     SQL,
     UNEXPECTED_ROWS,
@@ -28,6 +27,7 @@ from tableferry.checks.suites import (
     labels,
     validate_suite,
 )
+from tableferry.checks.table_side import TableSide
 from tableferry.checks.verdict import MOST_SHOWN, Verdict
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan

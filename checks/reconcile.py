@@ -8,7 +8,8 @@ from typing import Any
 
 from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.limits import FILTERED, with_limits
-from tableferry.checks.sides import SIDES, Comparison, Digests, at_once
+from tableferry.checks.sides import Comparison
+from tableferry.checks.table_side import SIDES, Digests, at_once
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.fingerprint import Figures, KnownFigures

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from tableferry.checks.rowhash import IDENTITY
-from tableferry.checks.sides import TableSide
+from tableferry.checks.table_side import TableSide
 from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.table_sql import predicate
 from tableferry.resources.digest.fields import key_field

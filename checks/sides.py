@@ -12,35 +12,16 @@ from typing import Self
 from tableferry.checks.levels import BY_CHECK
 from tableferry.checks.limits import limits
 from tableferry.checks.row_tally import Compared, merge_rows
-from tableferry.checks.rowhash import BATCH_ROWS, IDENTITY, KEY, RowLayout, RowStream
+from tableferry.checks.rowhash import BATCH_ROWS, RowLayout, RowStream
+from tableferry.checks.table_side import SIDES, Digests, TableSide
 from tableferry.checks.verdict import Differences, Sink, Verdict
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.fingerprint import Figures, KnownFigures
-from tableferry.resources.contract.table_sql import (
-    ENUMERATED,
-    MOST_RANGES,
-    filtered,
-    range_number,
-    read_from,
-    within,
-)
-from tableferry.resources.digest.expressions import (
-    DigestSql,
-    RowDigest,
-    key_number,
-    sorts_like_number,
-)
-from tableferry.resources.digest.fields import fields, identity_fields, observed, relaxed_fields
-from tableferry.resources.digest.measure import ROWS, Grouped, measure
-from tableferry.resources.digest.probe import shared
+from tableferry.resources.digest.fields import fields, observed
+from tableferry.resources.digest.measure import Grouped
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
-
-SIDES: tuple[Side, Side] = ("source", "target")
 
 BUCKETS = 1024
 """The number of buckets a range is split into: of a million rows, about a thousand are read."""
@@ -48,149 +29,6 @@ BUCKETS = 1024
 MOST_LISTED = 4_000
 """Maximum number of buckets that a query names; beyond it, as beyond half of all, it reads all rows
 of the range."""
-
-
-@dataclass(frozen=True)
-class TableSide:
-    """The table on one side of a hop, and its server."""
-
-    plan: CopyPlan
-    side: Side
-    endpoint: Endpoint
-    snapshot: str | None = None
-    """The snapshot to read a PostgreSQL table under."""
-
-    @property
-    def table(self) -> TableRef:
-        return self.plan.source if self.side == "source" else self.plan.target
-
-    @property
-    def key(self) -> Column:
-        """The key column."""
-        return self.plan.key.source if self.side == "source" else self.plan.key.target
-
-    @property
-    def filter(self) -> str | None:
-        """The condition on the rows that are compared; None: all rows."""
-        return self.plan.condition if self.side == "source" else self.plan.target_where
-
-    def rows_in(self, ranges: Sequence[KeyRange]) -> str:
-        """Write the condition that selects the rows of just these ranges."""
-        rows = within(ranges, self.key, self.table.system)
-        if len(ranges) > ENUMERATED:
-            rows = f"({rows}) AND {range_number(ranges, self.key, self.table.system)} >= 0"
-        return filtered(rows, self.filter)
-
-    def in_sample(self, identity: str, one_in: int) -> str:
-        """Write the condition that picks all NULL keys and about one row in `one_in`, all over the
-        range, by the digest of the row's identity."""
-        return (
-            f"(abs({identity} % {one_in}) = 0 OR {self.table.system.quote(self.key.name)} IS NULL)"
-        )
-
-    def row_query(self, layout: RowLayout, digests: Digests, where: str) -> str:
-        """Write the query of rows: the numbers of `layout.order`, the digest, then the values."""
-        plan, side, table = self.plan, self.side, self.table
-        known = {KEY: f"COALESCE({key_number(plan, side)}, 0)", IDENTITY: digests.identity[side]}
-        numbers = [known[name] for name in layout.order]
-        ordered = [str(at) for at in range(1, len(numbers) + 1)]
-        # the bare column has the same order, and may have an index; but not if NULL is among the
-        # keys, or if the number stands for what another tool has written as a text
-        if KEY in layout.order and (plan.key.compared is None or sorts_like_number(plan, side)):
-            ordered[0] = table.system.quote(self.key.name)
-        values = [digests.shown[side][each.name] for each in layout.fields]
-        expressions = [*numbers, str(digests.row[side]), *values]
-        prefix = alias_prefix(where, *ordered, *expressions)
-        selected = ", ".join(f"{sql} AS {prefix}{at}" for at, sql in enumerate(expressions))
-        return (
-            f"SELECT {selected} FROM {read_from(table)} WHERE {where} ORDER BY {', '.join(ordered)}"
-        )
-
-    def by_range(self, ranges: Sequence[KeyRange]) -> Grouped:
-        """Make each of some ranges that do not overlap a group, numbered by its position."""
-        return Grouped.by_range(ranges, self.key, self.table.system, self.filter)
-
-    def measure(
-        self,
-        grouped: Grouped,
-        *,
-        digest: RowDigest | None = None,
-        figures: Sequence[Field] = (),
-        changed: Mapping[str, str] | None = None,
-    ) -> dict[int, Figures]:
-        """Sum up each group of rows in one scan; see `resources.digest.measure.measure`."""
-        return measure(
-            self.endpoint,
-            self.table,
-            self.side,
-            grouped,
-            digest=digest,
-            figures=figures,
-            changed=changed,
-            snapshot=self.snapshot,
-        )
-
-    def total(self, where: str = "1 = 1", changed: Mapping[str, str] | None = None) -> Figures:
-        """Sum up all rows that meet a condition, whatever the filter; `changed` as in `measure`."""
-        return self.measure(Grouped("0", where), changed=changed).get(0, {ROWS: 0})
-
-    def counts(self, ranges: Sequence[KeyRange]) -> dict[str, int]:
-        """Count the rows of each range, by its name.
-
-        Raises:
-            TableferryError: the table does not exist, or the server cannot be asked.
-        """
-        counts: dict[str, int] = {}
-        for part in at_once(ranges):
-            figures = self.measure(self.by_range(part))
-            for number, key_range in enumerate(part):
-                counts[key_range.name] = figures.get(number, {ROWS: 0})[ROWS]
-        return counts
-
-
-def at_once(ranges: Sequence[KeyRange]) -> Iterator[Sequence[KeyRange]]:
-    """Yield as many ranges at a time as one query can distinguish."""
-    for start in range(0, len(ranges), MOST_RANGES):
-        yield ranges[start : start + MOST_RANGES]
-
-
-@dataclass(frozen=True)
-class Digests:
-    """SQL of the digests of a hop's rows, which are the same numbers on both sides."""
-
-    row: Mapping[Side, RowDigest]
-    """The digest of all columns that are compared."""
-    identity: Mapping[Side, str]
-    """The digest of the primary key, or of the key column if there is none."""
-    shown: Mapping[Side, Mapping[str, str]]
-    """By column, what `resources.digest.values.shown` makes readable."""
-    changed: Mapping[str, str] = field(default_factory=dict)
-    """By column, the source's condition that `on_overflow` changes a value."""
-
-    @classmethod
-    def of(
-        cls, plan: CopyPlan, source: Endpoint, target: Endpoint, *, streamed: bool = False
-    ) -> Digests:
-        """Find out how both servers compute them; with `streamed`, as the client can, too.
-
-        Raises:
-            DigestRefused: they have no hash in common, or one of them computes another one.
-        """
-        columns, identity = fields(plan), identity_fields(plan)
-        source_sql, target_sql = shared(source, target, streamed=streamed)
-        dialects: dict[Side, DigestSql] = {"source": source_sql, "target": target_sql}
-        return cls(
-            {side: RowDigest(sql, columns, side) for side, sql in dialects.items()},
-            {side: sql.digest(identity, side) for side, sql in dialects.items()},
-            {
-                side: {each.name: sql.shown(each, side) for each in columns}
-                for side, sql in dialects.items()
-            },
-            {
-                column.name: column.relaxed[source_sql.variant].changed or "1 = 0"
-                for column in relaxed_fields(plan)
-            },
-        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from tableferry.checks.limits import with_limits, with_rejected
-from tableferry.checks.sides import Comparison, TableSide
+from tableferry.checks.sides import Comparison
+from tableferry.checks.table_side import TableSide
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.columns.planner import incompatibility

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.namesakes import Namesake
 from tableferry.checks.levels import LEVELS
-from tableferry.checks.sides import Comparison, TableSide
+from tableferry.checks.sides import Comparison
+from tableferry.checks.table_side import TableSide
 from tableferry.resources.connecting.names import url_variable
 from tableferry.resources.contract.budget import Sharing
 from tableferry.resources.contract.copy_plan import CopyPlan

@@ -28,7 +28,7 @@ from tableferry.assets.running.work import RangeOutcome
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.limits import with_rejected
 from tableferry.checks.rejected import rejected_in
-from tableferry.checks.sides import TableSide
+from tableferry.checks.table_side import TableSide
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.connecting.retry import is_transient

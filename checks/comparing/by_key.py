@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from tableferry.checks.limits import limits
 from tableferry.checks.row_tally import EXAMPLE_LETTERS, letters
 from tableferry.checks.rowhash import KEY, RowLayout, chunks_that_differ
-from tableferry.checks.sides import SIDES, Comparison, TableSide
+from tableferry.checks.sides import Comparison
+from tableferry.checks.table_side import SIDES, TableSide
 from tableferry.checks.verdict import Differences, Sink
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.table_sql import ENUMERATED, filtered

@@ -14,7 +14,8 @@ from tableferry.checks.comparing.pairing import Pairing
 from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.recheck import Recheck, RepeatedLooks
 from tableferry.checks.reconcile import reconcile_all
-from tableferry.checks.sides import Comparison, TableSide
+from tableferry.checks.sides import Comparison
+from tableferry.checks.table_side import TableSide
 from tableferry.checks.verdict import Difference, Differences, Verdict
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.endpoint import Endpoint

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tableferry.checks import row_tally
 from tableferry.checks.row_tally import Compared, merge_rows
 from tableferry.checks.rowhash import RowLayout, RowStream
-from tableferry.checks.sides import Digests, TableSide
+from tableferry.checks.table_side import Digests, TableSide
 from tableferry.checks.verdict import Difference
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.fields import Side

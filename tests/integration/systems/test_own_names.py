@@ -12,7 +12,7 @@ import pytest
 
 from tableferry.assets.planning.ranges.statistics import key_statistics
 from tableferry.checks.levels import Level
-from tableferry.checks.sides import TableSide
+from tableferry.checks.table_side import TableSide
 from tableferry.checks.whole_table import repeated_keys
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.contract.markers import Publication
