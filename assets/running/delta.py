@@ -20,8 +20,8 @@ from tableferry.assets.verifying.as_committed import target_digest_of
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.delta import RangeProof, StillDiffers, delta_in, delta_of
 from tableferry.checks.reconcile import row_count_of
+from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Verdict
-from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.target_options import keeps_rows
 from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.keys.range import KeyRange
@@ -29,13 +29,13 @@ from tableferry.resources.words import counted
 
 
 def rows_that_differ(
-    attempt: RangeAttempt, plan: CopyPlan | None = None, parts: Sequence[KeyRange] = ()
+    attempt: RangeAttempt, comparison: Comparison | None = None, parts: Sequence[KeyRange] = ()
 ) -> RangeAttempt:
     """Compare both sides of a range, and restrict an attempt to the rows that differ.
 
     Args:
         attempt: the attempt on the range.
-        plan: the columns to compare; by default all.
+        comparison: both sides of the range; by default of all columns.
         parts: the parts of the range to compare; by default all of it.
 
     Raises:
@@ -46,8 +46,7 @@ def rows_that_differ(
     work, hop, reading = attempt.work, attempt.hop, attempt.reading
     attempt.tell("reconcile")
     began = time.perf_counter()
-    comparison = attempt.comparison(hop.plan.target)
-    comparison = replace(comparison, plan=plan) if plan else comparison
+    comparison = comparison or attempt.comparison(hop.plan.target)
     rows, delta = reading.fingerprint.rows, None
     most = most_rows(work.plan.transfer, hop, rows)
     with work.exports:

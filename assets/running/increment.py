@@ -11,8 +11,8 @@ from tableferry.assets.running.range_attempt import NewerRows, RangeAttempt
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.levels import CHECK_NAMES
 from tableferry.checks.reconcile import reconcile, row_count_of
+from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Verdict
-from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.words import counted
@@ -115,16 +115,16 @@ def proven_whole(attempt: RangeAttempt, *, extra: bool) -> Proven | None:
 
 def _compared(attempt: RangeAttempt) -> Verdict:
     """Compare the keys and watermarks of all rows of the range."""
-    plan = keys_and_watermarks_of(attempt)
-    both = attempt.comparison(plan.target)
-    return reconcile(replace(both, plan=plan, known={}), "checksum")
+    return reconcile(keys_and_watermarks_of(attempt), "checksum")
 
 
-def keys_and_watermarks_of(attempt: RangeAttempt) -> CopyPlan:
-    """The hop of an attempt, restricted to the key columns and the watermark column."""
+def keys_and_watermarks_of(attempt: RangeAttempt) -> Comparison:
+    """Both sides of all rows of the range, restricted to the key columns and the watermark."""
     work = attempt.work
+    # the hop of an attempt on newer rows selects these alone
     hop = work.plan.hops[attempt.hop.number - 1]
-    return keys_and_watermarks(work.observed(hop, hop.plan.target), work.plan.transfer)
+    plan = keys_and_watermarks(work.observed(hop, hop.plan.target), work.plan.transfer)
+    return replace(attempt.comparison(hop.plan.target), plan=plan, known={})
 
 
 def _kept(whole: Verdict) -> str:

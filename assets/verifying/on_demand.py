@@ -42,6 +42,7 @@ from tableferry.checks.expectations import run_suite
 from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.recheck import ONCE, Recheck, RepeatedLooks
 from tableferry.checks.reconcile import reconcile_all, target_digests
+from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Verdict
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.fields import Side
@@ -300,7 +301,7 @@ def _compared(
         for name, both in compared.items():
             (verdicts[name],) = allowing_extra_rows(hop, both, [found[name]])
         failed = [key_range for key_range in ranges if not verdicts[key_range.name].passed]
-        sides = _changed_sides(hop, servers, context, failed, verdicts, one_level)
+        sides = _changed_sides(hop, both_sides.only(*failed), context, verdicts, one_level)
         newer = [key_range for key_range in failed if sides[key_range.name] == "source"]
         check = CHECK_NAMES[one_level]
         why = _why_not_newer(transfer, hop, before, servers, context, newer, check)
@@ -331,27 +332,22 @@ def _compared(
 
 def _changed_sides(
     hop: Hop,
-    servers: Servers,
+    failed: Comparison,
     context: EventLogger,
-    failed: Sequence[KeyRange],
     verdicts: Mapping[str, Verdict],
     level: Level,
 ) -> dict[str, Side | None]:
     """Return which side of each failed range has changed since its commit."""
-    if not failed:
+    names = [key_range.name for key_range in failed.ranges]
+    if not names:
         return {}
-    known = committed_records(context.instance, hop.asset, [key_range.name for key_range in failed])
+    known = committed_records(context.instance, hop.asset, names)
     now: dict[str, Verdict] = {}
     if LEVELS[level].compares == "sample":
         # without these digests the side is unknown, but the failures are not
         with suppress(Exception):
-            now = target_digests(servers.comparison(hop.found_plan, failed))
-    return {
-        key_range.name: changed_side(
-            verdicts[key_range.name], known.get(key_range.name), now.get(key_range.name)
-        )
-        for key_range in failed
-    }
+            now = target_digests(failed)
+    return {name: changed_side(verdicts[name], known.get(name), now.get(name)) for name in names}
 
 
 def _why_not_newer(
