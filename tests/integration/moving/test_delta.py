@@ -480,6 +480,7 @@ def test_marked_rows_are_marked_hop_after_hop(ferry: Make, copies: str) -> None:
         marked = "SELECT id FROM {t} WHERE gone IS NOT NULL"
         assert there(one, system, schema, marked) == [(5,)]
     assert runner.check(one.session, one.table).good
+    assert runner.check(one.session, one.table, as_of_last_run=True).good
 
 
 def test_rows_of_the_target_alone_are_kept_or_told(ferry: Make) -> None:
