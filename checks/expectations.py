@@ -30,9 +30,7 @@ from tableferry.checks.suites import (
 from tableferry.checks.table_side import TableSide
 from tableferry.checks.verdict import MOST_SHOWN, Verdict
 from tableferry.resources.aliases import alias_prefix
-from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.table_sql import predicate, qualified
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.digest.fields import identity_fields
 from tableferry.resources.digest.probe import dialect
 from tableferry.resources.errors import shortened
@@ -57,8 +55,7 @@ _gx_lock = threading.Lock()
 
 def run_suite(
     suite: Sequence[ExpectationSpec],
-    plan: CopyPlan,
-    target: Endpoint,
+    target: TableSide,
     key_range: KeyRange,
     *,
     max_rows: int = MAX_ROWS,
@@ -67,8 +64,7 @@ def run_suite(
 
     Args:
         suite: the expectations.
-        plan: the hop.
-        target: the server of `plan.target`.
+        target: the target of a hop.
         key_range: the rows.
         max_rows: maximum number of rows to hold in memory.
 
@@ -82,19 +78,19 @@ def run_suite(
         InputError: see `validate_suite`.
     """
     began = time.monotonic()
-    validate_suite(suite, [column.name for column in plan.target_columns])
-    table, where = qualified(plan.target), plan.target_range(key_range)
-    rows = int(target.query(f"SELECT COUNT(*) FROM {table} WHERE {where}")[0][0])
+    validate_suite(suite, [column.name for column in target.plan.target_columns])
+    table, where = qualified(target.table), target.rows_in([key_range])
+    rows = int(target.endpoint.query(f"SELECT COUNT(*) FROM {table} WHERE {where}")[0][0])
     one_in = max(1, -(-rows // max_rows))
     frame_specs = [spec for spec in suite if spec.type not in _BY_SERVER]
-    answers, one_in = _on_frame(frame_specs, plan, target, where, rows, one_in)
+    answers, one_in = _on_frame(frame_specs, target, where, rows, one_in)
     frame_results = iter(answers)
     outcomes = []
     for spec in suite:
         if spec.type in _ROW_COUNTS:
             outcomes.append(_row_count(spec, rows))
         elif spec.type in _BY_SERVER:
-            outcomes.append(_on_server(spec, plan, target, key_range))
+            outcomes.append(_on_server(spec, target, key_range))
         else:
             outcomes.append(next(frame_results))
     results = [_shown(*item) for item in zip(labels(suite), suite, outcomes, strict=True)]
@@ -121,19 +117,13 @@ def run_suite(
 
 
 def _on_frame(
-    suite: Sequence[ExpectationSpec],
-    plan: CopyPlan,
-    target: Endpoint,
-    where: str,
-    rows: int,
-    one_in: int,
+    suite: Sequence[ExpectationSpec], target: TableSide, where: str, rows: int, one_in: int
 ) -> tuple[list[_Outcome], int]:
     """Run Great Expectations on the rows, in a pandas frame.
 
     Args:
         suite: the expectations.
-        plan: the hop.
-        target: the server of `plan.target`.
+        target: the target of a hop.
         where: the condition on the rows.
         rows: how many there are.
         one_in: one in so many rows is read.
@@ -148,8 +138,8 @@ def _on_frame(
     all_columns = any(
         not spec.columns or {"column_set", "row_condition"} & spec.kwargs.keys() for spec in suite
     )
-    names = [c.name for c in plan.target_columns if all_columns or c.name in named]
-    table, one_in = _rows(plan, target, where, names, rows, one_in)
+    names = [c.name for c in target.plan.target_columns if all_columns or c.name in named]
+    table, one_in = _rows(target, where, names, rows, one_in)
     frame = pa.Table.from_arrays([_plain(c) for c in table.columns], names).to_pandas(
         integer_object_nulls=True, date_as_object=True
     )
@@ -167,24 +157,23 @@ def _on_frame(
 
 
 def _rows(
-    plan: CopyPlan, target: Endpoint, where: str, names: Sequence[str], rows: int, one_in: int
+    target: TableSide, where: str, names: Sequence[str], rows: int, one_in: int
 ) -> tuple[pa.Table, int]:
     """Read columns of one in so many of `rows` rows, or of fewer if these take `MAX_BYTES`."""
-    system = plan.target.system
+    system = target.table.system
     # plain names: Babelfish miscounts an emoji in a result's column name, and breaks the protocol
     quoted = [system.quote(name) for name in names]
     while True:
         condition = f"({where})"
         if one_in > 1:
-            identity = dialect(target).digest(identity_fields(plan), "target")
-            sample = TableSide(plan, "target", target).in_sample(identity, one_in)
-            condition += f" AND {sample}"
+            identity = dialect(target.endpoint).digest(identity_fields(target.plan), "target")
+            condition += f" AND {target.in_sample(identity, one_in)}"
         prefix = alias_prefix(condition, *quoted)
         selected = ", ".join(f"{name} AS {prefix}{i}" for i, name in enumerate(quoted))
-        sql = f"SELECT {selected} FROM {qualified(plan.target)} WHERE {condition}"
+        sql = f"SELECT {selected} FROM {qualified(target.table)} WHERE {condition}"
         batches: list[pa.RecordBatch] = []
         read = size = 0
-        with target.read_arrow(sql) as reader:
+        with target.endpoint.read_arrow(sql) as reader:
             for batch in reader:
                 read, size = read + batch.num_rows, size + batch.nbytes
                 if size > MAX_BYTES and read > 1:
@@ -217,19 +206,16 @@ def _row_count(spec: ExpectationSpec, rows: int) -> _Outcome:
     return _Outcome(passed, {"observed_value": rows})
 
 
-def _on_server(
-    spec: ExpectationSpec, plan: CopyPlan, target: Endpoint, key_range: KeyRange
-) -> _Outcome:
+def _on_server(spec: ExpectationSpec, target: TableSide, key_range: KeyRange) -> _Outcome:
     """Run a query that should return no rows; of those that it returns, read `MAX_BYTES`."""
-    table = qualified(plan.target)
-    where = f"({predicate(plan.key.target, key_range, plan.target.system)})"
+    table, where = qualified(target.table), f"({target.plan.target_keys(key_range)})"
     batch = f"(SELECT * FROM {table} WHERE {where}) AS batch"
     parts = {"{table}": table, "{range}": where, "{batch}": batch}
     query = spec.kwargs["query" if spec.type == SQL else "unexpected_rows_query"]
     # in one pass: a name may hold a placeholder
     query = re.sub(r"\{(table|range|batch)\}", lambda match: parts[match[0]], query)
     rows, size, examples = 0, 0, list[Any]()
-    with target.read_arrow(query) as reader:
+    with target.endpoint.read_arrow(query) as reader:
         for read in reader:
             rows, size = rows + read.num_rows, size + read.nbytes
             examples += _bounded(read.slice(0, EXAMPLES - len(examples)).to_pylist())

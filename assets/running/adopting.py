@@ -257,7 +257,7 @@ def _compared(
         if LEVELS[level].row_by_row and all(verdict.passed for verdict in verdicts):
             verdicts += allowing_extra_rows(hop, compared, [reconcile(compared, level)])
         if transfer.suite and all(verdict.passed for verdict in verdicts):
-            verdicts += (run_suite(transfer.suite, hop.plan, both.target, key_range),)
+            verdicts += (run_suite(transfer.suite, servers.side(hop.plan, "target"), key_range),)
         by_range[key_range.name] = verdicts
     changed = _changed(ready, hop, servers, by_range)
     return [

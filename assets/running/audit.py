@@ -20,6 +20,7 @@ from tableferry.assets.verifying.extra_rows import allowing_extra_rows
 from tableferry.checks.expectations import run_suite
 from tableferry.checks.levels import CHECK_NAMES, LEVELS
 from tableferry.checks.reconcile import reconcile, row_count_of
+from tableferry.checks.table_side import TableSide
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.target import RangeLoad
@@ -212,7 +213,8 @@ def verdicts_of(
         verdicts.insert(0, reconcile(both, "count"))
     if suite := attempt.work.plan.transfer.suite:
         plan = replace(attempt.hop.plan, target=table)
-        verdicts.append(run_suite(suite, plan, attempt.target, attempt.key_range))
+        target = TableSide(plan, "target", attempt.target)
+        verdicts.append(run_suite(suite, target, attempt.key_range))
     compared = source_digest_of([verdict] if verdict.passed else [])
     whole = attempt.reading.since is None and attempt.hop.plan.condition is None
     rows = verdicts[0].source[ROWS] if whole else None

@@ -324,10 +324,8 @@ def _compared(
             verdicts = {name: by_a_mover(verdict, known) for name, verdict in verdicts.items()}
         yield verdicts
     if suite := transfer.suite:
-        yield {
-            key_range.name: run_suite(suite, hop.plan, both_sides.target, key_range)
-            for key_range in ranges
-        }
+        target = servers.side(hop.plan, "target")
+        yield {key_range.name: run_suite(suite, target, key_range) for key_range in ranges}
 
 
 def _changed_sides(

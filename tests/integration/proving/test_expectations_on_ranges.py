@@ -15,6 +15,7 @@ import pytest
 from tableferry.checks import expectations
 from tableferry.checks.expectations import run_suite
 from tableferry.checks.suites import ExpectationSpec, validate_suite
+from tableferry.checks.table_side import TableSide
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.errors import InputError
@@ -31,6 +32,10 @@ pytestmark = [
 
 NAME = own("expected")
 GOOD, BAD = KeyRange("integer", 0, 1000), KeyRange("integer", 1000, 2000)
+
+
+def side(plan: CopyPlan, clickhouse: ClickHouseResource) -> TableSide:
+    return TableSide(plan, "target", clickhouse)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +95,7 @@ def suite(*names: str) -> list[ExpectationSpec]:
 
 
 def test_a_good_range_meets_all(clickhouse: ClickHouseResource, plan: CopyPlan) -> None:
-    verdict = run_suite(suite(*SUITE), plan, clickhouse, GOOD)
+    verdict = run_suite(suite(*SUITE), side(plan, clickhouse), GOOD)
     assert verdict.passed, verdict.metadata["results"]
     assert verdict.summary() == "expectations passed: 9 met"
     assert [result["passed"] for result in verdict.metadata["results"]] == [True] * 9
@@ -98,7 +103,7 @@ def test_a_good_range_meets_all(clickhouse: ClickHouseResource, plan: CopyPlan) 
 
 @pytest.mark.parametrize("name", [name for name in SUITE if name != "columns"])
 def test_a_bad_range_fails_each(clickhouse: ClickHouseResource, plan: CopyPlan, name: str) -> None:
-    verdict = run_suite(suite(name, "columns"), plan, clickhouse, BAD)
+    verdict = run_suite(suite(name, "columns"), side(plan, clickhouse), BAD)
     failed, good = verdict.metadata["results"]
     assert (failed["passed"], good["passed"], verdict.passed) == (False, True, False)
     assert SUITE[name][0] in verdict.summary()
@@ -112,20 +117,20 @@ def test_a_bad_range_fails_each(clickhouse: ClickHouseResource, plan: CopyPlan, 
 def test_a_large_range_is_sampled_and_says_so(
     clickhouse: ClickHouseResource, plan: CopyPlan
 ) -> None:
-    verdict = run_suite(suite("not_null", "row_count"), plan, clickhouse, GOOD, max_rows=100)
+    verdict = run_suite(suite("not_null", "row_count"), side(plan, clickhouse), GOOD, max_rows=100)
     assert verdict.passed
     assert verdict.metadata["one_row_in"] == 10
     results: list[dict[str, Any]] = verdict.metadata["results"]
     assert results[1]["observed"] == "1000"
     assert verdict.remarks == ("1 of them saw about one row in 10",)
-    assert run_suite(suite("not_null", "row_count"), plan, clickhouse, GOOD).remarks == ()
+    assert run_suite(suite("not_null", "row_count"), side(plan, clickhouse), GOOD).remarks == ()
 
 
 def test_a_range_of_large_rows_is_sampled_by_their_bytes(
     clickhouse: ClickHouseResource, plan: CopyPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expectations, "MAX_BYTES", 2_000)
-    verdict = run_suite(suite("not_null", "row_count"), plan, clickhouse, GOOD)
+    verdict = run_suite(suite("not_null", "row_count"), side(plan, clickhouse), GOOD)
     assert verdict.passed
     one_in = verdict.metadata["one_row_in"]
     assert 3 < one_in < 20
@@ -152,8 +157,7 @@ def test_the_whole_result_is_kept_beside_its_line(
             ),
             ExpectationSpec(*SUITE["row_count"][:2]),
         ],
-        plan,
-        clickhouse,
+        side(plan, clickhouse),
         BAD,
     )
     whole = verdict.metadata["great_expectations"]
@@ -188,8 +192,7 @@ def test_a_query_that_returns_a_large_table_is_not_read_whole(pg_url: str) -> No
         began = time.monotonic()
         verdict = run_suite(
             [ExpectationSpec("sql", {"query": "SELECT * FROM {table} WHERE {range}"})],
-            plan,
-            postgres,
+            TableSide(plan, "target", postgres),
             KeyRange("integer", 1, 100001),
         )
     finally:
