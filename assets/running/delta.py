@@ -16,14 +16,14 @@ from tableferry.assets.running.increment import (
     proven_whole,
 )
 from tableferry.assets.running.range_attempt import NewerRows, RangeAttempt
-from tableferry.assets.verifying.as_committed import target_digest_of
+from tableferry.assets.verifying.as_committed import digest_text, target_digest_of
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.delta import RangeProof, StillDiffers, delta_in, delta_of
 from tableferry.checks.reconcile import row_count_of
 from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.target_options import keeps_rows
-from tableferry.resources.digest.measure import DIGEST, ROWS
+from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.words import counted
 
@@ -55,9 +55,7 @@ def rows_that_differ(
         if delta is None:
             keeps = keeps_rows(hop.plan, hop.options)
             delta = delta_of(comparison, rows=rows, most=most, keeps=keeps)
-    read = delta.source
-    read_rows = int(read.figures[ROWS])
-    require_proven_source(attempt, f"{read.digest}:{read_rows}:{read.figures[DIGEST]}", read_rows)
+    require_proven_source(attempt, digest_text(delta.source), int(delta.source.figures[ROWS]))
     proof = RangeProof(comparison, delta, time.perf_counter() - began)
     options = replace(hop.options, unstaged=False, delta=delta, proof=proof.prove)
     # a whole move is written by other statements

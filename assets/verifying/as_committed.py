@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Self
 
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning.resolve import Hop
@@ -34,21 +33,25 @@ def target_digest_of(hop: Hop, verdicts: Iterable[Verdict]) -> str | None:
     """
     if keeps_rows(hop.plan, hop.options):
         return None
-    return next((str(digest) for verdict in verdicts if (digest := _digest(verdict))), None)
+    return next(filter(None, (_digest(verdict, "target") for verdict in verdicts)), None)
 
 
 def source_digest_of(verdicts: Iterable[Verdict]) -> str | None:
     """Return, of a range's verdicts, what `target_digest_of` is of the other side."""
-    digests = (_digest(verdict, "source") for verdict in verdicts)
-    return next((str(digest) for digest in digests if digest), None)
+    return next(filter(None, (_digest(verdict, "source") for verdict in verdicts)), None)
 
 
 def proven_figures(target_digest: str | None) -> KnownFigures | None:
     """Return the figures in a `RangeRecord.target_digest`, for the hop that reads the rows next."""
-    stored = _TargetDigest.read(target_digest)
-    if stored is None:
+    if target_digest is None:
         return None
-    return KnownFigures(stored.definition, {ROWS: stored.rows, DIGEST: stored.total}, PROVEN)
+    definition, rows, total = target_digest.split(":")
+    return KnownFigures(definition, {ROWS: int(rows), DIGEST: total}, PROVEN)
+
+
+def digest_text(figures: KnownFigures) -> str:
+    """Write a digest's definition, the rows and their sum as `RangeRecord.target_digest` is."""
+    return f"{figures.digest}:{figures.figures[ROWS]}:{figures.figures[DIGEST]}"
 
 
 def changed_side(
@@ -68,7 +71,7 @@ def changed_side(
         return None
     if verdict.check == CHECK_NAMES["count"]:
         return "source" if verdict.target[ROWS] == record.rows else "target"
-    same = _same(record.target_digest, _digest(now or verdict))
+    same = _same(record.target_digest, _digest(now or verdict, "target"))
     return None if same is None else "source" if same else "target"
 
 
@@ -165,10 +168,9 @@ def _counted_since(
 
 def as_committed(verdict: Verdict, record: RangeRecord) -> Verdict:
     """Compare a target, by a verdict with its digest, with its newest commit, not its source."""
-    now = _digest(verdict)
-    same = _same(record.target_digest, now)
-    stored = _TargetDigest.read(record.target_digest)
-    committed = {ROWS: stored.rows, DIGEST: stored.total} if stored else {}
+    same = _same(record.target_digest, _digest(verdict, "target"))
+    stored = proven_figures(record.target_digest)
+    committed = stored.figures if stored else {}
     return replace(
         verdict,
         passed=bool(same),
@@ -179,38 +181,18 @@ def as_committed(verdict: Verdict, record: RangeRecord) -> Verdict:
     )
 
 
-class _TargetDigest(NamedTuple):
-    """What `RangeRecord.target_digest` holds."""
-
-    definition: str
-    """Identifies the row digest, see `Verdict.digest`."""
-    rows: int
-    total: str
-    """The sum of the row digests."""
-
-    @classmethod
-    def read(cls, text: str | None) -> Self | None:
-        if text is None:
-            return None
-        definition, rows, total = text.split(":")
-        return cls(definition, int(rows), total)
-
-    def __str__(self) -> str:
-        return f"{self.definition}:{self.rows}:{self.total}"
-
-
-def _digest(verdict: Verdict, side: Side = "target") -> _TargetDigest | None:
-    of_target = side == "target"
-    figures = verdict.target if of_target else verdict.source
-    definition = verdict.digest if of_target else verdict.source_digest
+def _digest(verdict: Verdict, side: Side) -> str | None:
+    """Return the digest of one side of a verdict, if it has one."""
+    figures = verdict.target if side == "target" else verdict.source
+    definition = verdict.digest if side == "target" else verdict.source_digest
     if definition is None or DIGEST not in figures:
         return None
-    return _TargetDigest(definition, int(figures[ROWS]), str(figures[DIGEST]))
+    return digest_text(KnownFigures(definition, figures))
 
 
-def _same(committed: str | None, now: _TargetDigest | None) -> bool | None:
+def _same(committed: str | None, now: str | None) -> bool | None:
     """Whether two digests are equal; None if they cannot be compared."""
-    before = _TargetDigest.read(committed)
-    if before is None or now is None or before.definition != now.definition:
+    if committed is None or now is None:
         return None
-    return before == now
+    definitions = (text.partition(":")[0] for text in (committed, now))
+    return committed == now if len({*definitions}) == 1 else None
