@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import dagster as dg
@@ -143,21 +143,12 @@ def verify(
             if (key_range.name in done or not (transfer.write.moves or as_of_commit))
             and (not names or key_range.name in names)
         ]
-        compare = (
-            partial(_compared_with_commit, transfer, hop, servers, context)
-            if as_of_commit
-            else partial(
-                _compared,
-                transfer,
-                hop,
-                None if hop.first else hops[hop.number - 2],
-                servers,
-                context,
-                level,
-                recheck,
-            )
-        )
-        for verdict_of in _verify_hop(transfer, hop, context, chosen, compare):
+        before = None if hop.first else hops[hop.number - 2]
+        check = _HopCheck(transfer, hop, before, servers, context)
+        levels = (level,) if level else levels_of(transfer)
+        compared = partial(check.compared, levels=levels, recheck=recheck)
+        compare = check.compared_with_commit if as_of_commit else compared
+        for verdict_of in check.verify(chosen, compare):
             checked += [
                 Checked(hop, name, verdict, _warns(transfer, verdict, up_to_date))
                 for name, verdict in verdict_of.items()
@@ -202,45 +193,179 @@ def summarise(
                 writer.summarised(key.name, ranges=len(passed), failed=passed.count(False))
 
 
-def _verify_hop(
-    transfer: Transfer,
-    hop: Hop,
-    context: EventLogger,
-    ranges: Sequence[KeyRange],
-    compare: Callable[[Sequence[KeyRange]], Iterable[dict[str, Verdict]]],
-) -> list[dict[str, Verdict]]:
-    """Compare ranges, and record the verdicts of each check about what was in the target before.
+@dataclass(frozen=True)
+class _HopCheck:
+    """A hop whose ranges are compared without a move."""
 
-    A range that another run has recorded meanwhile is compared again: the comparison may have read
-    rows from before and after.
-    """
-    writer = Writer(context, hop.asset, transfer)
-    by_check: dict[str, dict[str, Verdict]] = {}
-    todo = list(ranges)
-    for _ in range(MOST_COMPARISONS):
-        if not todo:
-            break
-        names = [key_range.name for key_range in todo]
-        compared, failure = compare(todo), None
-        if not transfer.write.moves:
-            compared, failure = _up_to_a_failure(compared)
-            if failure is None:
-                _record_equal(writer, hop, context, names, compared)
-        about = newest(context.instance, hop.asset, names)
-        for verdicts in compared:
-            # failures last: the page of a check shows the latest verdict
-            for name in sorted(verdicts, key=lambda name: not verdicts[name].passed):
-                if verdicts[name].note != UNKNOWN:  # that is no verdict about the rows
-                    writer.checked(name, verdicts[name], about.get(name))
-                by_check.setdefault(verdicts[name].check, {})[name] = verdicts[name]
-        if failure is not None:
-            raise failure
-        now = newest(context.instance, hop.asset, names)
-        todo = [
-            key_range for key_range in todo if now.get(key_range.name) != about.get(key_range.name)
+    transfer: Transfer
+    hop: Hop
+    before: Hop | None
+    """The hop before, if there is one."""
+    servers: Servers
+    context: EventLogger
+
+    def verify(
+        self,
+        ranges: Sequence[KeyRange],
+        compare: Callable[[Sequence[KeyRange]], Iterable[dict[str, Verdict]]],
+    ) -> list[dict[str, Verdict]]:
+        """Compare ranges, and record each check's verdicts about what was in the target before.
+
+        A range that another run has recorded meanwhile is compared again: the comparison may have
+        read rows from before and after.
+
+        Args:
+            ranges: the ranges.
+            compare: yields the verdicts of one check after the other, by range.
+        """
+        instance, asset = self.context.instance, self.hop.asset
+        writer = Writer(self.context, asset, self.transfer)
+        by_check: dict[str, dict[str, Verdict]] = {}
+        todo = list(ranges)
+        for _ in range(MOST_COMPARISONS):
+            if not todo:
+                break
+            names = [key_range.name for key_range in todo]
+            compared, failure = compare(todo), None
+            if not self.transfer.write.moves:
+                compared, failure = _up_to_a_failure(compared)
+                if failure is None:
+                    self._record_equal(writer, names, compared)
+            about = newest(instance, asset, names)
+            for verdicts in compared:
+                # failures last: the page of a check shows the latest verdict
+                for name in sorted(verdicts, key=lambda name: not verdicts[name].passed):
+                    if verdicts[name].note != UNKNOWN:  # that is no verdict about the rows
+                        writer.checked(name, verdicts[name], about.get(name))
+                    by_check.setdefault(verdicts[name].check, {})[name] = verdicts[name]
+            if failure is not None:
+                raise failure
+            now = newest(instance, asset, names)
+            todo = [
+                key_range
+                for key_range in todo
+                if now.get(key_range.name) != about.get(key_range.name)
+            ]
+        in_order = [key_range.name for key_range in ranges]
+        return [{name: of[name] for name in in_order if name in of} for of in by_check.values()]
+
+    def _record_equal(
+        self, writer: Writer, names: Sequence[str], compared: Sequence[Mapping[str, Verdict]]
+    ) -> None:
+        """Record the ranges that are equal, unless they were recorded with these rows."""
+        hop = self.hop
+        known = committed_records(self.context.instance, hop.asset, names)
+        for name in names:
+            verdicts = [of_check[name] for of_check in compared if name in of_check]
+            if not all(verdict.passed for verdict in verdicts):
+                continue
+            target_digest = target_digest_of(hop, verdicts)
+            if name in known and target_digest in (None, known[name].target_digest):
+                continue
+            counts = (int(each.target[ROWS]) for each in verdicts if ROWS in each.target)
+            rows = next(counts, None)
+            version = DataVersion(digest(rows, target_digest), hop.schema_hash, hop.settings_hash)
+            record = RangeRecord(name, State.ADOPTED, str(version), rows=rows)
+            writer.commit(replace(record, target_digest=target_digest))
+
+    def compared(
+        self, ranges: Sequence[KeyRange], *, levels: Sequence[Level], recheck: Recheck
+    ) -> Iterator[dict[str, Verdict]]:
+        """Yield the verdicts of each level, and of the expectations, by range."""
+        both_sides = self.servers.comparison(self.hop.found_plan, ranges)
+        compared = {key_range.name: both_sides.only(key_range) for key_range in ranges}
+        looks = {name: RepeatedLooks(both, recheck) for name, both in compared.items()}
+        for level in levels:
+            found = reconcile_all(both_sides, level)
+            verdicts = {}
+            for name, both in compared.items():
+                (verdicts[name],) = allowing_extra_rows(self.hop, both, [found[name]])
+            failed = [key_range for key_range in ranges if not verdicts[key_range.name].passed]
+            sides = self._changed_sides(both_sides.only(*failed), verdicts, level)
+            newer = [key_range for key_range in failed if sides[key_range.name] == "source"]
+            why = self._why_not_newer(newer, CHECK_NAMES[level])
+            for name, side in sides.items():
+                if side == "source" and name not in why:
+                    verdicts[name] = source_is_newer(verdicts[name])
+                    continue
+                try:
+                    keeps = allows_extra_rows(self.hop, compared[name])
+                    verdict = looks[name].judge(verdicts[name], keeps_rows=keeps)
+                except Exception as error:
+                    verdict = verdicts[name].unexplained(error)
+                if side is None and self.transfer.write.moves:
+                    why[name] = UNKNOWN
+                if not verdict.passed and name in why:
+                    verdict = explained(verdict, why[name])
+                verdicts[name] = verdict
+            if self.transfer.mover is not None:
+                known = last_written(
+                    self.transfer.mover, self.hop.plan.target, self.hop.existing, both_sides.target
+                )
+                verdicts = {name: by_a_mover(verdict, known) for name, verdict in verdicts.items()}
+            yield verdicts
+        if suite := self.transfer.suite:
+            target = self.servers.side(self.hop.plan, "target")
+            yield {key_range.name: run_suite(suite, target, key_range) for key_range in ranges}
+
+    def _changed_sides(
+        self, failed: Comparison, verdicts: Mapping[str, Verdict], level: Level
+    ) -> dict[str, Side | None]:
+        """Return which side of each failed range has changed since its commit."""
+        names = [key_range.name for key_range in failed.ranges]
+        if not names:
+            return {}
+        known = committed_records(self.context.instance, self.hop.asset, names)
+        now: dict[str, Verdict] = {}
+        if LEVELS[level].compares == "sample":
+            # without these digests the side is unknown, but the failures are not
+            with suppress(Exception):
+                now = target_digests(failed)
+        return {
+            name: changed_side(verdicts[name], known.get(name), now.get(name)) for name in names
+        }
+
+    def _why_not_newer(self, ranges: Sequence[KeyRange], check: str) -> dict[str, str]:
+        """Say of ranges with a target as committed why the next run would not move them as changed.
+
+        A later hop is behind only if the hop before has committed a newer state. Otherwise its
+        source was damaged, or what it has was taken from rows that were. And a range that has
+        failed is moved by the next run; until then no verdict says that it is only behind.
+        """
+        if not ranges or not self.transfer.write.moves:
+            return {}
+        instance, before, why = self.context.instance, self.before, dict[str, str]()
+        stands = standing(instance, self.hop.asset, [check])
+        for key_range in ranges:
+            if check in (verdicts := stands.get(key_range.name, {})) and not verdicts[check].passed:
+                why[key_range.name] = "it has failed before, and no run has moved it since"
+        if before is None:
+            return why
+        here, there = (committed(instance, each.asset, ()) for each in (self.hop, before))
+        same = [
+            key_range
+            for key_range in ranges
+            if key_range.name in there
+            and here[key_range.name].data_version.is_of(there[key_range.name].data_version)
         ]
-    in_order = [key_range.name for key_range in ranges]
-    return [{name: of[name] for name in in_order if name in of} for of in by_check.values()]
+        known = committed_records(instance, before.asset, [key_range.name for key_range in same])
+        damaged = changed_since(before, self.servers, same, known, self.transfer.reconcile)
+        middle, target = before.plan.target, self.hop.plan.target
+        for key_range in same:
+            why[key_range.name] = (
+                f"{middle} was changed since hop {before.number} proved it, and {target} holds "
+                "what was committed"
+                if key_range.name in damaged
+                else f"{target} holds what was committed, and {middle} has been mended since"
+            )
+        return why
+
+    def compared_with_commit(self, ranges: Sequence[KeyRange]) -> Iterator[dict[str, Verdict]]:
+        """Yield verdicts by range that compare what was committed with what the target has now."""
+        names = [key_range.name for key_range in ranges]
+        known = committed_records(self.context.instance, self.hop.asset, names)
+        level = self.transfer.reconcile
+        yield compared_with_commit(self.hop, self.servers, ranges, known, level)
 
 
 def _up_to_a_failure(
@@ -254,154 +379,6 @@ def _up_to_a_failure(
     except Exception as error:
         return done, error
     return done, None
-
-
-def _record_equal(
-    writer: Writer,
-    hop: Hop,
-    context: EventLogger,
-    names: Sequence[str],
-    compared: Sequence[Mapping[str, Verdict]],
-) -> None:
-    """Record the ranges that are equal, unless they were recorded with these rows."""
-    known = committed_records(context.instance, hop.asset, names)
-    for name in names:
-        verdicts = [of_check[name] for of_check in compared if name in of_check]
-        if not all(verdict.passed for verdict in verdicts):
-            continue
-        target_digest = target_digest_of(hop, verdicts)
-        if name in known and target_digest in (None, known[name].target_digest):
-            continue
-        rows = next(
-            (int(verdict.target[ROWS]) for verdict in verdicts if ROWS in verdict.target), None
-        )
-        version = DataVersion(digest(rows, target_digest), hop.schema_hash, hop.settings_hash)
-        writer.commit(
-            RangeRecord(name, State.ADOPTED, str(version), rows=rows, target_digest=target_digest)
-        )
-
-
-def _compared(
-    transfer: Transfer,
-    hop: Hop,
-    before: Hop | None,
-    servers: Servers,
-    context: EventLogger,
-    level: Level | None,
-    recheck: Recheck,
-    ranges: Sequence[KeyRange],
-) -> Iterator[dict[str, Verdict]]:
-    """Yield the verdicts of each declared check, or of the given level, by range."""
-    both_sides = servers.comparison(hop.found_plan, ranges)
-    compared = {key_range.name: both_sides.only(key_range) for key_range in ranges}
-    looks = {name: RepeatedLooks(both, recheck) for name, both in compared.items()}
-    for one_level in (level,) if level else levels_of(transfer):
-        found = reconcile_all(both_sides, one_level)
-        verdicts = {}
-        for name, both in compared.items():
-            (verdicts[name],) = allowing_extra_rows(hop, both, [found[name]])
-        failed = [key_range for key_range in ranges if not verdicts[key_range.name].passed]
-        sides = _changed_sides(hop, both_sides.only(*failed), context, verdicts, one_level)
-        newer = [key_range for key_range in failed if sides[key_range.name] == "source"]
-        check = CHECK_NAMES[one_level]
-        why = _why_not_newer(transfer, hop, before, servers, context, newer, check)
-        for name, side in sides.items():
-            if side == "source" and name not in why:
-                verdicts[name] = source_is_newer(verdicts[name])
-                continue
-            try:
-                keeps = allows_extra_rows(hop, compared[name])
-                verdict = looks[name].judge(verdicts[name], keeps_rows=keeps)
-            except Exception as error:
-                verdict = verdicts[name].unexplained(error)
-            if side is None and transfer.write.moves:
-                why[name] = UNKNOWN
-            if not verdict.passed and name in why:
-                verdict = explained(verdict, why[name])
-            verdicts[name] = verdict
-        if transfer.mover is not None:
-            known = last_written(transfer.mover, hop.plan.target, hop.existing, both_sides.target)
-            verdicts = {name: by_a_mover(verdict, known) for name, verdict in verdicts.items()}
-        yield verdicts
-    if suite := transfer.suite:
-        target = servers.side(hop.plan, "target")
-        yield {key_range.name: run_suite(suite, target, key_range) for key_range in ranges}
-
-
-def _changed_sides(
-    hop: Hop,
-    failed: Comparison,
-    context: EventLogger,
-    verdicts: Mapping[str, Verdict],
-    level: Level,
-) -> dict[str, Side | None]:
-    """Return which side of each failed range has changed since its commit."""
-    names = [key_range.name for key_range in failed.ranges]
-    if not names:
-        return {}
-    known = committed_records(context.instance, hop.asset, names)
-    now: dict[str, Verdict] = {}
-    if LEVELS[level].compares == "sample":
-        # without these digests the side is unknown, but the failures are not
-        with suppress(Exception):
-            now = target_digests(failed)
-    return {name: changed_side(verdicts[name], known.get(name), now.get(name)) for name in names}
-
-
-def _why_not_newer(
-    transfer: Transfer,
-    hop: Hop,
-    before: Hop | None,
-    servers: Servers,
-    context: EventLogger,
-    ranges: Sequence[KeyRange],
-    check: str,
-) -> dict[str, str]:
-    """Say of ranges whose target is as committed why the next run would not move them as changed.
-
-    A later hop is behind only if the hop before has committed a newer state. Otherwise its source
-    was damaged, or what it has was taken from rows that were. And a range that has failed is moved
-    by the next run; until then no verdict says that it is only behind.
-    """
-    if not ranges or not transfer.write.moves:
-        return {}
-    instance, why = context.instance, {}
-    stands = standing(instance, hop.asset, [check])
-    for key_range in ranges:
-        if check in (verdicts := stands.get(key_range.name, {})) and not verdicts[check].passed:
-            why[key_range.name] = "it has failed before, and no run has moved it since"
-    if before is None:
-        return why
-    here, there = (committed(instance, each.asset, ()) for each in (hop, before))
-    same = [
-        key_range
-        for key_range in ranges
-        if key_range.name in there
-        and here[key_range.name].data_version.is_of(there[key_range.name].data_version)
-    ]
-    known = committed_records(instance, before.asset, [key_range.name for key_range in same])
-    damaged = changed_since(before, servers, same, known, transfer.reconcile)
-    middle, target = before.plan.target, hop.plan.target
-    for key_range in same:
-        why[key_range.name] = (
-            f"{middle} was changed since hop {before.number} proved it, and {target} holds what "
-            "was committed"
-            if key_range.name in damaged
-            else f"{target} holds what was committed, and {middle} has been mended since"
-        )
-    return why
-
-
-def _compared_with_commit(
-    transfer: Transfer,
-    hop: Hop,
-    servers: Servers,
-    context: EventLogger,
-    ranges: Sequence[KeyRange],
-) -> Iterator[dict[str, Verdict]]:
-    """Yield verdicts by range that compare what was committed with what the target has now."""
-    known = committed_records(context.instance, hop.asset, [key_range.name for key_range in ranges])
-    yield compared_with_commit(hop, servers, ranges, known, transfer.reconcile)
 
 
 def not_committed(
