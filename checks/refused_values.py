@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from tableferry.checks.table_side import TableSide
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.columns.conform import refused_rows
 from tableferry.resources.columns.conform import shown as shown_value
@@ -17,7 +18,7 @@ from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.table_sql import filtered, read_from
 from tableferry.resources.digest.fields import all_fields, identity_fields, own_field
 from tableferry.resources.digest.guards import Guard, guards
-from tableferry.resources.digest.measure import CHANGED, ROWS, Grouped, measure
+from tableferry.resources.digest.measure import CHANGED, ROWS
 from tableferry.resources.digest.probe import dialect
 from tableferry.resources.digest.values import shown
 from tableferry.resources.errors import ValueRefused
@@ -64,17 +65,17 @@ class RefusedValues:
     """Columns whose values were not examined, each with the reason."""
 
 
-def refused_values(plan: CopyPlan, wire: WireFormat, source: Endpoint) -> RefusedValues:
+def refused_values(source: TableSide, wire: WireFormat) -> RefusedValues:
     """Find the values that a hop refuses, by one scan of its source.
 
     Where the source's SQL cannot tell, the client reads those columns and tries the conversion.
 
     Args:
-        plan: the hop, from the table that is to be read.
+        source: the table that is to be read, of a plan into the target.
         wire: how its rows will travel.
-        source: the server of `plan.source`.
     """
-    return _examined(plan, source, guards(plan, wire, dialect(source).variant))
+    written = guards(source.plan, wire, dialect(source.endpoint).variant)
+    return _examined(source, written)
 
 
 def refused_later(
@@ -115,7 +116,7 @@ def refused_later(
     key = replace(later.key, source=first.key.source)
     plan = replace(later, source=first.source, columns=tuple(columns), key=key, where=first.where)
     written = guards(plan, wire, dialect(source).variant, more)
-    examined = _examined(plan, source, written)
+    examined = _examined(TableSide(plan, "source", source), written)
     return replace(examined, not_examined=(*examined.not_examined, *unknown))
 
 
@@ -136,9 +137,8 @@ def _converts(column: ColumnPlan, plan: CopyPlan) -> bool:
     return True
 
 
-def _examined(
-    plan: CopyPlan, source: Endpoint, written: Mapping[str, tuple[Guard, ...]]
-) -> RefusedValues:
+def _examined(source: TableSide, written: Mapping[str, tuple[Guard, ...]]) -> RefusedValues:
+    plan = source.plan
     if not written:
         return RefusedValues(None)
     known = {
@@ -146,13 +146,13 @@ def _examined(
         for name, of_column in written.items()
     }
     conditions = {name: any_of(of_column) for name, of_column in known.items() if of_column}
-    by_name, rows = count_refused(plan, source, conditions)
+    by_name, rows = count_refused(source, conditions)
     by_column: dict[str, RefusedColumn] = {}
     for column in plan.columns:
         name = column.target.name
         if not by_name.get(name):
             continue
-        shown_values = tuple(_examples(plan, source, column, known[name]))
+        shown_values = tuple(_examples(source, column, known[name]))
         reasons = {example.reason for example in shown_values}
         broken = [guard for guard in known[name] if guard.reason in reasons] or [*known[name]]
         by_column[name] = RefusedColumn(column, by_name[name], shown_values, _remedies(broken))
@@ -162,7 +162,7 @@ def _examined(
         for name, of_column in written.items()
         if any(guard.condition is None for guard in of_column)
     }
-    for name, refused in _by_client(plan, source, by_client, unseen).items():
+    for name, refused in _by_client(source, by_client, unseen).items():
         by_column[name] = refused
     in_order = [column.target.name for column in plan.columns if column.target.name in by_column]
     return RefusedValues(rows, tuple(by_column[name] for name in in_order), tuple(unseen))
@@ -181,42 +181,33 @@ def any_of(written: Sequence[Guard]) -> str:
 
 
 def count_refused(
-    plan: CopyPlan,
-    source: Endpoint,
-    conditions: Mapping[str, str],
-    *,
-    rows_of: str | None = None,
-    snapshot: str | None = None,
+    source: TableSide, conditions: Mapping[str, str], *, rows_of: str | None = None
 ) -> tuple[dict[str, int], int]:
     """Count the rows that meet each condition, and all rows.
 
     Args:
-        plan: the hop.
-        source: the server of its source.
+        source: the source of a hop.
         conditions: the conditions, by name.
         rows_of: the condition on rows; by default those of the transfer's row filter.
-        snapshot: the exported PostgreSQL snapshot to read under.
     """
     counted: dict[str, int] = {}
     rows, names = 0, list(conditions)
-    grouped = Grouped("0", rows_of or filtered("1 = 1", plan.where))
+    where = rows_of or filtered("1 = 1", source.plan.where)
     for start in range(0, max(1, len(names)), COLUMNS_AT_ONCE):
         some = {name: conditions[name] for name in names[start : start + COLUMNS_AT_ONCE]}
-        figures = measure(source, plan.source, "source", grouped, changed=some, snapshot=snapshot)
-        for group in figures.values():
-            rows = group[ROWS]
-            counted |= group.get(CHANGED, {})
+        total = source.total(where, some)
+        rows = total[ROWS]
+        counted |= total.get(CHANGED, {})
     return counted, rows
 
 
-def _examples(
-    plan: CopyPlan, source: Endpoint, column: ColumnPlan, written: Sequence[Guard]
-) -> Iterator[Example]:
+def _examples(source: TableSide, column: ColumnPlan, written: Sequence[Guard]) -> Iterator[Example]:
     """Read the first rows, by their keys, whose values break one of a column's guards.
 
     Rows that share their key are one example.
     """
-    digests, system, keys = dialect(source), plan.source.system, identity_fields(plan)
+    plan, system = source.plan, source.table.system
+    digests, keys = dialect(source.endpoint), identity_fields(plan)
     field = own_field_of(plan, column)
     selected = [digests.shown(each, "source") for each in (*keys, field)]
     head, tail = system.dialect.limited(EXAMPLES)
@@ -225,7 +216,7 @@ def _examples(
         where = filtered(str(guard.condition), plan.where)
         prefix = alias_prefix(where, *selected)
         listed = ", ".join(f"{sql} AS {prefix}{number}" for number, sql in enumerate(selected))
-        rows = source.query(
+        rows = source.endpoint.query(
             f"SELECT {head}{listed} FROM {read_from(plan.source)} WHERE {where} "
             f"ORDER BY {system.quote(plan.key.source.name)}{tail}"
         )
@@ -245,12 +236,12 @@ def own_field_of(plan: CopyPlan, column: ColumnPlan) -> Field:
 
 
 def _by_client(
-    plan: CopyPlan,
-    source: Endpoint,
+    source: TableSide,
     written: Mapping[str, tuple[Guard, ...]],
     unseen: list[tuple[str, str]],
 ) -> dict[str, RefusedColumn]:
     """Try the conversion of columns that the source's SQL cannot examine, batch by batch."""
+    plan = source.plan
     columns = [column for column in plan.columns if column.target.name in written]
     for column in [column for column in columns if column.arrow_sql is None]:
         unseen.append((column.source.name, "it travels unread"))
@@ -272,7 +263,7 @@ def _by_client(
     counts: dict[str, int] = {}
     examples: dict[str, list[Example]] = {}
     try:
-        with source.read_arrow(sql, batch_rows=BATCH_ROWS) as batches:
+        with source.endpoint.read_arrow(sql, batch_rows=BATCH_ROWS) as batches:
             for batch in batches:
                 for position, column in enumerate(columns, start=len(keys)):
                     name = column.target.name

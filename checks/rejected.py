@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tableferry.checks.refused_values import any_of, count_refused, own_field_of
+from tableferry.checks.table_side import TableSide
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan, WireChoice
 from tableferry.resources.contract.endpoint import Endpoint
@@ -14,7 +15,7 @@ from tableferry.resources.contract.quarantine import Quarantine, RejectedValue
 from tableferry.resources.contract.table_sql import filtered, read_from
 from tableferry.resources.digest.fields import identity_fields
 from tableferry.resources.digest.guards import Guard, guards
-from tableferry.resources.digest.measure import CHANGED, ROWS, Grouped, measure
+from tableferry.resources.digest.measure import CHANGED, ROWS
 from tableferry.resources.digest.probe import dialect
 from tableferry.resources.digest.values import shown
 from tableferry.resources.errors import TableferryError
@@ -58,36 +59,25 @@ def fitting(by_column: Mapping[str, tuple[Guard, ...]]) -> str | None:
 
 
 def rejected_in(
-    plan: CopyPlan,
-    wire: WireChoice,
-    source: Endpoint,
-    key_range: KeyRange,
-    *,
-    most: str,
-    run_id: str,
-    snapshot: str | None,
+    source: TableSide, wire: WireChoice, key_range: KeyRange, *, most: str, run_id: str
 ) -> Quarantine:
     """Read the rejected values of a range, and their rows' keys.
 
     Args:
-        plan: the hop.
+        source: the source of a hop.
         wire: the wire format that is declared.
-        source: the server of the hop's source.
         key_range: the range.
         most: the number of rows that may be rejected, or their share of the range as `0.1%`.
         run_id: the run that rejects them.
-        snapshot: the exported PostgreSQL snapshot to read under.
 
     Raises:
         TooManyRejected: there are more.
     """
-    by_column = rejecting(plan, wire, source)
+    plan = source.plan
+    by_column = rejecting(plan, wire, source.endpoint)
     in_range = replace(plan, fitting=None).source_range(key_range)
-    group = Grouped("0", in_range)
-    changed = {"": _any(by_column)}
-    figures = measure(source, plan.source, "source", group, changed=changed, snapshot=snapshot)
-    counted = figures.get(0, {ROWS: 0, CHANGED: {"": 0}})
-    rows, rejected = int(counted[ROWS]), int(counted[CHANGED][""])
+    counted = source.total(in_range, {"": _any(by_column)})
+    rows, rejected = int(counted[ROWS]), int(counted.get(CHANGED, {"": 0})[""])
     allowed = min(MOST_REJECTED, allowed_of(most, rows))
     if rejected > allowed:
         raise TooManyRejected(
@@ -97,22 +87,19 @@ def rejected_in(
     if not rejected:
         return Quarantine(0, (), run_id)
     conditions = {name: any_of(written) for name, written in by_column.items()}
-    by_name, _ = count_refused(plan, source, conditions, rows_of=in_range, snapshot=snapshot)
+    by_name, _ = count_refused(source, conditions, rows_of=in_range)
     by_column = {name: by_column[name] for name in conditions if by_name.get(name)}
-    values = tuple(_values(plan, source, by_column, in_range, snapshot))
+    values = tuple(_values(source, by_column, in_range))
     # those that were read: without a snapshot, there may be others by now than were counted
     return Quarantine(len({value.row for value in values}), values, run_id)
 
 
 def _values(
-    plan: CopyPlan,
-    source: Endpoint,
-    by_column: Mapping[str, Sequence[Guard]],
-    in_range: str,
-    snapshot: str | None,
+    source: TableSide, by_column: Mapping[str, Sequence[Guard]], in_range: str
 ) -> Iterator[RejectedValue]:
     """Read all rejected values by one query, so that each row is read once, whatever its key is."""
-    digests, system, keys = dialect(source), plan.source.system, identity_fields(plan)
+    plan, system = source.plan, source.table.system
+    digests, keys = dialect(source.endpoint), identity_fields(plan)
     columns = [column for column in plan.columns if column.target.name in by_column]
     fields = [own_field_of(plan, column) for column in columns]
     selected = [digests.shown(key, "source") for key in keys]
@@ -126,10 +113,10 @@ def _values(
     prefix = alias_prefix(where, *selected)
     listed = ", ".join(f"{sql} AS {prefix}{number}" for number, sql in enumerate(selected))
     head, tail = system.dialect.limited(MOST_REJECTED)
-    rows = source.query(
+    rows = source.endpoint.query(
         f"SELECT {head}{listed} FROM {read_from(plan.source)} WHERE {where} "
         f"ORDER BY {system.quote(plan.key.source.name)}{tail}",
-        snapshot=snapshot,
+        snapshot=source.snapshot,
     )
     for number, row in enumerate(rows, start=1):
         named = zip(keys, row, strict=False)

@@ -199,10 +199,14 @@ def _lost(attempt: RangeAttempt) -> dict[str, int]:
     lossy = {column.target.name: column.lossy for column in plan.columns if column.lossy}
     if not lossy:
         return {}
-    source = TableSide(plan, "source", attempt.source, attempt.reading.snapshot)
+    source = _source(attempt)
     figures = source.total(source.rows_in([attempt.key_range]), lossy)
     counted = figures.get(CHANGED, {})
     return {name: number for name, number in counted.items() if number}
+
+
+def _source(attempt: RangeAttempt) -> TableSide:
+    return TableSide(attempt.hop.plan, "source", attempt.source, attempt.reading.snapshot)
 
 
 def _rejected(attempt: RangeAttempt) -> Quarantine:
@@ -212,14 +216,9 @@ def _rejected(attempt: RangeAttempt) -> Quarantine:
         TooManyRejected: there are more than the transfer allows.
     """
     hop, work = attempt.hop, attempt.work
+    most = work.plan.transfer.max_rejected
     return rejected_in(
-        hop.plan,
-        hop.spec.wire,
-        attempt.source,
-        attempt.key_range,
-        most=work.plan.transfer.max_rejected,
-        run_id=work.run_id,
-        snapshot=attempt.reading.snapshot,
+        _source(attempt), hop.spec.wire, attempt.key_range, most=most, run_id=work.run_id
     )
 
 

@@ -146,7 +146,7 @@ def examine_values(transfer: Transfer, servers: Servers) -> ValuesView:
     hops = with_wires(transfer, resolve_hops(transfer, servers), servers)
     source = servers.endpoint(transfer.source)
     first, *later = hops
-    refused = [refused_values(first.plan, first.wire, source)]
+    refused = [refused_values(servers.side(first.plan, "source"), first.wire)]
     refused += [refused_later(first.plan, hop.plan, hop.wire, source) for hop in later]
     return ValuesView(
         transfer.transfer,

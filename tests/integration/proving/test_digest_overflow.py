@@ -12,6 +12,7 @@ import pytest
 
 from tableferry.checks import refused_values as refused_values_module
 from tableferry.checks.refused_values import EXAMPLES, refused_values
+from tableferry.checks.table_side import TableSide
 from tableferry.resources.columns.conform import conform
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -350,7 +351,7 @@ def require_all_foreseen(
 
 def require_foreseen(plan: CopyPlan, endpoint: Endpoint, refused: int) -> list[int]:
     """Require that as many values are foreseen to be refused; return the keys of the examples."""
-    found = refused_values(plan, "arrow", endpoint)
+    found = refused_values(TableSide(plan, "source", endpoint), "arrow")
     assert found.not_examined == ()
     assert sum(column.rows for column in found.columns) == refused
     examples = [example for column in found.columns for example in column.examples]
