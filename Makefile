@@ -93,8 +93,8 @@ test-all: ## Run all tests
 	@$(MAKE) test MOST=
 	@$(MAKE) test-slow test-soak test-cluster
 
-# Beside the tests that need servers, those that go through files, logs and states for seconds
-LONGER = integration files log model
+# Beside the tests that need servers, those that go through files, logs, states and processes for seconds
+LONGER = integration files log model processes
 
 test-unit: install ## Run the tests that need no servers, and are quick
 	@$(IN_MEMORY) $(BIN)/python -m pytest -n auto --dist worksteal $(LONGER:%=--ignore-glob="*/%") $(ARGS)
