@@ -81,10 +81,10 @@ ALIKE = not sqlserver and not same_block_sent_twice and not taken_for_dead and n
 	and not existing_table_is_verified and not engine_that_cannot and not does_not_write_are_kept and not place_of_the_target
 
 test-cluster: install system-packages ## Run tests of ClickHouse on a stand-in for a cluster of two replicas
-	@for how in "--delay 0" "--delay 0.2" "--delay 2 --sticky"; do \
+	@failed=; for how in "--delay 0" "--delay 0.2" "--delay 2 --sticky"; do \
 		$(IN_MEMORY) $(BIN)/python -m tableferry_local.cluster $$how \
-			$(BIN)/python -m pytest $(TOGETHER) $(CLUSTERED) -k "$(ALIKE)" $(ARGS); \
-	done
+			$(BIN)/python -m pytest $(TOGETHER) $(CLUSTERED) -k "$(ALIKE)" $(ARGS) || failed=$$how; \
+	done; test -z "$$failed"
 
 test-mutants: install ## Change the code that decides what is true, and see that tests fail (ARGS='digest --sample 60')
 	@$(IN_MEMORY) $(BIN)/python -m tests.mutants $(ARGS)
