@@ -96,8 +96,8 @@ test-all: ## Run all tests
 # Beside the tests that need servers, those that go through files, logs, states and processes for seconds
 LONGER = integration files log model processes
 
-test-unit: install ## Run the tests that need no servers, and are quick
-	@$(IN_MEMORY) $(BIN)/python -m pytest -n auto --dist worksteal $(LONGER:%=--ignore-glob="*/%") $(ARGS)
+test-unit: install ## Run Tableferry's own tests that need no servers, and are quick
+	@$(IN_MEMORY) $(BIN)/python -m pytest -n auto --dist worksteal tests $(LONGER:%=--ignore-glob="*/%") $(ARGS)
 
 test-servers: install ## Prepare the servers that TABLEFERRY_TEST_..._URL name, and test on them
 	@PYTHONPATH=. $(BIN)/python .ci/prepare-servers
