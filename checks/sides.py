@@ -19,6 +19,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.fingerprint import Figures, KnownFigures
+from tableferry.resources.contract.table_sql import joined
 from tableferry.resources.digest.fields import fields, observed
 from tableferry.resources.digest.measure import Grouped
 from tableferry.resources.keys.range import KeyRange
@@ -122,7 +123,7 @@ class Comparison:
         return self.rows_in(self.ranges)
 
     def rows_in(self, ranges: Sequence[KeyRange]) -> Mapping[Side, str]:
-        """Write the conditions that select the rows of some ranges, which are ordered."""
+        """Write the conditions that select the rows of some ranges."""
         merged = joined(ranges)
         return {side: table.rows_in(merged) for side, table in self.sides.items()}
 
@@ -235,15 +236,3 @@ class Comparison:
             return replace(verdict, differences=self.differences)
         except Exception as error:
             return verdict.unexplained(error)
-
-
-def joined(ranges: Sequence[KeyRange]) -> list[KeyRange]:
-    """Make one range of neighbours; the ranges are ordered."""
-    merged: list[KeyRange] = []
-    for each in ranges:
-        last = merged[-1] if merged else None
-        if last and not each.null and last.upper is not None and last.upper == each.lower:
-            merged[-1] = replace(last, upper=each.upper)
-        else:
-            merged.append(each)
-    return merged

@@ -185,23 +185,23 @@ def within_any(ranges: Iterable[KeyRange], column: Column, system: System) -> st
 
     It is in parentheses. Ranges that follow each other, or overlap, become one.
     """
-    conditions = [f"({predicate(column, joined, system)})" for joined in _joined(ranges)]
+    conditions = [f"({predicate(column, each, system)})" for each in joined(ranges)]
     return f"({' OR '.join(conditions) or '1 = 0'})"
 
 
-def _joined(ranges: Iterable[KeyRange]) -> list[KeyRange]:
-    """Return as few ranges as have the same rows."""
-    joined: list[KeyRange] = []
+def joined(ranges: Iterable[KeyRange]) -> list[KeyRange]:
+    """Return as few ranges as have the same rows, in key order; NULL and files are last."""
+    merged: list[KeyRange] = []
     alone: list[KeyRange] = []
     for key_range in sorted(set(ranges), key=lambda each: _sort_key(each.lower)):
         if key_range.null or key_range.kind == "file":
             alone.append(key_range)
-        elif joined and _reaches(joined[-1].upper, key_range.lower):
-            if _reaches(key_range.upper, joined[-1].upper):
-                joined[-1] = replace(joined[-1], upper=key_range.upper)
+        elif merged and _reaches(merged[-1].upper, key_range.lower):
+            if _reaches(key_range.upper, merged[-1].upper):
+                merged[-1] = replace(merged[-1], upper=key_range.upper)
         else:
-            joined.append(key_range)
-    return [*joined, *alone]
+            merged.append(key_range)
+    return [*merged, *alone]
 
 
 def _reaches(upper: Bound | None, bound: Bound | None) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tableferry.checks.sides import Buckets, joined
+from tableferry.checks.sides import Buckets
 from tableferry.resources.contract.fields import Side
+from tableferry.resources.contract.table_sql import joined
 from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.keys.range import KeyRange
 
