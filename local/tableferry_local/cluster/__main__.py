@@ -25,15 +25,13 @@ def main() -> int:
     parser.add_argument("--sticky", action="store_true", help="keep a connection on its node")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tableferry-cluster-") as folder:
-        cluster = Cluster(Path(folder), delay=options.delay)
-        try:
-            cluster.start()
-            with Balancer(cluster, sticky=options.sticky) as balancer:
-                environment = {**os.environ, URL: balancer.url}
-                return subprocess.run(options.command, env=environment, check=False).returncode
-        finally:
-            cluster.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="tableferry-cluster-") as folder,
+        Cluster(Path(folder), delay=options.delay) as cluster,
+        Balancer(cluster, sticky=options.sticky) as balancer,
+    ):
+        environment = {**os.environ, URL: balancer.url}
+        return subprocess.run(options.command, env=environment, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
 from pathlib import Path
+from typing import Self
 
 from tableferry_local import clickhouse
 from tableferry_local.cluster.node import Answer, Node, NodeError
@@ -40,7 +41,7 @@ PARTS = ("PARTITION", "FROM")
 
 
 class Cluster:
-    """The two nodes.
+    """The two nodes, which run within its block.
 
     Args:
         folder: for their files.
@@ -59,18 +60,21 @@ class Cluster:
         self._writing: dict[str, threading.RLock] = defaultdict(threading.RLock)
         self._numbers = itertools.count()
 
-    def start(self) -> None:
-        """Start both nodes."""
-        for node in self.nodes:
-            node.start()
-            if self._database_engine != "Atomic":
-                node.ask(
-                    f"ALTER DATABASE {clickhouse.DATABASE} "
-                    f"MODIFY COMMENT {literal(self._database_engine)}"
-                )
+    def __enter__(self) -> Self:
+        try:
+            for node in self.nodes:
+                node.start()
+                if self._database_engine != "Atomic":
+                    node.ask(
+                        f"ALTER DATABASE {clickhouse.DATABASE} "
+                        f"MODIFY COMMENT {literal(self._database_engine)}"
+                    )
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
 
-    def close(self) -> None:
-        """Stop both nodes."""
+    def __exit__(self, *_: object) -> None:
         for node in self.nodes:
             node.close()
 
@@ -81,10 +85,9 @@ class Cluster:
         statement = Statement.read(body)
         other = self.nodes[1 - self.nodes.index(node)]
         try:
-            if statement.on_cluster:
-                return self._everywhere(node, other, statement, settings, headers)
-            if statement.kind in ("create", "ddl") and self._database_engine != "Atomic":
-                return self._logged(node, other, statement, settings, headers)
+            defines = statement.kind in ("create", "ddl") and self._database_engine != "Atomic"
+            if statement.on_cluster or defines:
+                return self._defined(node, other, statement, settings, headers)
             replicated = ""
             if statement.kind in ("insert", "alter", "definition"):
                 replicated = self._replicated(node, statement.table, settings)
@@ -98,7 +101,7 @@ class Cluster:
             return error.answer
         return node.send(statement.body, settings, headers)
 
-    def _everywhere(
+    def _defined(
         self,
         node: Node,
         other: Node,
@@ -106,37 +109,21 @@ class Cluster:
         settings: Mapping[str, str],
         headers: Mapping[str, str],
     ) -> Answer:
-        """Run a statement on both nodes, which get all such statements in one order."""
+        """Run DDL on both nodes, which get all of it in one order.
+
+        That of a Replicated database gets to the other node only if it succeeds here.
+        """
         if statement.kind == "create":
             statement = statement.with_uuid()
+        body = statement.body
         with self._ordering:
-            here = node.definitions.add(0, lambda: node.run(statement.body, settings, headers))
-            there = other.definitions.add(
-                self.delay, lambda: other.run(statement.body, settings, headers)
-            )
+            here = node.definitions.add(0, lambda: node.run(body, settings, headers))
+            if not statement.on_cluster:
+                here.result()
+            there = other.definitions.add(self.delay, lambda: other.run(body, settings, headers))
         self._wait(there, statement, settings)
         answer = here.result()
         assert isinstance(answer, Answer)
-        return answer
-
-    def _logged(
-        self,
-        node: Node,
-        other: Node,
-        statement: Statement,
-        settings: Mapping[str, str],
-        headers: Mapping[str, str],
-    ) -> Answer:
-        """Run a statement of a Replicated database: on the other node only if it succeeds here."""
-        if statement.kind == "create":
-            statement = statement.with_uuid()
-        with self._ordering:
-            node.definitions.wait()
-            answer = node.run(statement.body, settings, headers)
-            there = other.definitions.add(
-                self.delay, lambda: other.run(statement.body, settings, headers)
-            )
-        self._wait(there, statement, settings)
         return answer
 
     def _wait(

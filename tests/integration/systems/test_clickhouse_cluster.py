@@ -40,12 +40,8 @@ Make = Callable[..., Ferry]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
-    try:
-        cluster.start()
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture
@@ -205,19 +201,16 @@ def test_a_target_is_where_the_connection_says(
 def test_a_replicated_database_needs_no_word_of_the_cluster(
     ferry: Make, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster = Cluster(
-        tmp_path_factory.mktemp("replicated"), delay=0.1, database_engine="Replicated"
-    )
-    try:
-        cluster.start()
-        with Balancer(cluster) as balancer:
-            monkeypatch.setenv("TABLEFERRY_CONNECTION_REPLICAS", balancer.url)
-            one = ferry(HOPS, *TABLE, ranges="{rows: 20}")
-            first = one.run()
-            assert first.good, first.errors
-            require_same(cluster, one)
-            monkeypatch.setenv("TABLEFERRY_CONNECTION_REPLICAS", balancer.url.partition("?")[0])
-            refused = CliRunner().invoke(main, ["validate", one.table])
-            assert refused.exit_code == 2
-    finally:
-        cluster.close()
+    folder = tmp_path_factory.mktemp("replicated")
+    with (
+        Cluster(folder, delay=0.1, database_engine="Replicated") as cluster,
+        Balancer(cluster) as balancer,
+    ):
+        monkeypatch.setenv("TABLEFERRY_CONNECTION_REPLICAS", balancer.url)
+        one = ferry(HOPS, *TABLE, ranges="{rows: 20}")
+        first = one.run()
+        assert first.good, first.errors
+        require_same(cluster, one)
+        monkeypatch.setenv("TABLEFERRY_CONNECTION_REPLICAS", balancer.url.partition("?")[0])
+        refused = CliRunner().invoke(main, ["validate", one.table])
+        assert refused.exit_code == 2

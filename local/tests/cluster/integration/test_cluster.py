@@ -25,12 +25,8 @@ REPLICATED = (
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
-    try:
-        cluster.start()
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture(scope="module")
@@ -184,17 +180,12 @@ def test_a_node_that_is_away_stops_ddl_and_quorums(cluster: Cluster, client: Cli
 
 
 def test_a_replicated_database_makes_tables_on_both_nodes(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, database_engine="Replicated")
-    try:
-        cluster.start()
-        with Balancer(cluster) as balancer:
-            client = connected(balancer)
+    with Cluster(tmp_path, database_engine="Replicated") as cluster, Balancer(cluster) as balancer:
+        client = connected(balancer)
+        client.command("CREATE TABLE t (id Int32) ENGINE = ReplicatedMergeTree ORDER BY id")
+        engine = "SELECT engine FROM system.databases WHERE name = 'warehouse'"
+        assert answers(client, engine) == [[("Replicated",)]] * 2
+        uuids = answers(client, "SELECT uuid FROM system.tables WHERE name = 't'")
+        assert uuids[0] == uuids[1] != []
+        with pytest.raises(DatabaseError, match="TABLE_ALREADY_EXISTS"):
             client.command("CREATE TABLE t (id Int32) ENGINE = ReplicatedMergeTree ORDER BY id")
-            engine = "SELECT engine FROM system.databases WHERE name = 'warehouse'"
-            assert answers(client, engine) == [[("Replicated",)]] * 2
-            uuids = answers(client, "SELECT uuid FROM system.tables WHERE name = 't'")
-            assert uuids[0] == uuids[1] != []
-            with pytest.raises(DatabaseError, match="TABLE_ALREADY_EXISTS"):
-                client.command("CREATE TABLE t (id Int32) ENGINE = ReplicatedMergeTree ORDER BY id")
-    finally:
-        cluster.close()
