@@ -10,7 +10,6 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from tableferry.resources.postgres.resource import PostgresResource
-from tests.guide import blocks
 from tests.integration.operating.test_in_a_project import SETTINGS
 from tests.integration.support import venvs
 from tests.integration.support.beside import until
@@ -65,12 +64,7 @@ def shell(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     given |= {f"PG{names.get(name, name).upper()}": str(part) for name, part in parts.items()}
     shell = ProjectShell(folder, environment(**given))
     try:
-        for block in blocks(PAGE):
-            if problem := shell.do(block):
-                venvs.skip_without_registry(problem)
-                pytest.fail(problem)
-            if block.language == "console" and not (shell.folder / "workspace.yaml").exists():
-                _put_ours_into(shell)
+        shell.follow(PAGE, lambda: _put_ours_into(shell))
         yield shell
     finally:
         print(*shell.printed, sep="\n")

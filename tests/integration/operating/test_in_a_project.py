@@ -21,7 +21,6 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.postgres.resource import PostgresResource
-from tests.guide import blocks
 from tests.integration.support import venvs
 from tests.integration.support.beside import until
 from tests.integration.support.guide_shell import environment
@@ -65,12 +64,7 @@ def shell(
     given = stack.environment() | venvs.environment(wheel)
     shell = ProjectShell(folder, environment(**given, DAGSTER_HOME=str(folder / "dagster")))
     try:
-        for block in blocks(PAGE):
-            if problem := shell.do(block):
-                venvs.skip_without_registry(problem)
-                pytest.fail(problem)
-            if block.language == "console" and not (shell.folder / "workspace.yaml").exists():
-                _put_theirs_into(shell)
+        shell.follow(PAGE, lambda: _put_theirs_into(shell))
         yield shell
     finally:
         print(*shell.printed, sep="\n")

@@ -10,11 +10,15 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
+from tests.guide import blocks
+from tests.integration.support import venvs
 from tests.integration.support.guide_shell import Shell
 
 PROGRAMS = Path(__file__).with_name("forked_programs")
@@ -72,6 +76,18 @@ class ProjectShell(Shell):
         code, printed = self.type(command)
         assert code == 0, f"{command}\n{printed}"
         return printed
+
+    def follow(self, page: str, prepare: Callable[[], object]) -> None:
+        """Do all that a page says; once it has made a project, this is prepared for the tests.
+
+        Where the registry cannot be reached, the test is skipped.
+        """
+        for block in blocks(page):
+            if problem := self.do(block):
+                venvs.skip_without_registry(problem)
+                pytest.fail(problem)
+            if block.language == "console" and not (self.folder / "workspace.yaml").exists():
+                prepare()
 
     @contextmanager
     def background(self, command: str, output: Path) -> Iterator[None]:
