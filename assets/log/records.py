@@ -56,6 +56,7 @@ _METADATA_NAMES = {
     "rows": "rows",
     "bytes": "bytes",
     "wire": "wire_format",
+    "wire_because": "wire_format_because",
     "fingerprint": "fingerprint",
     "row_versions": "row_versions",
     "segments": "source_segments",
@@ -181,6 +182,8 @@ class RangeRecord:
     rows: int | None = None
     bytes: int | None = None
     wire: str | None = None
+    wire_because: str | None = None
+    """Why `wire: auto` has not taken the wire format that it prefers."""
     fingerprint: str | None = None
     """Fingerprint of the source rows; only the first hop has one."""
     row_versions: str | None = None

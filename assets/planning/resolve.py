@@ -75,6 +75,8 @@ class Hop:
     """What the target's columns are still called, of those in `existing`."""
     wire: WireFormat = "arrow"
     """The wire format, chosen by `with_wires`."""
+    wire_because: str | None = None
+    """See `wires.ChosenWire`."""
     known_columns: frozenset[str] = frozenset()
     """What the columns of the transfer's source are called there and in the targets up to this
     one, whether they are copied or not."""

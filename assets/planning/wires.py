@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.resolve import Hop
@@ -20,6 +21,14 @@ from tableferry.resources.wires.exports import wrong_values
 from tableferry.resources.wires.loads import wrong_loads
 
 
+class ChosenWire(NamedTuple):
+    """The wire format of a hop."""
+
+    wire: WireFormat
+    because: str | None = None
+    """Why it is not one that `auto` prefers, if that is the servers', their tools' or logins'."""
+
+
 def chosen_wire(
     declared: WireChoice,
     plan: CopyPlan,
@@ -28,7 +37,7 @@ def chosen_wire(
     *,
     read: bool = False,
     moving: bool = False,
-) -> WireFormat:
+) -> ChosenWire:
     """Return the wire format that a hop will use.
 
     That is the declared one, or the first that both ends have, in the order of
@@ -50,15 +59,17 @@ def chosen_wire(
         if not (read and format_ in UNREAD)
     ]
     problems: list[str] = []
+    because: list[str] = []
     every = dict.fromkeys((*common, *WIRES.values()))
     for wire in every if declared == "auto" else (declared,):
-        problem = _not_common(plan)
-        if wire in common:
+        problem = _not_common(plan) if wire not in common else _inexact(wire, plan)
+        if problem is None:
             problem = _problem(wire, plan, source, target)
             if problem is None and moving:
                 problem = _load_problem(wire, plan, source, target)
-        if problem is None:
-            return wire
+            if problem is None:
+                return ChosenWire(wire, "; and ".join(because) or None)
+            because.append(f"{wire} cannot be used {problem}")
         if declared != "auto" or wire in common or not common:
             problems.append(f"cannot use the wire format {wire} {problem}")
     raise InputError("; and ".join(problems))
@@ -69,13 +80,18 @@ def _not_common(plan: CopyPlan) -> str | None:
     return f"from {plan.source} to {plan.target}: there is no variant of it that {ends}"
 
 
-def _problem(wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoint) -> str | None:
-    """Why a hop cannot use a wire format that both ends have; None if it can."""
-    sender, loader = source_of(plan.source.system), loader_of(plan.target.system)
+def _inexact(wire: WireFormat, plan: CopyPlan) -> str | None:
+    """Why a wire format does not carry all columns; None if it does."""
     inexact = [column.source.name for column in plan.columns if column.sql(wire) is None]
-    if inexact:
-        alternative = "" if wire == "arrow" else ", or use 'wire: arrow'"
-        return f"for {', '.join(inexact)}: exclude them{alternative}"
+    if not inexact:
+        return None
+    alternative = "" if wire == "arrow" else ", or use 'wire: arrow'"
+    return f"for {', '.join(inexact)}: exclude them{alternative}"
+
+
+def _problem(wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoint) -> str | None:
+    """Why a hop cannot use a wire format that carries its columns; None if it can."""
+    sender, loader = source_of(plan.source.system), loader_of(plan.target.system)
     try:
         sender.require_tools(source, wire)
         loader.require_tools(target, wire)
@@ -108,14 +124,11 @@ def _load_problem(
     return f"into {target.settings()}: {_first(wrong)}" if wrong else None
 
 
-def wire_notes(hops: Sequence[Hop], servers: Servers) -> Iterator[str]:
-    """Say of hops with `wire: auto` that a server does not let in what would load by Arrow."""
+def wire_notes(hops: Sequence[Hop]) -> Iterator[str]:
+    """Say of hops with `wire: auto` why they do not use the wire format that is preferred."""
     for hop in hops:
-        target = hop.plan.target
-        if hop.spec.wire != "auto" or "arrow" not in formats_between(hop.plan.source, target):
-            continue
-        if why := loader_of(target.system).shut_out(servers.endpoint(target), "arrow"):
-            yield f"{target}: wire auto is not arrow here: {why}"
+        if hop.wire_because:
+            yield f"{hop.plan.target}: wire auto is {hop.wire} here: {hop.wire_because}"
 
 
 def _first(wrong: Sequence[Wrong]) -> str:
@@ -138,8 +151,8 @@ def with_wires(
         source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
         read = LEVELS[transfer.reconcile].streamed
         try:
-            wire = chosen_wire(hop.spec.wire, hop.plan, source, target, read=read, moving=moving)
+            found = chosen_wire(hop.spec.wire, hop.plan, source, target, read=read, moving=moving)
         except InputError as error:
             raise InputError(f"{transfer.transfer}: hop {hop.number} {error}") from None
-        chosen.append(replace(hop, wire=wire))
+        chosen.append(replace(hop, wire=found.wire, wire_because=found.because))
     return tuple(chosen)

@@ -123,6 +123,7 @@ def _move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
                 rows=staged,
                 bytes=receipt.bytes,
                 wire=hop.wire,
+                wire_because=hop.wire_because,
                 seconds=seconds,
                 counts=counts,
                 artifacts=(*artifacts, *receipt.artifacts),

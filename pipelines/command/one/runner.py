@@ -107,7 +107,7 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
             *_drift_notes(plan, servers, log, gone),
             *_unfilled_notes(plan, gone, {each.hop for each in ranges if each.state == "run"}),
             *hazard_notes(plan.hops),
-            *wire_notes(plan.hops, servers),
+            *wire_notes(plan.hops),
         ]
         hazards = [
             (str(hop.plan.target), item) for hop in plan.hops for item in hop.options.hazards

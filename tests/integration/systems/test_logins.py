@@ -363,13 +363,15 @@ def test_where_the_bulk_copy_cannot_log_in_bcp_loads(
     assert (health["bulk copy"].state, why in health["bulk copy"].says) == ("warning", True)
     assert health["login"].says == "sa, by a password"
     (note,) = (note for note in one.plan().notes if why in note)
-    assert "wire auto is not arrow here" in note
+    assert "wire auto is text here: arrow cannot be used into" in note
     view = one.run()
     assert view.good, view.errors
     names = one.session.instance.get_dynamic_partitions(f"{one.table}_ranges")
     (hop,) = one.session.transfer(one.table).hops
     moved = ledger.records(one.session.instance, hop.to, names)
-    assert {record.wire for record in moved.values() if record.rows} == {"text"}
+    moved_rows = [record for record in moved.values() if record.rows]
+    assert {record.wire for record in moved_rows} == {"text"}
+    assert moved_rows and all(why in str(record.wire_because) for record in moved_rows)
     one.declare("[{{to: 'sqlserver://dbo.{t}', wire: arrow}}]", ranges="{count: 2}")
     with pytest.raises(InputError, match="cannot use the wire format arrow into .* " + why):
         one.run(force=True)

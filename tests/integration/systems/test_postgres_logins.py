@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,12 +17,14 @@ import psycopg
 import pytest
 import trustme
 
+from tableferry.assets.log import ledger
 from tableferry.resources.contract.inspection import Use
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import ConnectionFailed, InputError
 from tableferry.resources.postgres.health import findings
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry_local.postgres import _run_as
+from tests.integration.conftest import Ferry
 
 pytestmark = pytest.mark.integration
 
@@ -75,7 +77,7 @@ def debians(hba: str, *settings: str, files: dict[str, bytes]) -> Iterator[int]:
                     suppress(psycopg.OperationalError),
                     psycopg.connect(place, autocommit=True) as admin,
                 ):
-                    admin.execute("CREATE ROLE ferry LOGIN")
+                    admin.execute("CREATE ROLE ferry LOGIN; GRANT CREATE ON SCHEMA public TO ferry")
                     break
                 assert server.poll() is None, (folder / "log").read_text()
                 time.sleep(0.1)
@@ -131,7 +133,9 @@ def programs(*names: str) -> list[str]:
     return [str(one) for one in found]
 
 
-def test_a_kerberos_ticket_logs_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kerberos_ticket_logs_in(
+    ferry: Callable[..., Ferry], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kdc, admin, database, kinit = programs("krb5kdc", "kadmin.local", "kdb5_util", "kinit")
     plugins = next(Path(kdc).parents[1].glob("lib/*/krb5/plugins/kdb"))
     with socket.socket(type=socket.SOCK_DGRAM) as free:
@@ -180,6 +184,24 @@ def test_a_kerberos_ticket_logs_in(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             found = {one.subject: one.says for one in findings(server, Use())}
             assert found["login"] == "ferry, by Kerberos"
             assert found["TLS"].startswith("GSSAPI")
+            server.execute(f"CREATE TABLE public.ours AS {ROWS}")
+            server.execute("ALTER TABLE public.ours ADD PRIMARY KEY (id)")
+            monkeypatch.setenv("TABLEFERRY_CONNECTION_REALM", url)
+            one = ferry("[clickhouse://warehouse.{t}]", "CREATE TABLE {t} (id int)")
+            one.declare("[clickhouse://warehouse.{t}]", source="realm://public.ours")
+            (note,) = [note for note in one.plan().notes if "Kerberos" in note]
+            assert "wire auto is text here: arrow cannot be used" in note
+            view = one.run()
+            assert view.good, view.errors
+            (hop,) = one.session.transfer(one.table).hops
+            names = one.session.instance.get_dynamic_partitions(f"{one.table}_ranges")
+            records = ledger.records(one.session.instance, hop.to, names).values()
+            moved = [record for record in records if record.rows]
+            assert {record.wire for record in moved} == {"text"}
+            assert moved and all("Kerberos" in str(record.wire_because) for record in moved)
+            one.declare("[realm://public.copied]", source=f"clickhouse://warehouse.{one.table}")
+            with pytest.raises(InputError, match=r"cannot use the wire format arrow .*Kerberos"):
+                one.plan()
     finally:
         serving.terminate()
         serving.wait()

@@ -132,10 +132,10 @@ def test_a_wire_that_is_wrong_is_refused_and_auto_takes_the_other(
     said = str(refused.value)
     assert said.startswith(f"cannot use the wire format text out of {sqlserver.settings()}: nvarc")
     assert "a lone backslash" in said
-    assert chosen_wire("auto", plan, sqlserver, sqlserver) == "arrow"
+    assert chosen_wire("auto", plan, sqlserver, sqlserver).wire == "arrow"
     # columns of other types are none the worse for it
     others = plan_of("sqlserver", ("int", "datetime2(3)"))
-    assert chosen_wire("text", others, sqlserver, sqlserver) == "text"
+    assert chosen_wire("text", others, sqlserver, sqlserver).wire == "text"
 
 
 @needs_bcp
@@ -145,14 +145,14 @@ def test_a_query_that_no_command_line_takes_is_refused_and_auto_takes_the_other(
     plan = plan_of("sqlserver", ("nvarchar(40)",) * 500)
     with pytest.raises(InputError, match=r"sqlserver://s.t: .* 128 KiB .* use 'wire: arrow'"):
         chosen_wire("text", plan, sqlserver, sqlserver)
-    assert chosen_wire("auto", plan, sqlserver, sqlserver) == "arrow"
+    assert chosen_wire("auto", plan, sqlserver, sqlserver).wire == "arrow"
 
 
 @needs_bcp
 @pytest.mark.usefixtures("shifted_arrow")
 def test_auto_takes_text_where_arrow_is_wrong(sqlserver: SqlServerResource) -> None:
     plan = plan_of("sqlserver", ("nvarchar(40)",))
-    assert chosen_wire("auto", plan, sqlserver, sqlserver) == "text"
+    assert chosen_wire("auto", plan, sqlserver, sqlserver).wire == "text"
     with pytest.raises(InputError, match="cannot use the wire format arrow out of sqlserver at "):
         chosen_wire("arrow", plan, sqlserver, sqlserver)
 
@@ -224,9 +224,9 @@ def test_a_server_that_takes_no_bulk_load_is_refused_for_text(
     text = str(refused.value)
     assert text.startswith(f"cannot use the wire format text into {sqlserver.settings()}: ")
     assert said in text
-    assert chosen_wire("auto", into(), postgres, sqlserver, moving=True) == "arrow"
-    assert chosen_wire("text", into("clickhouse"), postgres, sqlserver, moving=True) == "text"
-    assert chosen_wire("text", into(), postgres, sqlserver) == "text", "a plan loads nothing"
+    assert chosen_wire("auto", into(), postgres, sqlserver, moving=True).wire == "arrow"
+    assert chosen_wire("text", into("clickhouse"), postgres, sqlserver, moving=True).wire == "text"
+    assert chosen_wire("text", into(), postgres, sqlserver).wire == "text", "a plan loads nothing"
 
 
 @needs_bcp
