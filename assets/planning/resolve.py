@@ -140,6 +140,9 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     require_one_name(transfer, servers.endpoint, servers.namesakes)
     with concerning(f"{transfer.transfer}: {transfer.source}"):
         columns = source_columns(transfer, servers.endpoint(transfer.source))
+    for table in transfer.tables:
+        if refused := inspection_of(table.system).refused(servers.endpoint(table), table):
+            raise InputError(f"{transfer.transfer}: {table}: {refused}")
     withheld = _require_rows_shown(transfer, servers)
     with concerning(f"{transfer.transfer}: {transfer.source}"):
         _require_filter(transfer, servers)

@@ -49,6 +49,9 @@ class Inspection:
     """Returns by one query what `hidden` does, and the columns that a login may not read; None if
     a system cannot tell these."""
 
+    refused: Callable[[Any, TableRef], str | None] = lambda *_: None
+    """Says why a table can be neither read nor written, whatever is declared; None if it can."""
+
     def withheld_from(self, endpoint: Any, table: TableRef) -> tuple[str | None, Sequence[str]]:
         """Return what `hidden` does, and the columns that the login is known not to read."""
         if self.withheld is None:

@@ -11,6 +11,7 @@ from tableferry.resources.connecting.tls import examine
 from tableferry.resources.contract.inspection import Finding, Use
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.postgres.dialect import DIALECT
+from tableferry.resources.postgres.extensions import distributed, of_timescale
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.tables import TableRef
 
@@ -67,6 +68,7 @@ def findings(resource: PostgresServer, use: Use) -> Iterator[Finding]:
             ("login", lambda: [_login(resource)]),
             ("TLS", lambda: _encryption(resource)),
             ("privileges", lambda: _privileges(resource, use)),
+            ("tables", lambda: _extensions(resource, use)),
             ("snapshot", lambda: _snapshot(resource)),
             ("connections", lambda: _connections(resource)),
             ("clock", lambda: clock(resource, "SELECT extract(epoch FROM clock_timestamp())")),
@@ -194,6 +196,14 @@ def _values(tables: Iterable[TableRef]) -> str:
     return ", ".join(
         f"({DIALECT.literal(table.schema)}, {DIALECT.literal(table.name)})" for table in tables
     )
+
+
+def _extensions(resource: PostgresServer, use: Use) -> Iterator[Finding]:
+    for table in dict.fromkeys([*use.reads, *use.writes]):
+        if why := distributed(resource, table):
+            yield Finding("tables", "problem", f"{table}: {why}")
+        if says := of_timescale(resource, table):
+            yield Finding("tables", "note", f"{table} is {says}")
 
 
 def _snapshot(resource: PostgresServer) -> Iterator[Finding]:

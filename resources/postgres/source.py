@@ -21,6 +21,7 @@ from tableferry.resources.postgres import catalog, places
 from tableferry.resources.postgres.copy_out import joined_binary
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import NO_KERBEROS
+from tableferry.resources.postgres.extensions import of_timescale
 from tableferry.resources.postgres.names import about
 from tableferry.resources.postgres.position import position
 from tableferry.resources.postgres.row_version import catalog_state, row_version, version_scope
@@ -212,8 +213,10 @@ class PostgresSource(Source):
         return here.history if here else ""
 
     def remarks(self, endpoint: Endpoint, table: TableRef) -> Iterator[str]:
-        """Say which tables inherit from a table."""
-        if names := catalog.children(endpoint, table):
+        """Say which tables inherit from a table, and what is known of an extension's."""
+        if about_it := of_timescale(endpoint, table):
+            yield f"{table}: {about_it}"
+        elif names := catalog.children(endpoint, table):
             shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if names[5:] else "")
             yield (
                 f"{table}: the rows of {shown}, which inherit from it, are moved with its own; a "

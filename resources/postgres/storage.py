@@ -63,7 +63,8 @@ STORAGE_SQL = f"""
 SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname),
     concat_ws(' ', c.oid, c.relfilenode),
     concat_ws(' ', c.xmin, n.xmin, attributes.written, rules.written),
-    concat_ws(' ', c.relacl, n.nspacl, attributes.privileges, rules.privileges)
+    concat_ws(' ', c.relacl, n.nspacl, attributes.privileges, rules.privileges),
+    to_regclass('timescaledb_information.chunks') IS NOT NULL
 FROM below
 -- one by one; otherwise all of a large catalog would be read
 CROSS JOIN LATERAL (SELECT p.xmin, p.* FROM pg_class p WHERE p.oid = below.oid OFFSET 0) c
@@ -97,6 +98,13 @@ CROSS JOIN LATERAL (
 if a later one changes it back. Nothing is looked up by name, which the server would answer as of
 now, whatever the snapshot."""
 
+CHUNKS_SQL = f"""
+{BELOW}
+SELECT quote_ident(k.chunk_schema) || '.' || quote_ident(k.chunk_name), k.is_compressed::text
+FROM below JOIN pg_class c ON c.oid = below.oid JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN timescaledb_information.chunks k ON k.chunk_schema = n.nspname AND k.chunk_name = c.relname
+"""
+"""TimescaleDB's chunks. To decompress one drops the table that has its rows, which is not below."""
 
 FOREIGN_SQL = f"""
 {BELOW}
@@ -124,7 +132,12 @@ def storage(ask: Ask, table: TableRef) -> StoredRelations:
         ask: runs a query, under a snapshot or outside of any.
         table: the table or view that is read.
     """
-    return {name: StoredRelation(*entries) for name, *entries in ask(about(STORAGE_SQL, table))}
+    rows = ask(about(STORAGE_SQL, table))
+    stored = {name: StoredRelation(*entries) for name, *entries, _ in rows}
+    if any(timescale for *_, timescale in rows):
+        for name, compressed in ask(about(CHUNKS_SQL, table)):
+            stored[f"the chunk {name}"] = StoredRelation(compressed, "", "")
+    return stored
 
 
 def moved(then: StoredRelations, now: StoredRelations) -> str:

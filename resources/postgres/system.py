@@ -11,6 +11,7 @@ from tableferry.resources.postgres.catalog import hidden, unique_by, withheld
 from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import is_transient
+from tableferry.resources.postgres.extensions import distributed
 from tableferry.resources.postgres.health import findings
 from tableferry.resources.postgres.overflow import PostgresOverflow
 from tableferry.resources.postgres.server import PostgresServer
@@ -32,7 +33,13 @@ SYSTEM = System(
     overflow=PostgresOverflow(),
     record_digest=record_digest.EXPECTED,
     is_transient=is_transient,
-    inspection=Inspection(health=findings, unique_by=unique_by, hidden=hidden, withheld=withheld),
+    inspection=Inspection(
+        health=findings,
+        unique_by=unique_by,
+        hidden=hidden,
+        withheld=withheld,
+        refused=distributed,
+    ),
     source=PostgresSource(),
     loader=Loader(
         PostgresTarget,
