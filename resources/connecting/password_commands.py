@@ -6,6 +6,7 @@ import itertools
 import os
 import pkgutil
 import shlex
+import signal
 import subprocess
 import threading
 import time
@@ -16,6 +17,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from tableferry.resources.connecting.secret_files import one_line
+from tableferry.resources.contract.settings import without_password
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError, describe
 
 Arguments = ParamSpec("Arguments")
@@ -103,30 +105,46 @@ class PasswordCommand:
             raise InputError(f"{self.named_by}: {str(error).lower()}") from None
         where = f"{self.named_by}: {program}"
         try:
-            done = subprocess.run(
-                [program, *arguments],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=PATIENCE,
-                check=False,
-            )
+            code, printed, complained = _run([program, *arguments])
         except OSError as error:
             raise InputError(f"{where}: {(error.strerror or str(error)).lower()}") from None
         except subprocess.TimeoutExpired:
             raise InputError(f"{where} has not ended within {PATIENCE:g} seconds") from None
-        if done.returncode:
-            said = " ".join(done.stderr.decode(errors="replace").split())[-LONGEST_COMPLAINT:]
-            raise InputError(f"{where} ended with {done.returncode}{f': {said}' if said else ''}")
+        if code:
+            said = complained.decode(errors="replace")
+            for secret in (*self.given(), *printed.decode(errors="replace").split()):
+                said = without_password(said, secret)
+            said = " ".join(said.split())[-LONGEST_COMPLAINT:]
+            raise InputError(f"{where} ended with {code}{f': {said}' if said else ''}")
         try:
-            password = one_line(done.stdout)
+            password = one_line(printed)
         except UnicodeDecodeError:
             raise InputError(f"{where} printed what is not UTF-8 text") from None
         if password is None:
-            printed = "more than that" if done.stdout.rstrip(b"\r\n") else "nothing"
-            raise InputError(
-                f"{where} should print the password in one line, and printed {printed}"
-            )
+            what = "more than that" if printed.rstrip(b"\r\n") else "nothing"
+            raise InputError(f"{where} should print the password in one line, and printed {what}")
         return password
+
+
+def _run(command: Sequence[str]) -> tuple[int, bytes, bytes]:
+    """Return a program's exit code, and what it wrote to stdout and stderr.
+
+    Raises:
+        subprocess.TimeoutExpired: it has been ended, with the programs that it has started.
+    """
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            printed, complained = process.communicate(timeout=PATIENCE)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, printed, complained
 
 
 @dataclass(frozen=True)

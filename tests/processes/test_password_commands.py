@@ -23,6 +23,7 @@ from tableferry.resources.connecting.password_commands import PasswordCommand
 from tableferry.resources.errors import ConnectionFailed, InputError
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.resource import SqlServerResource
+from tests.integration.support.beside import until
 
 RESOURCES = (PostgresResource, SqlServerResource, ClickHouseResource)
 
@@ -120,6 +121,24 @@ def test_it_is_declared_by_a_field_an_option_or_a_variable(
 def test_a_program_that_gives_no_password_is_named(command: str, says: str) -> None:
     with pytest.raises(InputError, match=f"^password_command: .*{says}"):
         assert PostgresResource(host="h", password_command=command).settings().password
+
+
+def test_what_it_has_printed_is_not_in_its_complaint() -> None:
+    command = "sh -c 'echo t0ken-t0ken; echo asked with t0ken-t0ken >&2; exit 3'"
+    with pytest.raises(InputError, match=r"sh ended with 3: asked with \*\*\*$"):
+        assert PostgresResource(host="h", password_command=command).settings().password
+
+
+def test_a_program_that_hangs_is_ended_with_those_that_it_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(password_commands, "PATIENCE", 1.0)
+    started = tmp_path / "started"
+    command = f"sh -c 'sleep 1000 & echo $! > {started}; wait'"
+    with pytest.raises(InputError, match="sh has not ended within 1 seconds"):
+        assert PostgresResource(host="h", password_command=command).settings().password
+    process = Path("/proc", started.read_text().strip(), "stat")
+    until("its end", lambda: not process.exists() or process.read_text().split()[2] == "Z")
 
 
 def test_a_password_beside_it_and_no_number_of_seconds_are_refused() -> None:
