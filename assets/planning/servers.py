@@ -119,7 +119,12 @@ class Servers:
     def budget_line(self, table: TableRef) -> str | None:
         """Say what reading from a table's server may cost it; None if nothing bounds it."""
         budget = self._endpoint(table).budget(table.connection)
-        return f"{table.connection}: all runs together read by at most {budget}" if budget else None
+        return f"{table.connection}: {budget.rule}" if budget else None
+
+    def pool_line(self, table: TableRef) -> str | None:
+        """Say how many connections a small pool before a table's server lends; None without."""
+        budget = self._endpoint(table).budget(table.connection)
+        return f"{table.connection}: {budget.rule}" if budget and budget.of_pooler else None
 
     def _endpoint(self, table: TableRef) -> Endpoint:
         if table.connection not in self.endpoints:

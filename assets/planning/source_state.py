@@ -304,7 +304,9 @@ def shared_snapshot(
     """
     require_servers(transfer, servers)
     source = transfer.source
-    sending, endpoint = source_of(source.system), servers.endpoint(source)
+    sending = source_of(source.system)
+    sending.reach(servers.endpoint(source))
+    endpoint = servers.endpoint(source)
     with sending.shared_snapshot(endpoint, source, joined, by_place=transfer.by_place) as shared:
         yield shared
 

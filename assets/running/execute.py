@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -47,10 +48,19 @@ from tableferry.assets.running.work import Earlier, RangeOutcome, Work
 from tableferry.assets.running.workers import run_ranges
 from tableferry.assets.verifying.whole_tables import check_whole_tables
 from tableferry.resources.contract.target import Target
-from tableferry.resources.errors import SourceMoved, StatementFailed, TableferryError
+from tableferry.resources.errors import (
+    InputError,
+    SourceMoved,
+    StatementFailed,
+    TableferryError,
+)
+from tableferry.resources.tables import TableRef
 from tableferry.resources.words import counted
 
 logger = logging.getLogger(__name__)
+
+PER_RANGE = 2
+"""The connections to a target that a range takes at a time."""
 
 
 def execute(
@@ -201,6 +211,10 @@ def build_work(
         if transfer.write.whole_table:
             shadows[hop.number] = target.identity(table)
     knobs, parallel = profile(run.tags.get(PROFILE, transfer.profile)), transfer.parallel
+    pools = dict.fromkeys(filter(None, map(servers.pool_line, transfer.tables)))
+    caller.notes += [line for line in pools if line not in caller.notes]
+    moving = [hop.plan.target for hop in selected if _moves(decided[hop.number])]
+    fitting = min((_fitting(servers, target) for target in moving), default=sys.maxsize)
     tables = {
         table.connection: table for hop in selected for table in (hop.plan.source, hop.plan.target)
     }
@@ -217,7 +231,7 @@ def build_work(
         source=SourceState(plan, servers, ready.shared, ready.snapshot),
         levels=levels_of(transfer),
         batch_rows=knobs.batch_rows,
-        workers=max(parallel.export or knobs.export, parallel.load or knobs.load),
+        workers=min(max(parallel.export or knobs.export, parallel.load or knobs.load), fitting),
         identities={name: servers.identity(table) for name, table in tables.items()},
         shadows=shadows,
         decided=decided,
@@ -229,6 +243,24 @@ def build_work(
         loaders=loaders,
         earlier={hop.number: _earlier(instance, plan, hop, gone[hop.number]) for hop in selected},
     )
+
+
+def _fitting(servers: Servers, target: TableRef) -> int:
+    """Return how many ranges at a time a small pool before a target has connections for.
+
+    Raises:
+        InputError: for none.
+    """
+    budget = servers.endpoint(target).budget(target.connection)
+    if budget is None or not budget.of_pooler:
+        return sys.maxsize
+    if budget.slots < PER_RANGE:
+        raise InputError(
+            f"{target}: a pooler between lends {budget}, and a target takes {PER_RANGE} at a time: "
+            "one holds the range while another one loads or reads it; give the pool more "
+            "(PgBouncer: default_pool_size)"
+        )
+    return budget.slots // PER_RANGE
 
 
 def _earlier(

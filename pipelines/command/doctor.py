@@ -194,7 +194,7 @@ def _budget(resource: Endpoint, name: str) -> Iterator[Finding]:
         yield Finding("budget", "problem", str(error))
         return
     if budget is not None:
-        yield Finding("budget", "ok", f"all runs together read by at most {budget}")
+        yield Finding("budget", "ok", budget.rule)
 
 
 def _wires(servers: Servers, name: str) -> Iterator[WireHealth]:

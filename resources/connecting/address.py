@@ -23,7 +23,7 @@ from tableferry.resources.connecting.password_commands import (
     kept_seconds,
     named,
 )
-from tableferry.resources.contract.budget import Budget, Sharing
+from tableferry.resources.contract.budget import Budget, Sharing, unshared
 from tableferry.resources.contract.looking_ahead import LookAhead
 from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
 from tableferry.resources.contract.system import System
@@ -256,7 +256,8 @@ class Server(BaseModel):
         if bounds is None:
             return self
         copy = self.model_copy()
-        copy._gate = gate(connection, bounds, sharing)
+        # what a pooler lends each process is found out by each
+        copy._gate = gate(connection, bounds, unshared if bounds.of_pooler else sharing)
         return copy
 
     @property

@@ -17,6 +17,8 @@ class Budget:
     connections: int | None = None
     rate: float | None = None
     """Megabytes (10^6 bytes) per second."""
+    of_pooler: bool = False
+    """Whether nobody has declared it: a pooler lends no more connections to this process."""
 
     @property
     def slots(self) -> int:
@@ -27,6 +29,13 @@ class Budget:
     def has_snapshots(self) -> bool:
         """Whether one connection can hold a snapshot while another reads under it."""
         return self.slots > 1
+
+    @property
+    def rule(self) -> str:
+        """A sentence that says who reads within it."""
+        if self.of_pooler:
+            return f"a pooler between lends {self}, so that its ranges take turns"
+        return f"all runs together read by at most {self}"
 
     def __str__(self) -> str:
         parts = []

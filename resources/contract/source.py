@@ -106,6 +106,9 @@ class Source:
         """Say why a hop's rows cannot be sent on a wire format, whatever they are."""
         return None
 
+    def reach(self, endpoint: Any) -> None:
+        """Log in, if only then it is known what the server lends (`Endpoint.budget`)."""
+
     def tables(self, endpoint: Endpoint, connection: str) -> list[Listed]:
         """List the tables and views, without the server's own, as references by a connection."""
         return catalog.listed(endpoint, connection)

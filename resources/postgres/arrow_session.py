@@ -28,6 +28,7 @@ class ArrowSession:
         preparation: the statements that set up the session.
         settling: seconds between the two logins, until the first one's session has ended.
         lent: whether a pooler has lent the session; see `session.PgConnection`.
+        kept: whether it may be lent again; see there, too.
 
     Raises:
         adbc_driver_manager.Error: the connection failed.
@@ -41,8 +42,9 @@ class ArrowSession:
         settling: float = 0.0,
         *,
         lent: bool = False,
+        kept: bool = True,
     ) -> None:
-        self.closed, self.lent, self._fresh = False, lent, True
+        self.closed, self.lent, self.kept, self._fresh = False, lent, kept, True
         self._statement: adbc_driver_manager.AdbcStatement | None = None
         with ExitStack() as opened:
             # ADBC's DB-API layer would import polars, and pandas if that is installed
@@ -153,5 +155,5 @@ def _is_built_in(type_: pa.DataType) -> bool:
 
 
 pool: ConnectionPool[ArrowSession] = ConnectionPool(
-    ArrowSession.answers, lambda session: session.closed or session.lent, ArrowSession.close
+    ArrowSession.answers, lambda session: session.closed or not session.kept, ArrowSession.close
 )

@@ -29,6 +29,7 @@ from tableferry.resources.connecting.gate import SETTLE_SECONDS
 from tableferry.resources.connecting.password_commands import asking_again
 from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.connecting.waiting import lock_milliseconds
+from tableferry.resources.contract.budget import Budget
 from tableferry.resources.contract.endpoint import BATCH_ROWS
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.settings import ConnectionSettings
@@ -46,6 +47,8 @@ from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import connection_failed, statement_failed
 from tableferry.resources.postgres.position import position
 from tableferry.resources.postgres.session import (
+    MOST_SESSIONS,
+    POOL_SESSIONS,
     PgConnection,
     PostgresSession,
     await_session,
@@ -261,6 +264,14 @@ class PostgresServer(Server):
                         connection.cancel_safe(timeout=5)
                     connection.close()
 
+    def budget(self, connection: str) -> Budget | None:
+        """See `Server.budget`. Unless one is declared, a small pool's is what it lends."""
+        declared = super().budget(connection)
+        sessions = self.settings().facts.latest(POOL_SESSIONS, MOST_SESSIONS)
+        if declared is not None or sessions >= MOST_SESSIONS:
+            return declared
+        return Budget(sessions, of_pooler=True)
+
     def by_kerberos(self) -> bool:
         """Whether a ticket has logged in."""
         with self._lent(QUERIES) as connection:
@@ -401,6 +412,7 @@ class PostgresServer(Server):
                     if not settings.facts.latest(OWN_SESSION, False):
                         await_session(settings, connection)
                     connection.lent = not settings.facts.known(OWN_SESSION, owns)
+                    connection.kept = not connection.lent or self._gate is not None
                     connection.execute("; ".join(self._preparation(extra)).encode())
             except BaseException:
                 connection.close()
@@ -429,7 +441,13 @@ class PostgresServer(Server):
             self._new_connection().close()
             time.sleep(self._settling)
         lent = not settings.facts.latest(OWN_SESSION, False)
-        opened = partial(ArrowSession, preparation=preparation, settling=self._settling, lent=lent)
+        opened = partial(
+            ArrowSession,
+            preparation=preparation,
+            settling=self._settling,
+            lent=lent,
+            kept=not lent or self._gate is not None,
+        )
         try:
             with waits_on(settings):
                 try:
@@ -509,7 +527,7 @@ def _close(connection: PgConnection) -> bool:
 
 
 _pool: ConnectionPool[PgConnection] = ConnectionPool(
-    _answers, lambda connection: connection.closed or connection.lent, _close
+    _answers, lambda connection: connection.closed or not connection.kept, _close
 )
 
 

@@ -7,7 +7,7 @@ import re
 import select
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -54,6 +54,12 @@ ones do."""
 LOOK_SECONDS = 2.0
 """How long a second client may wait for a session: the first one may have the only one."""
 
+POOL_SESSIONS = "sessions of a pool"
+"""The fact that says how many sessions a pooler has lent this process at a time."""
+
+MOST_SESSIONS = 10
+"""As many as a run of the largest profile uses; a larger pool is not counted further."""
+
 
 def refused_relative(version: str) -> str | None:
     """Say why a server is refused; None for PostgreSQL, whoever runs it.
@@ -75,7 +81,8 @@ def has_own_session(
     A pooler may lend a session for a transaction or a statement only. Settings then stay with it,
     for other clients, and snapshots and locks are lost. A pooler gives its clients a key to cancel
     by that is not the server's, which is how it is noticed; nothing is set yet, and nothing but the
-    number of the server's process and its version is asked.
+    number of the server's process and its version is asked. How many sessions a pooler lends at a
+    time is noted (`POOL_SESSIONS`), so that readers fit.
 
     Raises:
         ConnectionFailed: others get the session between two transactions, or the server is one that
@@ -91,19 +98,36 @@ def has_own_session(
     there = make_conninfo(
         conninfo(settings), host=info.host, hostaddr=info.hostaddr, port=info.port
     )
-    with closing(psycopg.connect(there, autocommit=True)) as second:
+    with ExitStack() as opened:
+        clients, full = [_client(there, opened)], False
         for _ in range(LOOKS):
-            if (other := _asked_briefly(second.pgconn)) is None:
-                break  # there is no session for it while the first connection has its own
+            if (other := _asked_briefly(clients[0])) is None:
+                full = True  # there is no session for it while the first connection has its own
+                break
             others.add(other)
-            own.add(_asked(connection))
+            # twice: asking by turns, each client would have one of two sessions that go round
+            own.update((_asked(connection), _asked(connection)))
             if len(own) > 1 or own & others:
                 raise settings.failed(
                     "a pooler between gives each transaction another session, but settings, "
                     "snapshots and locks need one that stays: name the server's own port, or a "
                     "pool in session mode (PgBouncer: pool_mode = session)"
                 )
+        while not full and 1 + len(clients) < MOST_SESSIONS:
+            clients.append(_client(there, opened))
+            full = _asked_briefly(clients[-1]) is None
+        settings.facts.note(POOL_SESSIONS, 1 + len(clients) - full)
+        for client in filter(None, clients):
+            client.lent = True
     return False
+
+
+def _client(conninfo: str, opened: ExitStack) -> PgConnection | None:
+    """Open one more connection to a pooler; None if it lets in no more."""
+    try:
+        return opened.enter_context(closing(PgConnection.connect(conninfo, autocommit=True)))
+    except psycopg.OperationalError:
+        return None
 
 
 def await_session(
@@ -128,10 +152,12 @@ def _asked(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
     return int(connection.execute(PROCESS.encode()).fetchall()[0][0])
 
 
-def _asked_briefly(connection: PGconn) -> int | None:
+def _asked_briefly(client: PgConnection | None) -> int | None:
     """Return the server's process; None if there is no answer for as long as a look may take."""
-    connection.send_query(PROCESS.encode())
-    result = _answer(connection, LOOK_SECONDS)
+    if client is None:
+        return None
+    client.pgconn.send_query(PROCESS.encode())
+    result = _answer(client.pgconn, LOOK_SECONDS)
     value = result.get_value(0, 0) if result is not None and result.ntuples else None
     return None if value is None else int(value)
 
@@ -166,10 +192,12 @@ class PgConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that leaves a session which a pooler has lent it as it found it.
 
     PgBouncer's `server_reset_query` may be empty. A session that comes back in a transaction is
-    ended by the pooler. One that is lent is not kept: the pooler keeps it, and others may wait.
+    ended by the pooler.
     """
 
     lent = False
+    kept = True
+    """Whether it may be lent again: one of a pooler only within a budget, as others may wait."""
 
     def close(self) -> None:
         """Close the connection; harmless if it is already closed."""

@@ -157,6 +157,11 @@ class PostgresSource(Source):
     version_scope = staticmethod(version_scope)
     guarded = staticmethod(guarded)
 
+    def reach(self, endpoint: PostgresServer) -> None:
+        """See `Source.reach`. A pooler between is noticed by the first connection."""
+        with endpoint.session():
+            pass
+
     def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
         """See `Source.size`. A view's rows are counted."""
         return catalog.size(endpoint, table) or super().size(endpoint, table)

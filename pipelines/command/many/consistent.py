@@ -95,6 +95,7 @@ def consistency(session: Session, names: Sequence[str]) -> Iterator[Consistency]
             sending = source_of(group[0].source.system)
             endpoint = session.servers.endpoint(group[0].source)
             _require_inside(group, sending.outside_snapshots(endpoint, _sources(group)))
+            endpoint = session.servers.endpoint(group[0].source)  # a small pool is known by now
             snapshots[connection] = holding.enter_context(sending.set_snapshot(endpoint))
         blind = [item.transfer for item in transfers if not item.sees_all_changes]
         yield Consistency(snapshots, blind)

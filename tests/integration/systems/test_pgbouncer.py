@@ -11,7 +11,6 @@ import psycopg
 import pytest
 
 from tableferry.resources.connecting.gate import close_gates
-from tableferry.resources.connecting.outages import PATIENCE
 from tableferry.resources.errors import ConnectionFailed, StatementFailed
 from tableferry.resources.postgres.arrow_session import pool as arrow_pool
 from tableferry.resources.postgres.resource import PostgresResource
@@ -58,6 +57,12 @@ def left_in(url: str) -> list[dict[str, object]]:
             for _ in range(MOST_SESSIONS)
         ]
         return [state_of(client) for client in clients]
+
+
+def alone_in(url: str) -> dict[str, object]:
+    """What another client finds in the session that a pool lends it first."""
+    with psycopg.connect(url, autocommit=True) as client:
+        return state_of(client)
 
 
 def only(states: list[dict[str, object]]) -> dict[str, object]:
@@ -132,6 +137,18 @@ def test_a_pool_of_transactions_is_refused_before_anything_is_set(
         assert one.rows("SELECT to_regclass('public.{t}_copy')") == [(None,)]
 
 
+def test_two_sessions_that_are_lent_in_turn_are_noticed(stack: Servers) -> None:
+    """Each of two clients that ask by turns gets always the same one."""
+    pool = {"pool_mode": "transaction", "default_pool_size": "2", "server_round_robin": "1"}
+    with pgbouncer(stack.postgres_url, **pool, **IGNORED) as through:
+        with psycopg.connect(through) as one, psycopg.connect(through) as other:
+            one.execute("SELECT 1")
+            other.execute("SELECT 1")
+        for _ in range(2):
+            with pytest.raises(ConnectionFailed, match="pool_mode = session"):
+                PostgresResource(url=through).query("SELECT 1")
+
+
 def test_what_is_broken_off_leaves_clean_sessions(stack: Servers) -> None:
     """Statements that fail, reading that stops, and locks that are still held."""
     many = "SELECT g AS n, repeat('x', 99) AS x FROM generate_series(1, 3000000) g"
@@ -190,31 +207,70 @@ def test_readers_fit_a_small_pool_by_a_budget(
             assert time.monotonic() - started < 60
 
 
-@pytest.mark.parametrize("declared", ["source", "target"])
-@pytest.mark.parametrize("size", [1, 2])
-def test_readers_take_turns_in_a_small_pool_or_are_told_at_once(
-    ferry: Callable[..., Ferry], stack: Servers, declared: str, size: int,
+@pytest.mark.parametrize(("size", "startup"), [(1, {}), (2, UNCLEANED), (3, IGNORED)])
+def test_readers_fit_a_small_pool_by_themselves(
+    ferry: Callable[..., Ferry], stack: Servers, size: int, startup: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setenv(PATIENCE, "4")
-    with pgbouncer(stack.postgres_url, pool_mode="session", default_pool_size=str(size)) as through:
-        monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE", f"{through}?connect_timeout=2")
+    """A first load, a run after a change, and what others of the pool find then."""
+    close_gates()
+    pool = {"pool_mode": "session", "default_pool_size": str(size), **startup}
+    with pgbouncer(stack.postgres_url, **pool) as through:
+        before = alone_in(through)
+        monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE", f"{through}?connect_timeout=30")
         one = ferry("['clickhouse://warehouse.{t}']", TABLE, ROWS)
-        if declared == "source":
-            hops, source = "['clickhouse://warehouse.{t}']", f"there://public.{one.table}"
-        else:
-            hops, source = "['there://public.{t}_copy']", f"postgres://public.{one.table}"
-        one.declare(hops, source=source, ranges="{count: 4}")
-        started = time.monotonic()
+        for wire in ("text", "arrow"):
+            one.declare(
+                f"[{{{{to: 'clickhouse://warehouse.{one.table}', wire: {wire}}}}}]",
+                source=f"there://public.{one.table}", ranges="{count: 4}",
+                parallel="{export: 4, load: 4}",
+            )  # fmt: skip
+            started = time.monotonic()
+            view = one.run(force=True)
+            assert view.good, view.errors
+            one.source(f"UPDATE {{t}} SET note = '{wire}' WHERE id % 100 = 7")
+            view = one.run()
+            assert view.good, view.errors
+            assert time.monotonic() - started < 60
+            plural = "" if size == 1 else "s"
+            rule = f"there: a pooler between lends {size} connection{plural}, so that its ranges"
+            for notes in (view.notes, one.plan().notes):
+                assert sum(rule in note for note in notes) == 1, notes
+        copied = f"SELECT count(), countIf(note = 'arrow') FROM warehouse.{one.table}"
+        assert one.session.servers.endpoints["clickhouse"].query(copied) == [(400, 4)]
+        close_gates()
+        assert alone_in(through) == before
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_target_takes_two_sessions_of_a_pool(
+    ferry: Callable[..., Ferry], stack: Servers, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = {"pool_mode": "session", "default_pool_size": str(size)}
+    with pgbouncer(stack.postgres_url, **pool) as through:
+        before = alone_in(through)
+        monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE", f"{through}?connect_timeout=30")
+        one = ferry("['there://public.{t}_copy']", TABLE, ROWS)
         try:
-            errors = one.run().errors
-        except ConnectionFailed as error:
-            errors = [str(error)]
-        assert time.monotonic() - started < 40
-        one.source("DROP TABLE IF EXISTS {t}_copy")
-        assert bool(errors) == (size == 1), errors
-        for error in errors:
-            assert "no session within 2 s" in error and "default_pool_size" in error
+            for wire in ("text", "arrow"):
+                one.declare(
+                    f"[{{{{to: 'there://public.{one.table}_copy', wire: {wire}}}}}]",
+                    ranges="{count: 4}", parallel="{export: 4, load: 4}",
+                )  # fmt: skip
+                started = time.monotonic()
+                view = one.run(force=True)
+                assert time.monotonic() - started < 60
+                if size == 1:
+                    assert "lends 1 connection, and a target takes 2" in view.errors[0]
+                    continue
+                assert view.good, view.errors
+                one.source(f"UPDATE {{t}} SET note = '{wire}' WHERE id % 100 = 7")
+                view = one.run()
+                assert view.good, view.errors
+                assert one.rows("SELECT * FROM {t} EXCEPT SELECT * FROM {t}_copy") == []
+            assert alone_in(through) == before
+        finally:
+            one.source("DROP TABLE IF EXISTS {t}_copy")
 
 
 def test_a_session_is_waited_for_as_long_as_a_connection(stack: Servers) -> None:
