@@ -47,6 +47,7 @@ from tableferry.assets.running.swap import promote
 from tableferry.assets.running.work import Earlier, RangeOutcome, Work
 from tableferry.assets.running.workers import run_ranges
 from tableferry.assets.verifying.whole_tables import check_whole_tables
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.target import Target
 from tableferry.resources.errors import (
     InputError,
@@ -54,13 +55,9 @@ from tableferry.resources.errors import (
     StatementFailed,
     TableferryError,
 )
-from tableferry.resources.tables import TableRef
 from tableferry.resources.words import counted
 
 logger = logging.getLogger(__name__)
-
-PER_RANGE = 2
-"""The connections to a target that a range takes at a time."""
 
 
 def execute(
@@ -213,8 +210,8 @@ def build_work(
     knobs, parallel = profile(run.tags.get(PROFILE, transfer.profile)), transfer.parallel
     pools = dict.fromkeys(filter(None, map(servers.pool_line, transfer.tables)))
     caller.notes += [line for line in pools if line not in caller.notes]
-    moving = [hop.plan.target for hop in selected if _moves(decided[hop.number])]
-    fitting = min((_fitting(servers, target) for target in moving), default=sys.maxsize)
+    moving = [hop.plan for hop in selected if _moves(decided[hop.number])]
+    fitting = min((_fitting(servers, copied) for copied in moving), default=sys.maxsize)
     tables = {
         table.connection: table for hop in selected for table in (hop.plan.source, hop.plan.target)
     }
@@ -245,22 +242,26 @@ def build_work(
     )
 
 
-def _fitting(servers: Servers, target: TableRef) -> int:
+def _fitting(servers: Servers, plan: CopyPlan) -> int:
     """Return how many ranges at a time a small pool before a target has connections for.
 
     Raises:
         InputError: for none.
     """
-    budget = servers.endpoint(target).budget(target.connection)
+    source, target = servers.endpoint(plan.source), servers.endpoint(plan.target)
+    budget = target.budget(plan.target.connection)
     if budget is None or not budget.of_pooler:
         return sys.maxsize
-    if budget.slots < PER_RANGE:
+    per_range, beside, who = 2, 0, "a target takes"
+    if source.settings().facts is target.settings().facts:
+        per_range, beside, who = 3, 1, "source and target together take"
+    if budget.slots < per_range + beside:
         raise InputError(
-            f"{target}: a pooler between lends {budget}, and a target takes {PER_RANGE} at a time: "
-            "one holds the range while another one loads or reads it; give the pool more "
+            f"{plan.target}: a pooler between lends {budget}, and {who} {per_range + beside} at a "
+            "time, as one holds a range while another one loads or reads it; give the pool more "
             "(PgBouncer: default_pool_size)"
         )
-    return budget.slots // PER_RANGE
+    return (budget.slots - beside) // per_range
 
 
 def _earlier(

@@ -70,6 +70,14 @@ NO_SESSION = (
 """What to do about a connection that was let in, and was given no session."""
 
 
+NO_OWN_SESSION = (
+    "a pooler between gives each transaction another session, but settings, snapshots and locks "
+    "need one that stays: name the server's own port, or a pool in session mode (PgBouncer: "
+    "pool_mode = session)"
+)
+"""Why a pool of transactions or statements is refused."""
+
+
 def connection_failed(settings: ConnectionSettings, error: Exception) -> ConnectionFailed:
     """Why a connection failed, in one line and without secrets."""
     # libpq tries every address of the host, and reports each on a line
@@ -81,6 +89,8 @@ def connection_failed(settings: ConnectionSettings, error: Exception) -> Connect
         reason = NO_KERBEROS
     elif "query_wait_timeout" in reason:
         reason = f"{reason}; {NO_SESSION}"
+    elif "unnamed prepared statement does not exist" in reason:
+        reason = NO_OWN_SESSION  # its mode has changed since the process has looked
     return settings.failed(
         reason,
         transient=not _PERMANENT_CONNECT.search(str(error)),

@@ -48,6 +48,7 @@ from tableferry.resources.postgres.errors import connection_failed, statement_fa
 from tableferry.resources.postgres.position import position
 from tableferry.resources.postgres.session import (
     MOST_SESSIONS,
+    OWN_SESSION,
     POOL_SESSIONS,
     PgConnection,
     PostgresSession,
@@ -72,9 +73,6 @@ from tableferry.resources.wires.counted import CountedBytes
 logger = logging.getLogger(__name__)
 
 NOTHING: Mapping[str, str] = {}
-
-OWN_SESSION = "own session"
-"""The fact that connections have sessions of their own, which no pooler has lent them."""
 
 CLOSING_SECONDS = 2.0
 """How long to wait for the end of a session."""

@@ -19,7 +19,7 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from tableferry.resources.connecting.waiting import watched
 from tableferry.resources.contract.settings import ConnectionSettings
-from tableferry.resources.postgres.errors import NO_SESSION, statement_failed
+from tableferry.resources.postgres.errors import NO_OWN_SESSION, NO_SESSION, statement_failed
 from tableferry.resources.postgres.settings import AS_FOUND, connect_seconds, conninfo
 
 PROCESS, VERSION = "SELECT pg_catalog.pg_backend_pid()", "SELECT pg_catalog.version()"
@@ -53,6 +53,9 @@ ones do."""
 
 LOOK_SECONDS = 2.0
 """How long a second client may wait for a session: the first one may have the only one."""
+
+OWN_SESSION = "own session"
+"""The fact that connections have sessions of their own, which no pooler has lent them."""
 
 POOL_SESSIONS = "sessions of a pool"
 """The fact that says how many sessions a pooler has lent this process at a time."""
@@ -108,11 +111,7 @@ def has_own_session(
             # twice: asking by turns, each client would have one of two sessions that go round
             own.update((_asked(connection), _asked(connection)))
             if len(own) > 1 or own & others:
-                raise settings.failed(
-                    "a pooler between gives each transaction another session, but settings, "
-                    "snapshots and locks need one that stays: name the server's own port, or a "
-                    "pool in session mode (PgBouncer: pool_mode = session)"
-                )
+                raise settings.failed(NO_OWN_SESSION)
         while not full and 1 + len(clients) < MOST_SESSIONS:
             clients.append(_client(there, opened))
             full = _asked_briefly(clients[-1]) is None
@@ -184,7 +183,8 @@ def waits_on(settings: ConnectionSettings) -> AbstractContextManager[None]:
 
 
 def _blocked(settings: ConnectionSettings) -> list[str]:
-    with closing(psycopg.connect(conninfo(settings), autocommit=True)) as connection:
+    with closing(PgConnection.connect(conninfo(settings), autocommit=True)) as connection:
+        connection.lent = not settings.facts.latest(OWN_SESSION, True)
         return [str(row[0]) for row in connection.execute(BLOCKED_SQL.encode()).fetchall()]
 
 

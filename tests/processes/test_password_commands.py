@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,9 @@ from tableferry.resources.connecting.names import connection_names
 from tableferry.resources.connecting.password_commands import PasswordCommand
 from tableferry.resources.errors import ConnectionFailed, InputError
 from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.postgres.settings import conninfo
 from tableferry.resources.sqlserver.resource import SqlServerResource
+from tests.guide import blocks
 from tests.integration.support.beside import until
 
 RESOURCES = (PostgresResource, SqlServerResource, ClickHouseResource)
@@ -218,3 +221,26 @@ def test_an_object_that_gives_none_is_named(provider: Any, says: str) -> None:
         assert PostgresResource(host="h", password_provider=provider).settings().password
     with pytest.raises(InputError, match="password_command and password_provider"):
         PostgresResource(host="h", password_provider=provider, password_command="echo x").settings()
+
+
+def test_the_guides_three_most_usual_logins_are_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the guide exports is what is used, and its programs get the words that it says."""
+    said = [block for block in blocks("security.md") if "ferry doctor" in block.text][-3:]
+    for program in ("aws", "vault"):
+        (tmp_path / program).write_text('#!/bin/sh\necho "$*" | tr " " "+"\n')
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    for command, _ in (command for block in said for command in block.commands[:-1]):
+        name, _, value = command.removeprefix("export ").partition("=")
+        monkeypatch.setenv(name, *shlex.split(value))
+    login = server("sqlserver").login()  # type: ignore[attr-defined]
+    assert (login.method, login.settings.user) == ("ActiveDirectoryMSI", None)
+    assert login.settings.address == "sqlserver at shop.database.windows.net:1433"
+    assert server("sqlserver").encryption().encrypt == "yes"  # type: ignore[attr-defined]
+    rds, cloud = (server(name).settings() for name in ("postgres", "clickhouse"))  # type: ignore[attr-defined]
+    assert str(rds.password).startswith("rds+generate-db-auth-token+--hostname+shop.rds.example")
+    assert "sslmode=verify-full" in conninfo(rds)
+    assert cloud.password == "kv+get+-field=password+secret/clickhouse"
+    assert (cloud.options["secure"], cloud.port, cloud.user) == ("yes", 8443, "ferry")

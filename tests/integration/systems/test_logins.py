@@ -323,8 +323,18 @@ def test_the_doctor_says_who_one_is_and_how(
     assert logged_in_as(SqlServerResource(url=standin.url + "?trust_server_certificate=yes")) == (
         "sa, by a password"
     )
+    says = logged_in_as(
+        SqlServerResource(
+            url=url(standin), user=standin.user, password_command=f"echo {standin.password}"
+        )
+    )
+    assert says == "sa, by a password of the program echo"
     clickhouse = behind.url("authentication=token", user=False)
-    user = urlsplit(local_stack.clickhouse_url).username
+    at = urlsplit(local_stack.clickhouse_url)
+    user = at.username
+    place = at._replace(netloc=f"{user}@{at.hostname}:{at.port}").geturl()
+    says = logged_in_as(ClickHouseResource(url=place, password_command=f"echo {at.password}"))
+    assert says == f"{user}, by a password of the program echo"
     says = logged_in_as(
         ClickHouseResource(url=clickhouse, password_provider=lambda: behind.proxy.good)
     )

@@ -38,8 +38,11 @@ MOST_SESSIONS = 12
 
 
 def state_of(connection: psycopg.Connection) -> dict[str, object]:
-    """What another client finds in a session: settings, and what LEFT asks for."""
-    given = ("client_encoding", "in_hot_standby")
+    """What another client finds in a session: settings, and what LEFT asks for.
+
+    A client that names no application is shown the last one's by PgBouncer itself.
+    """
+    given = ("client_encoding", "in_hot_standby", "application_name")
     rows = connection.execute("SELECT name, setting FROM pg_settings").fetchall()
     state: dict[str, object] = {
         name: value for name, value in rows if name not in given and "." not in name
@@ -131,9 +134,7 @@ def test_a_pool_of_transactions_is_refused_before_anything_is_set(
         assert not refused.value.transient
         with pytest.raises(ConnectionFailed, match="pool_mode = session"):
             PostgresResource(url=through).read_arrow("SELECT 1 AS n").__enter__()
-        for state in left_in(through):
-            # a client that names no application is shown the last one's by PgBouncer itself
-            assert state | {"application_name": ""} == before
+        assert only(left_in(through)) == before
         assert one.rows("SELECT to_regclass('public.{t}_copy')") == [(None,)]
 
 
@@ -147,6 +148,19 @@ def test_two_sessions_that_are_lent_in_turn_are_noticed(stack: Servers) -> None:
         for _ in range(2):
             with pytest.raises(ConnectionFailed, match="pool_mode = session"):
                 PostgresResource(url=through).query("SELECT 1")
+
+
+def test_a_pool_whose_mode_changes_is_named(stack: Servers) -> None:
+    """ADBC asks for the types by statements that it prepares."""
+    pool = {"pool_mode": "session", "default_pool_size": "3", "server_round_robin": "1"}
+    with pgbouncer(stack.postgres_url, **pool, **IGNORED) as through:
+        server = PostgresResource(url=through)
+        assert server.query("SELECT 1") == [(1,)]
+        place = urlsplit(through)._replace(path="/pgbouncer").geturl()
+        with psycopg.connect(place, autocommit=True, prepare_threshold=None) as console:
+            console.execute("SET pool_mode = 'transaction'")
+        with pytest.raises(ConnectionFailed, match="pool_mode = session"):
+            server.read_arrow("SELECT 1 AS n").__enter__()
 
 
 def test_what_is_broken_off_leaves_clean_sessions(stack: Servers) -> None:
@@ -269,6 +283,30 @@ def test_a_target_takes_two_sessions_of_a_pool(
                 assert view.good, view.errors
                 assert one.rows("SELECT * FROM {t} EXCEPT SELECT * FROM {t}_copy") == []
             assert alone_in(through) == before
+        finally:
+            one.source("DROP TABLE IF EXISTS {t}_copy")
+
+
+@pytest.mark.parametrize("size", [3, 4])
+def test_source_and_target_in_one_pool_take_four(
+    ferry: Callable[..., Ferry], stack: Servers, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close_gates()
+    pool = {"pool_mode": "session", "default_pool_size": str(size)}
+    with pgbouncer(stack.postgres_url, **pool) as through:
+        monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE", f"{through}?connect_timeout=30")
+        one = ferry("['there://public.{t}_copy']", TABLE, ROWS)
+        hops = f"[{{{{to: 'there://public.{one.table}_copy', wire: arrow}}}}]"
+        one.declare(hops, source=f"there://public.{one.table}", ranges="{count: 4}")
+        try:
+            started = time.monotonic()
+            view = one.run()
+            assert time.monotonic() - started < 60
+            if size == 3:
+                assert "source and target together take 4 at a time" in view.errors[0]
+            else:
+                assert view.good, view.errors
+                assert one.rows("SELECT * FROM {t} EXCEPT SELECT * FROM {t}_copy") == []
         finally:
             one.source("DROP TABLE IF EXISTS {t}_copy")
 
