@@ -13,6 +13,7 @@ from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.extensions import distributed, of_timescale
 from tableferry.resources.postgres.server import PostgresServer
+from tableferry.resources.postgres.session import POOL_SESSIONS
 from tableferry.resources.tables import TableRef
 
 OLDEST = 140000
@@ -214,6 +215,10 @@ def _snapshot(resource: PostgresServer) -> Iterator[Finding]:
         do = "Set hot_standby_feedback = on there, or read the primary."
         says = "this is a standby, which may cancel a long read"
         yield Finding("snapshot", "warning", says, (do,))
+    if resource.settings().facts.latest(POOL_SESSIONS, 2) < 2:
+        says = "the one session of the pool leaves none to hold it: each range is read by itself"
+        yield Finding("snapshot", "note", says)
+        return
     with resource.snapshot() as snapshot:
         resource.query("SELECT 1", snapshot=str(snapshot))
     yield Finding("snapshot", "ok", "all ranges of a run read one state of the database")

@@ -11,8 +11,10 @@ import psycopg
 import pytest
 
 from tableferry.resources.connecting.gate import close_gates
+from tableferry.resources.contract.inspection import Use
 from tableferry.resources.errors import ConnectionFailed, StatementFailed
 from tableferry.resources.postgres.arrow_session import pool as arrow_pool
+from tableferry.resources.postgres.health import findings
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.server import _pool
 from tests.integration.conftest import Ferry
@@ -199,6 +201,9 @@ def test_a_pool_of_one_session_is_no_pool_of_transactions(stack: Servers) -> Non
         assert source.query("SELECT 1") == [(1,)]
         with source.read_arrow("SELECT 2 AS n") as reader:
             assert reader.read_all().num_rows == 1
+        found = {one.subject: one for one in findings(source, Use())}
+        assert found["snapshot"].says.startswith("the one session of the pool leaves none")
+        assert all("does not say" not in one.says for one in found.values())
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
