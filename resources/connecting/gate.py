@@ -19,6 +19,7 @@ from tableferry.resources.connecting.pace import Pace, going_on
 from tableferry.resources.connecting.waiting import LIMIT, limit
 from tableferry.resources.contract.budget import Budget, Sharing, Slots, Unshared, unshared
 from tableferry.resources.errors import InputError, TableferryError, describe
+from tableferry.resources.words import counted
 
 logger = logging.getLogger(__name__)
 
@@ -158,8 +159,8 @@ class Gate:
         """
         if self.budget.slots < SET_CONNECTIONS:
             raise InputError(
-                f"{self.connection} may have {self.budget.slots} connections; to read several "
-                f"tables under one snapshot takes {SET_CONNECTIONS}"
+                f"{self.connection} may have {counted(self.budget.slots, 'connection')}; to read "
+                f"several tables under one snapshot takes {SET_CONNECTIONS}"
             )
         alone = gate(f"{self.connection}/set", Budget(1), self.sharing)
         with alone.permit(ended=True), self._hold(1, 0):
