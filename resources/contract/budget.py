@@ -34,7 +34,8 @@ class Budget:
     def rule(self) -> str:
         """A sentence that says who reads within it."""
         if self.of_pooler:
-            return f"a pooler between lends {self}, so that its ranges take turns"
+            alone = "" if self.has_snapshots else ", and are read each in a state of its own"
+            return f"a pooler between lends {self}, so that ranges take turns{alone}"
         return f"all runs together read by at most {self}"
 
     def __str__(self) -> str:

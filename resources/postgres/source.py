@@ -259,14 +259,15 @@ class PostgresSource(Source):
         """See `PostgresServer.shared_snapshot`.
 
         A look takes none: one statement reads a table. A budget of one connection leaves none to
-        read under a snapshot.
+        read under a snapshot, and one that others hold cannot be joined by it.
         """
         if not resource.shares_snapshots and by_place:
             raise InputError(
                 f"{table}: its ranges of blocks are read under one snapshot, which takes two "
                 "connections; its budget is one"
             )
-        if not by_place and (resource.ahead is not None or not resource.shares_snapshots):
+        alone = joined is None and not resource.shares_snapshots
+        if not by_place and (resource.ahead is not None or alone):
             return nullcontext(None)
         return resource.shared_snapshot(table, joined, by_place=by_place)
 

@@ -12,11 +12,14 @@ import pytest
 
 from tableferry.resources.connecting.gate import close_gates
 from tableferry.resources.contract.inspection import Use
-from tableferry.resources.errors import ConnectionFailed, StatementFailed
+from tableferry.resources.contract.snapshots import HeldSnapshot
+from tableferry.resources.contract.source import source_of
+from tableferry.resources.errors import ConnectionFailed, InputError, StatementFailed
 from tableferry.resources.postgres.arrow_session import pool as arrow_pool
 from tableferry.resources.postgres.health import findings
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.server import _pool
+from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 from tests.integration.support.pgbouncer import pgbouncer
@@ -204,6 +207,15 @@ def test_a_pool_of_one_session_is_no_pool_of_transactions(stack: Servers) -> Non
         found = {one.subject: one for one in findings(source, Use())}
         assert found["snapshot"].says.startswith("the one session of the pool leaves none")
         assert all("does not say" not in one.says for one in found.values())
+        table, held = TableRef("postgres", "public", "t"), HeldSnapshot("00000003-0000001B-1")
+        alone = source.within_budget("there")
+        with source_of(source.system).shared_snapshot(alone, table) as shared:
+            assert shared is None
+        with (
+            pytest.raises(InputError, match="a snapshot needs a second one"),
+            source_of(source.system).shared_snapshot(alone, table, held) as shared,
+        ):
+            shared.name()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -252,7 +264,7 @@ def test_readers_fit_a_small_pool_by_themselves(
             assert view.good, view.errors
             assert time.monotonic() - started < 60
             plural = "" if size == 1 else "s"
-            rule = f"there: a pooler between lends {size} connection{plural}, so that its ranges"
+            rule = f"there: a pooler between lends {size} connection{plural}, so that ranges"
             for notes in (view.notes, one.plan().notes):
                 assert sum(rule in note for note in notes) == 1, notes
         copied = f"SELECT count(), countIf(note = 'arrow') FROM warehouse.{one.table}"
