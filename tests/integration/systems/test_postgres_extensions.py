@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from tableferry.resources.contract.inspection import Use
-from tableferry.resources.errors import InputError, SourceMoved
+from tableferry.resources.contract.source import source_of
+from tableferry.resources.errors import InputError, NoBlocks, SourceMoved
 from tableferry.resources.postgres.health import findings
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.server import _pool
@@ -111,10 +112,9 @@ def test_hypertables_and_aggregates_are_told_and_moved(
         assert sum(f"public.{table}: {says} TimescaleDB" in note for note in one.plan().notes) == 1
         view = one.run(recreate=True)
         assert view.good, view.errors
-    by_place = {"source": "series://public.measured", "ranges": "{by: ctid, count: 2}"}
-    one.declare("['clickhouse://warehouse.{t}']", **by_place)
-    with pytest.raises(InputError, match="parent of other tables"):
-        one.plan()
+    server, table = PostgresResource(url=extended), TableRef("postgres", "public", "measured")
+    with pytest.raises(NoBlocks, match="the parent of other tables"):
+        source_of(server.system).blocks(server, table)
 
 
 def test_a_chunk_that_is_decompressed_ends_a_snapshot(extended: str) -> None:
