@@ -253,7 +253,8 @@ def transfers_of(
     for name, entry in lock.entries.items():
         try:
             table = table_of(str(entry.data.get("source")))
-            hops = [_filled_hop(hop, table) for hop in file.data["hops"]]
+            shortened = _shortened(entry)
+            hops = [_filled_hop(hop, table, shortened) for hop in file.data["hops"]]
         except InputError as error:
             yield Problem(declaration.lock, entry.line(()), f"{name}: {error}")
             continue
@@ -261,7 +262,8 @@ def transfers_of(
         name_of_override, content = override or ("", {})
         declared = {**declaration.common, **content}
         shared = replace(common, data={**common.data, "hops": hops})
-        part = entry.without(_given_way(entry.data, declared)).over(shared, _MERGED)
+        gone = {"shortened", *_given_way(entry.data, declared)}
+        part = entry.without(gone).over(shared, _MERGED)
         if override is not None:
             used.add(name_of_override)
             columns = content.get("columns")
@@ -269,7 +271,8 @@ def transfers_of(
                 left = [column for column in part.data["exclude"] if column not in columns]
                 part = replace(part, data={**part.data, "exclude": left})
             if isinstance(content.get("hops"), list):
-                content = {**content, "hops": [_filled_hop(hop, table) for hop in content["hops"]]}
+                hops = [_filled_hop(hop, table, shortened) for hop in content["hops"]]
+                content = {**content, "hops": hops}
             above = replace(file.inside(("overrides", name_of_override)), data=content)
             part = above.over(part, _MERGED)
         yield part
@@ -296,10 +299,18 @@ def _given_way(entry: Mapping[str, Any], declared: Mapping[str, Any]) -> set[str
     return {"key"} & set(declared)
 
 
-def _filled_hop(hop: Any, table: TableRef) -> Any:
+def _shortened(entry: YamlFile) -> Mapping[str, str]:
+    """Return the targets of a lock's entry that have shorter names than the declaration's."""
+    shortened = entry.data.get("shortened")
+    return shortened if isinstance(shortened, dict) else {}
+
+
+def _filled_hop(hop: Any, table: TableRef, shortened: Mapping[str, str]) -> Any:
+    """Return a hop for a table, with a name that its server takes."""
     if isinstance(hop, dict) and "to" in hop:
-        return {**hop, "to": filled(str(hop["to"]), table)}
-    return filled(str(hop), table)
+        return {**hop, "to": _filled_hop(hop["to"], table, shortened)}
+    target = filled(str(hop), table)
+    return shortened.get(target, target)
 
 
 def matching(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tableferry.assets.declaring.many_tables import filled, fits
+from tableferry.assets.declaring.many_tables import filled
 from tableferry.assets.declaring.schema import transfer_schema
 from tableferry.assets.declaring.transfer_files import (
     DEFAULTS,
@@ -20,31 +19,35 @@ from tableferry.assets.declaring.transfer_files import (
 )
 from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
 from tableferry.assets.planning.servers import Servers
-from tableferry.pipelines.onboarding.catalogs import Catalogs
 from tableferry.pipelines.onboarding.names import (
-    OURS,
     Arrangement,
     arrangements,
     free_name,
     identifier,
-    require_distinct,
     suffix_of,
     template_of,
 )
 from tableferry.pipelines.onboarding.planning import ColumnDecision
-from tableferry.pipelines.onboarding.proposal import Proposal, propose
+from tableferry.pipelines.onboarding.proposal import Proposal
+from tableferry.pipelines.onboarding.source_tables import (
+    Hops,
+    LeftOut,
+    Wanted,
+    by_reason,
+    propose_tables,
+    reason,
+    reviews,
+)
 from tableferry.pipelines.onboarding.text import (
     DEFAULTS_TEXT,
     SCHEMA_FILE,
     flow,
     transfer_text,
 )
-from tableferry.resources.connecting.names import system_of, table_of, url_variable
-from tableferry.resources.contract.catalog import Listed
-from tableferry.resources.contract.source import source_of
-from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
+from tableferry.resources.connecting.names import table_of
+from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.tables import TableRef
-from tableferry.resources.words import one_line
+from tableferry.resources.words import counted, listed
 
 
 @dataclass(frozen=True)
@@ -110,59 +113,26 @@ class InitResult:
 
     def lines(self) -> Iterator[str]:
         """Summarize the outcome for people, by decision."""
-        written = [table for table in self.declared if table.written]
+        written = {
+            table.file.stem: table.proposal
+            for table in self.declared
+            if table.proposal is not None and table.written
+        }
         if written:
-            yield f"written  {_counted(len(written), 'file')} to {written[0].file.parent}"
+            folder = next(table.file.parent for table in self.declared if table.written)
+            yield f"written  {counted(len(written), 'file')} to {folder}"
         for what, by_key in (
             ("cut by a key", True),
             ("cut by ctid, for want of a suitable key", False),
         ):
-            names = [
-                table.file.stem
-                for table in written
-                if table.proposal and (table.proposal.key is not None) is by_key
-            ]
+            names = [name for name in written if (written[name].key is not None) is by_key]
             if names:
-                yield f"  {what}: {_some(names)}"
-        reviews: dict[str, list[str]] = defaultdict(list)
-        for table in written:
-            for decision in table.decisions:
-                name = f"{table.file.stem}.{decision.column}"
-                reviews[f"{decision.why}; {decision.taken}"].append(name)
-            for target, why in table.proposal.shortened.items() if table.proposal else ():
-                yield f"  review {table.file.stem}: {target}, {one_line(why)}"
-        for review, names in reviews.items():
-            yield f"  review {_counted(len(names), 'column')}, {_some(names)}: {one_line(review)}"
-        for word, reasons in (("kept", self._kept()), ("left out", self._reasons())):
+                yield f"  {what}: {listed(names)}"
+        yield from (f"  {review}" for review in reviews(written))
+        kept = ((str(table.file), table.kept) for table in self.declared if not table.written)
+        for word, reasons in (("kept", by_reason(kept)), ("left out", by_reason(self.left_out))):
             for why, names in reasons.items():
-                yield f"{word:<8} {_some(names)}: {why}"
-
-    def _kept(self) -> dict[str, list[str]]:
-        reasons: dict[str, list[str]] = defaultdict(list)
-        for table in self.declared:
-            if not table.written:
-                reasons[table.kept].append(str(table.file))
-        return reasons
-
-    def _reasons(self) -> dict[str, list[str]]:
-        reasons: dict[str, list[str]] = defaultdict(list)
-        for name, why in self.left_out:
-            reasons[why].append(name)
-        return reasons
-
-
-SHOWN = 5
-"""Names per line of the summary."""
-
-
-def _some(names: Sequence[str]) -> str:
-    """Name a few of many."""
-    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + "s" * (number != 1)
+                yield f"{word:<8} {listed(names)}: {why}"
 
 
 def init(
@@ -196,14 +166,6 @@ def init(
         InputError: a pattern matches no table, a server is not configured, two tables have the
             same target, or several targets have no arrangement.
     """
-    source_system = system_of(connection)
-    source = source_of(source_system)
-    if source_system.by_path:
-        raise InputError(
-            f"{source_system.name} has no catalog of tables that could be listed; write the "
-            "transfer's file yourself: its source is a folder, such as "
-            'source: "files://landing/orders/"'
-        )
     templates = [template_of(text) for text in to]
     if len(to) > 1 and arrangement is None:
         raise InputError(
@@ -211,60 +173,48 @@ def init(
         )
     if len(set(to)) < len(to):
         raise InputError("--to names a target twice")
-    for name in (connection, *(target.connection for target in templates)):
-        if name not in servers.endpoints or not servers.endpoints[name].has_address:
-            raise InputError(f"{url_variable(name)} is not set; {name}:// needs it")
-    result = InitResult()
-    selected: list[TableRef] = []
-    unreadable: dict[TableRef, tuple[str, ...]] = {}
-    for listed in _matching(source.tables(servers.endpoints[connection], connection), tables):
-        if any(fits(listed.table, pattern) for pattern in exclude):
-            continue
-        if why := _unfit(listed, views=views):
-            result.left_out.append((str(listed.table), why))
-        else:
-            selected.append(listed.table)
-            if listed.unreadable is not None:
-                unreadable[listed.table] = listed.unreadable
-    shortened: dict[TableRef, str] = {}
-    hops = {
-        table: tuple(_fitting(table_of(filled(text, table)), shortened) for text in to)
-        for table in selected
-    }
-    for table, why in require_distinct(hops):
-        result.left_out.append((str(table), why))
-        del hops[table]
-    output.mkdir(parents=True, exist_ok=True)
-    known = load_transfers(output)
+    known = load_transfers(output) if output.is_dir() else TransferFolder(output, {})
     taken, moved = _taken_names(known), _moved_targets(known)
+    result = InitResult()
     each = arrangement == "each" and len(to) > 1
-    journeys = [
-        (table, part, suffix_of(part[0], templates) if each else "")
-        for table, targets in hops.items()
-        for part in ([(target,) for target in targets] if each else [targets])
-    ]
-    new: list[tuple[TableRef, tuple[TableRef, ...], str]] = []
-    for table, targets, suffix in journeys:
-        if kept := _kept(table, targets, output, known, moved, suffix):
-            result.declared.append(kept)
-        else:
-            new.append((table, targets, suffix))
-    catalogs = Catalogs(servers, {table: hops[table] for table, *_ in new})
-    for table, targets, suffix in new:
+
+    def suffix(targets: Hops) -> str:
+        return suffix_of(targets[0], templates) if each else ""
+
+    def new(table: TableRef, targets: Hops) -> Iterator[Hops]:
+        """Yield the targets of the transfers that the folder does not have."""
+        for part in [(target,) for target in targets] if each else [targets]:
+            if kept := _kept(table, part, known, moved, suffix(part)):
+                result.declared.append(kept)
+            else:
+                yield part
+
+    wanted = Wanted(
+        connection,
+        tables,
+        exclude,
+        [target.connection for target in templates],
+        targets=lambda table: [table_of(filled(text, table)) for text in to],
+        takes_view=lambda table: views,
+        views_remedy="--views includes views",
+        key=lambda table: key,
+        transfers=new,
+    )
+    proposed = propose_tables(servers, wanted)
+    left_out = list(proposed.left_out)
+    output.mkdir(parents=True, exist_ok=True)
+    for proposal in proposed.proposals:
         try:
-            proposal = propose(table, targets, catalogs, key, unreadable.get(table))
-            reasons = {each: shortened[each] for each in targets if each in shortened}
-            proposal = replace(proposal, shortened=reasons, settings=settings or {})
-            name = free_name(table, output, taken, suffix)
-            result.declared.append(_declare(proposal, name, output / f"{name}.yaml"))
+            name = free_name(proposal.source, output, taken, suffix(proposal.hops))
+            settled = replace(proposal, settings=settings or {})
+            result.declared.append(_declare(settled, name, output / f"{name}.yaml"))
             taken.add(name.casefold())
-        except ConnectionFailed:
-            raise
         except TableferryError as error:
-            why = " ".join(str(error).split())
-            for own in (table, *targets):
-                why = why.removeprefix(f"{own}: ").removeprefix(f"{own} ")
-            result.left_out.append((f"{table} to {targets[0]}" if each else str(table), why))
+            why = reason(error, proposal.source, proposal.hops)
+            left_out.append(LeftOut(proposal.source, why, proposal.hops))
+    for left in left_out:
+        journey = f" to {left.targets[0]}" if each and left.targets else ""
+        result.left_out.append((f"{left.table}{journey}", left.why))
     if any(declared.written for declared in result.declared):
         _write_beside(output)
     return result
@@ -299,27 +249,6 @@ def save(proposals: Sequence[Proposal], place: Path) -> list[DeclaredTable]:
     return saved
 
 
-def _fitting(target: TableRef, shortened: dict[TableRef, str]) -> TableRef:
-    """Shorten the name of a target that is too long, and note why."""
-    dialect = target.system.dialect
-    why = dialect.unfit_table(target.schema, target.name)
-    name = dialect.fitting_table(target.schema, target.name) if why else target.name
-    if name == target.name or target.system.by_path:
-        return target
-    fitting = replace(target, name=name)
-    shortened[fitting] = f"shortened from {target}: {why}"
-    return fitting
-
-
-def _unfit(listed: Listed, *, views: bool) -> str:
-    """Why a table cannot be moved, or not without being asked for."""
-    if listed.view and not views:
-        return "a view; --views includes views"
-    if not listed.readable:
-        return "this login may not read it (SELECT)"
-    return listed.hidden or ""
-
-
 def _taken_names(known: TransferFolder) -> set[str]:
     # file systems may not tell case apart
     names = [*known.transfers, *(file.transfer or file.path.stem for file in known.invalid)]
@@ -333,7 +262,6 @@ def _moved_targets(known: TransferFolder) -> dict[TableRef, str]:
 def _kept(
     table: TableRef,
     targets: Sequence[TableRef],
-    output: Path,
     known: TransferFolder,
     moved: Mapping[TableRef, str],
     suffix: str,
@@ -346,7 +274,7 @@ def _kept(
             return DeclaredTable(name, str(table), path, written=False, kept=kept)
     # a file with the table's name counts as this table's, even if it is invalid
     plain = identifier(table.name + suffix)
-    path = output / f"{plain}.yaml"
+    path = known.path / f"{plain}.yaml"
     if path.exists() and _mentions(path, table):
         return DeclaredTable(plain, str(table), path, written=False, kept="it exists already")
     return None
@@ -369,21 +297,6 @@ def _declare(proposal: Proposal, name: str, path: Path) -> DeclaredTable:
     finally:
         draft.unlink()
     return DeclaredTable(name, str(proposal.source), path, written=True, proposal=proposal)
-
-
-def _matching(listed: Sequence[Listed], patterns: Sequence[str]) -> list[Listed]:
-    listed = [item for item in listed if not item.table.name.startswith(OURS)]
-    selected = []
-    for pattern in patterns:
-        matches = [item for item in listed if fits(item.table, pattern)]
-        if not matches:
-            schemas = ", ".join(dict.fromkeys(item.table.schema for item in listed)) or "none"
-            raise InputError(
-                f"{pattern!r} fits none of {len(listed)} tables; "
-                f"a pattern is schema.table, and the schemas are {schemas}"
-            )
-        selected += matches
-    return list(dict.fromkeys(selected))
 
 
 def _mentions(path: Path, table: TableRef) -> bool:

@@ -25,6 +25,8 @@ from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
 
+NO_SELECT = "this login may not read it (SELECT)"
+
 
 @dataclass(frozen=True)
 class Proposal:
@@ -136,21 +138,18 @@ def propose(
             decision
             for decision in (
                 *decisions,
-                *(ColumnDecision(name, _NO_SELECT) for name in unreadable or ()),
+                *(ColumnDecision(name, NO_SELECT) for name in unreadable or ()),
             )
             if decision.column != place
         ),
     )
 
 
-_NO_SELECT = "this login may not read it (SELECT)"
-
-
 def _readable(described: Described, unreadable: Collection[str]) -> Described:
     """Leave out what a login does not see that may read some columns of a table only."""
     readable = [column for column in described.columns if column.name not in unreadable]
     if not readable:
-        raise InputError(_NO_SELECT)
+        raise InputError(NO_SELECT)
     if any(column.primary_key for column in described.columns if column.name in unreadable):
         readable = [replace(column, primary_key=None) for column in readable]
     no_blocks = described.no_blocks

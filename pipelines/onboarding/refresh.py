@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from tableferry.assets.declaring.many_tables import (
     Declaration,
     Lock,
-    by_pattern,
     declaration_of,
     is_declaration,
     lock_text,
@@ -20,13 +19,17 @@ from tableferry.assets.declaring.many_tables import (
 from tableferry.assets.declaring.transfer_files import declarations_in, load_transfers
 from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
 from tableferry.assets.planning.servers import Servers
-from tableferry.pipelines.onboarding.catalogs import Catalogs
-from tableferry.pipelines.onboarding.names import OURS, identifier, is_valid_name, require_distinct
-from tableferry.pipelines.onboarding.proposal import Proposal, propose
-from tableferry.resources.connecting.names import system_of, table_of, url_variable
-from tableferry.resources.contract.catalog import Listed
-from tableferry.resources.contract.source import source_of
-from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
+from tableferry.pipelines.onboarding.names import identifier, is_valid_name
+from tableferry.pipelines.onboarding.proposal import Proposal
+from tableferry.pipelines.onboarding.source_tables import (
+    Wanted,
+    by_reason,
+    listed_tables,
+    propose_tables,
+    reviews,
+)
+from tableferry.resources.connecting.names import table_of
+from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
 
 
@@ -42,6 +45,8 @@ class Refreshed:
     changed: tuple[str, ...]
     left_out: Mapping[str, str]
     tables: int
+    reviews: tuple[str, ...] = ()
+    """What was decided about tables that are new or have changed, and only a user can judge."""
 
     @property
     def differences(self) -> list[str]:
@@ -59,16 +64,14 @@ class Refreshed:
             "gone": list(self.gone),
             "changed": list(self.changed),
             "left_out": dict(self.left_out),
+            "reviews": list(self.reviews),
         }
 
     def lines(self) -> Iterator[str]:
         """Describe the outcome for people."""
         yield f"{self.declaration.lock}: {self.tables:,} tables"
-        yield from (f"  {difference}" for difference in self.differences)
-        reasons: dict[str, list[str]] = {}
-        for name, why in self.left_out.items():
-            reasons.setdefault(why, []).append(name)
-        for why, names in reasons.items():
+        yield from (f"  {line}" for line in (*self.differences, *self.reviews))
+        for why, names in by_reason(self.left_out.items()).items():
             yield f"  left out {', '.join(names)}: {why}"
 
 
@@ -102,52 +105,53 @@ def refresh(declaration: Declaration, servers: Servers) -> Refreshed:
         InputError: a pattern fits no table, or a server is not configured.
         ConnectionFailed: a server does not answer.
     """
-    source = source_of(system_of(declaration.connection))
-    if source.file_key is not None:
-        raise InputError(f"{declaration.file.path}: files have no catalog of tables")
-    connections = {table_of(text).connection for text in declaration.targets}
-    _require_addresses(declaration, servers, {declaration.connection, *connections})
     before = _locked(declaration)
-    left_out: dict[str, str] = {}
-    hops: dict[TableRef, tuple[TableRef, ...]] = {}
-    for listed in _matching(declaration, servers):
-        name = _name(listed.table)
-        if listed.view and declaration.override(listed.table) is None:
-            left_out[name] = "a view; an override, if only with its `key`, takes it in"
-        elif why := "" if listed.readable else "this login may not read it (SELECT)":
-            left_out[name] = why
-        elif listed.hidden and declaration.common.get("row_security") != "apply":
-            left_out[name] = listed.hidden
-        else:
-            hops[listed.table] = declaration.hops(listed.table)
-    for table, why in require_distinct(hops):
-        left_out[_name(table)] = why
-        del hops[table]
-    catalogs = Catalogs(servers, hops)
-    names = _names(declaration, list(hops), before)
+
+    def place(number: int | None) -> str:
+        where = ("tables",) if number is None else ("tables", number)
+        return f"{declaration.file.problem(where, 'tables')}: "
+
+    wanted = Wanted(
+        declaration.connection,
+        declaration.patterns,
+        declaration.exclude,
+        [table_of(text).connection for text in declaration.targets],
+        targets=declaration.hops,
+        takes_view=lambda table: declaration.override(table) is not None,
+        views_remedy="an override, if only with its `key`, takes it in",
+        key=declaration.key,
+        takes_hidden=declaration.common.get("row_security") == "apply",
+        place=place,
+    )
+    proposed = propose_tables(servers, wanted)
+    names = _names(declaration, [each.source for each in proposed.proposals], before)
+    proposals = {_name(each.source): each for each in proposed.proposals}
     entries: dict[str, dict[str, Any]] = {}
-    for table, targets in hops.items():
-        try:
-            proposal = propose(table, targets, catalogs, declaration.key(table))
-        except ConnectionFailed:
-            raise
-        except TableferryError as error:
-            why = " ".join(str(error).split())
-            for own in (table, *targets):
-                why = why.removeprefix(f"{own}: ").removeprefix(f"{own} ")
-            left_out[_name(table)] = why
-        else:
-            known = before.entries.get(_name(table))
-            entries[_name(table)] = _entry(names[table], proposal, known.data if known else {})
+    for name, proposal in proposals.items():
+        known = before.entries.get(name)
+        targets = declaration.hops(proposal.source)
+        shortened = {
+            str(wished): str(target)
+            for wished, target in zip(targets, proposal.hops, strict=True)
+            if wished != target
+        }
+        transfer = names[proposal.source]
+        entries[name] = _entry(transfer, proposal, shortened, known.data if known else {})
+    left_out = {_name(left.table): left.why for left in proposed.left_out}
     old = {name: entry.data for name, entry in before.entries.items()}
+    added = tuple(sorted(entries.keys() - old.keys()))
+    changed = tuple(
+        sorted(name for name in entries.keys() & old.keys() if entries[name] != old[name])
+    )
     return Refreshed(
         declaration,
         lock_text(declaration.file.path.name, entries, left_out),
-        tuple(sorted(entries.keys() - old.keys())),
+        added,
         tuple(sorted(old.keys() - entries.keys())),
-        tuple(sorted(name for name in entries.keys() & old.keys() if entries[name] != old[name])),
+        changed,
         left_out,
         len(entries),
+        tuple(reviews({name: proposals[name] for name in (*added, *changed)})),
     )
 
 
@@ -169,7 +173,7 @@ def new_and_gone(declaration: Declaration, servers: Servers) -> tuple[list[str],
         ConnectionFailed: the server does not answer.
     """
     lock = _locked(declaration)
-    tables = [listed.table for listed in _listed(declaration, servers)]
+    tables = [listed.table for listed in listed_tables(servers, declaration.connection)]
     names = {_name(table) for table in matching(tables, declaration.patterns, declaration.exclude)}
     known = {*lock.entries, *lock.left_out}
     return sorted(names - known), sorted({*lock.entries} - names)
@@ -184,38 +188,6 @@ def _locked(declaration: Declaration) -> Lock:
 
 def _name(table: TableRef) -> str:
     return f"{table.schema}.{table.name}"
-
-
-def _require_addresses(
-    declaration: Declaration, servers: Servers, connections: Collection[str]
-) -> None:
-    for name in sorted(connections):
-        if name not in servers.endpoints or not servers.endpoints[name].has_address:
-            raise InputError(f"{url_variable(name)} is not set; {declaration.file.path} needs it")
-
-
-def _listed(declaration: Declaration, servers: Servers) -> list[Listed]:
-    connection = declaration.connection
-    _require_addresses(declaration, servers, {connection})
-    source = source_of(system_of(connection))
-    return [
-        item
-        for item in source.tables(servers.endpoints[connection], connection)
-        if not item.table.name.startswith(OURS)
-    ]
-
-
-def _matching(declaration: Declaration, servers: Servers) -> list[Listed]:
-    listed = _listed(declaration, servers)
-    tables = [item.table for item in listed]
-    fitting = by_pattern(tables, declaration.patterns)
-    for number, pattern in enumerate(declaration.patterns):
-        if not fitting[pattern]:
-            schemas = ", ".join(dict.fromkeys(table.schema for table in tables)) or "none"
-            problem = f"tables: {pattern!r} fits none of {len(tables)} tables; the schemas are "
-            raise InputError(str(declaration.file.problem(("tables", number), problem + schemas)))
-    chosen = set(matching(tables, declaration.patterns, declaration.exclude))
-    return [item for item in listed if item.table in chosen]
 
 
 def _names(
@@ -243,8 +215,10 @@ def _names(
     return names
 
 
-def _entry(name: str, proposal: Proposal, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the lock says about a table.
+def _entry(
+    name: str, proposal: Proposal, shortened: Mapping[str, str], before: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what the lock says about a table, of which some targets have shorter names.
 
     What depends on the rows there are, ranges and types that fit them, stays as it was.
     """
@@ -266,4 +240,6 @@ def _entry(name: str, proposal: Proposal, before: Mapping[str, Any]) -> dict[str
         }
     if proposal.exclude:
         entry["exclude"] = proposal.exclude
+    if shortened:
+        entry["shortened"] = dict(shortened)
     return entry

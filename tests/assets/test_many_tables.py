@@ -10,6 +10,7 @@ import pytest
 from tableferry.assets.declaring import many_tables
 from tableferry.assets.declaring.many_tables import by_pattern, fits, lock_text, matching, read_lock
 from tableferry.assets.declaring.schema import tables_schema
+from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
 from tableferry.resources.tables import TableRef
 
@@ -71,6 +72,25 @@ def test_each_locked_table_is_a_transfer_beside_those_of_other_files(tmp_path: P
     assert (log.ranges.by, log.ranges.count) == ("ctid", 3), "there is no other way to cut it"
     assert log.exclude == ["odd"]
     assert {orders.reconcile, log.reconcile} == {"count"}
+
+
+def test_a_target_goes_by_its_shortened_name_as_long_as_it_is_declared(tmp_path: Path) -> None:
+    names = {"clickhouse://warehouse.log": "clickhouse://warehouse.l"}
+    entries = {"sales.log": {**ENTRIES["sales.log"], "shortened": names}}
+
+    def hops(more: str = "") -> list[HopSpec]:
+        folder = load(tmp_path, more, entries)
+        assert not problems(folder)
+        return folder.transfers["log"].hops
+
+    def overridden(hop: str) -> list[HopSpec]:
+        return hops(f"overrides:\n  log: {{hops: [{hop}]}}\n")
+
+    assert [str(hop.to) for hop in hops()] == ["sqlserver://dbo.sales_log", *names.values()]
+    (hop,) = overridden("{to: 'clickhouse://warehouse.{table}', order_by: [id]}")
+    assert (str(hop.to), hop.order_by) == ("clickhouse://warehouse.l", ["id"])
+    (hop,) = overridden("'clickhouse://warehouse.new_{table}'")
+    assert str(hop.to) == "clickhouse://warehouse.new_log"
 
 
 def test_an_override_gives_a_key_to_a_table_without_one(tmp_path: Path) -> None:

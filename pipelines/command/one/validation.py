@@ -30,6 +30,7 @@ from tableferry.resources.errors import (
     TableferryError,
     TypeRefused,
 )
+from tableferry.resources.words import listed
 
 Problems = Iterator[tuple[Location, str]]
 """Messages, each with the place in the transfer's file that it is about."""
@@ -90,9 +91,8 @@ class CatalogChanges:
         """Describe the differences for people."""
         for word, tables in (("new", self.new), ("gone", self.gone)):
             if tables:
-                more = f" and {len(tables) - 5} more" if len(tables) > 5 else ""
                 yield (
-                    f"{self.declaration}: {word} in the catalog: {', '.join(tables[:5])}{more} "
+                    f"{self.declaration}: {word} in the catalog: {listed(tables)} "
                     f"(ferry refresh {self.declaration})"
                 )
         if self.error:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.pipelines.cli import main
 from tableferry.resources.sqlserver.policies import is_babelfish
 from tests.integration.conftest import Ferry
@@ -117,6 +118,36 @@ def test_what_init_writes_runs_as_it_is(
         text = (transfers / "nulls.yaml").read_text()
         assert 'tags: {type: {clickhouse: "String"}}' in text
         assert '# tags: {type: {clickhouse: "Array(Nullable(String))"}}' in text
+
+
+@pytest.mark.parametrize("clickhouse", ["{schema}_{table}", "{table}"])
+def test_tables_declared_in_one_file_are_declared_as_init_does(
+    transfers: Path, copies: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clickhouse: str
+) -> None:
+    to = (f"postgres://{copies}.{{schema}}_{{table}}", f"clickhouse://warehouse.{clickhouse}")
+    pattern = f"{SCHEMA}.*"
+    arguments = ["--tables", pattern, "--exclude", "square", "--to", to[0], "--to", to[1]]
+    written = command("init", "--from", "postgres", *arguments, "--chain")
+    assert written.exit_code == 0, written.output
+    many = tmp_path / "many"
+    many.mkdir()
+    (many / "all.yaml").write_text(
+        yaml.safe_dump({"tables": f"postgres://{pattern}", "exclude": ["square"], "hops": [*to]})
+    )
+    monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(many))
+    refreshed = command("refresh")
+    assert refreshed.exit_code == 0, refreshed.output
+    assert command("refresh", "--check").exit_code == 0
+    by_file, by_lock = (
+        {transfer.source: transfer for transfer in load_transfers(folder).transfers.values()}
+        for folder in (transfers, many)
+    )
+    assert by_file == by_lock and len(by_lock) == len(TABLES) - 1
+    reviewed = {line.strip() for line in written.stdout.splitlines() if "review" in line}
+    locked = {line.strip() for line in refreshed.stdout.splitlines() if "review" in line}
+    assert {each.replace(f"{SCHEMA}.", "") for each in locked} == {
+        each.replace(f"{SCHEMA}.", "") for each in reviewed
+    }
 
 
 @pytest.mark.parametrize(

@@ -293,6 +293,19 @@ def test_a_login_with_some_columns_moves_these(
         assert ran.exit_code == 0, ran.output
         (one.folder / f"{one.table}.yaml").unlink()
         looking.ask_clickhouse(one.stack.clickhouse_url, f"DROP TABLE warehouse.{one.table} SYNC")
+        many = one.folder / "many.yaml"
+        many.write_text(
+            f'tables: "postgres://public.{one.table}"\nhops: ["clickhouse://warehouse.{{table}}"]\n'
+        )
+        refreshed = command("refresh")
+        assert refreshed.exit_code == 0, refreshed.output
+        review = f"review 1 column, public.{one.table}.secret: this login may not read it (SELECT)"
+        assert review in refreshed.stdout
+        ran = command("run", one.table)
+        assert ran.exit_code == 0, ran.output
+        for file in (many, one.folder / "many.lock.yaml"):
+            file.unlink()
+        looking.ask_clickhouse(one.stack.clickhouse_url, f"DROP TABLE warehouse.{one.table} SYNC")
         one.declare("['clickhouse://warehouse.{t}']")
         refusal = "column 'secret': this login may not read it (SELECT); GRANT SELECT"
         for arguments in (["validate"], ["plan", one.table], ["run", one.table]):
