@@ -5,24 +5,21 @@ from __future__ import annotations
 import heapq
 import multiprocessing
 import os
-import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnContext
-from multiprocessing.process import BaseProcess
-from typing import Any, Protocol, TypeVar, cast
+from multiprocessing.connection import Connection
+from typing import Any, Protocol, TypeVar
 
 from tableferry.assets.declaring.transfer_files import TransferFolder
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.running.progress import OnProgress, Progress, ignore_progress
 from tableferry.assets.running.source_slots import sharing
 from tableferry.pipelines import event_log
-from tableferry.pipelines.command.one.child import SECONDS_TO_END, become_child, end_children
+from tableferry.pipelines.command.one.child import Child, Children, Ended, Parent
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.shell import start_logging
 from tableferry.pipelines.settings import servers
@@ -82,9 +79,8 @@ class Queue:
 
 @dataclass
 class _Worker:
-    """A process that works on one transfer after the other."""
+    """What a process works on, one transfer after the other."""
 
-    process: BaseProcess
     transfer: str | None = None
     began: float = 0.0
 
@@ -133,68 +129,52 @@ def in_processes(
     Yields:
         The outcome of each, in the order in which they end.
     """
-    context = multiprocessing.get_context("spawn")
-    workers: dict[Connection, _Worker] = {}
-    processes: list[BaseProcess] = []
-    reported, reports = context.Pipe(duplex=False)
+    workers: dict[Child, _Worker] = {}
+    reported, reports = multiprocessing.Pipe(duplex=False)
     threading.Thread(target=_report, args=(settled, reports), daemon=True).start()
-    more, orderly, began = True, False, 0.0
+    more, began = True, 0.0
 
     def allowed() -> int:
         patience = int((time.monotonic() - began) / SECONDS_TO_START) if began else 0
         worth = max(len(queue) / TABLES_PER_PROCESS, queue.work / SECONDS_WORTH_A_PROCESS)
         return min(jobs, 1 + int(worth) + patience)
 
-    try:
+    with closing(reported), Children(session.instance) as children:
         while more or queue or any(worker.transfer for worker in workers.values()):
-            idle = [pipe for pipe, worker in workers.items() if worker.transfer is None]
+            idle = [child for child, worker in workers.items() if worker.transfer is None]
             if queue and (idle or len(workers) < jobs) and not may_start():
                 queue.clear()
                 continue
             if len(queue) > len(idle) and len(workers) < allowed():
-                pipe, worker = _start(context, work)
-                workers[pipe] = worker
-                processes.append(worker.process)
-                idle.append(pipe)
+                child = children.start(_work, work)
+                workers[child] = _Worker()
+                idle.append(child)
                 began = began or time.monotonic()
-            for pipe, _ in zip(idle, range(len(queue)), strict=False):
-                worker = workers[pipe]
+            for child, _ in zip(idle, range(len(queue)), strict=False):
+                worker = workers[child]
                 worker.transfer, worker.began = queue.take(), time.perf_counter()
                 on_start(worker.transfer)
-                with suppress(BrokenPipeError):  # its end is read below
-                    pipe.send(_alone(session.declared, worker.transfer))
+                child.send(_alone(session.declared, worker.transfer))
             if queue and len(workers) < allowed():
                 continue
-            pipes = [*workers, *([reported] if more else [])]
             waits = queue and len(workers) < jobs
-            for ready in wait(pipes, SECONDS_TO_START if waits else None):
-                assert isinstance(ready, Connection)
-                if ready is reported:
-                    message = reported.recv()
+            also = reported if more else None
+            for sender, message in children.messages(SECONDS_TO_START if waits else None, also):
+                if isinstance(message, Progress):
+                    on_progress(message)
+                    continue
+                outcome = message
+                if sender is None:
                     more = message is not None
                     if isinstance(message, str):
                         queue.put(message)
                         continue
+                elif isinstance(message, Ended):
+                    outcome = _died(workers.pop(sender), message, work)
                 else:
-                    message = _receive(ready, workers, work)
-                if isinstance(message, Progress):
-                    on_progress(message)
-                elif message is not None:
-                    yield message
-        orderly = True
-    finally:
-        reported.close()
-        for pipe in workers:
-            pipe.close()
-        if orderly:
-            for process in processes:
-                process.join(SECONDS_TO_END)
-        end_children(processes)
-        if any(process.exitcode for process in processes):
-            # the run of a process that died would hold its transfer's slot
-            from tableferry.sensors.reaper import reap
-
-            reap(session.instance)
+                    workers[sender].transfer = None
+                if outcome is not None:
+                    yield outcome
 
 
 def _report(settled: Iterable[tuple[Any, str]], reports: Connection) -> None:
@@ -205,61 +185,31 @@ def _report(settled: Iterable[tuple[Any, str]], reports: Connection) -> None:
         reports.send(None)
 
 
-def _start(context: SpawnContext, work: Job[Any]) -> tuple[Connection, _Worker]:
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs, work))
-    process.start()
-    # only the child keeps its end, so that its death closes the pipe
-    theirs.close()
-    return ours, _Worker(process)
-
-
 def _alone(declared: TransferFolder, name: str) -> TransferFolder:
     """The folder as if it held one transfer, with no other's file."""
     files = {name: declared.files[name]} if name in declared.files else {}
     return replace(declared.only(name), files=files)
 
 
-def _receive(
-    pipe: Connection, workers: dict[Connection, _Worker], work: Job[Result]
-) -> Progress | Result | None:
-    """Receive what a process says; one that died has failed the transfer that it had."""
-    worker = workers[pipe]
-    try:
-        message = cast("Progress | Result", pipe.recv())
-    except (EOFError, OSError):
-        del workers[pipe]
-        pipe.close()
-        worker.process.join()
-        if worker.transfer is None:
-            return None
-        reason = f"the process ended with exit code {worker.process.exitcode}"
-        return work.died(worker.transfer, reason, time.perf_counter() - worker.began)
-    if not isinstance(message, Progress):
-        worker.transfer = None
-    return message
+def _died(worker: _Worker, ended: Ended, work: Job[Result]) -> Result | None:
+    """Return the outcome of the transfer that a process had; none if it had none."""
+    if worker.transfer is None:
+        return None
+    reason = f"the process ended with exit code {ended.exit_code}"
+    return work.died(worker.transfer, reason, time.perf_counter() - worker.began)
 
 
-def _work(pipe: Connection, work: Job[Any]) -> None:
+def _work(parent: Parent, work: Job[Any]) -> None:
     """Work on the transfers that the parent names, in turn, until it closes the pipe."""
-    become_child()
     if work.log_level:
         start_logging(work.log_level)
-    sending = threading.Lock()
-
-    def send(message: Any) -> None:
-        with sending, suppress(OSError):
-            pipe.send(message)
-
     instance, home = event_log.open_to_record(), event_log.home_path()
     endpoints = Servers(servers(), sharing(instance))
     try:
         while True:
-            declared = pipe.recv()
+            declared = parent.receive()
             (name,) = declared.transfers
             session = Session(lambda: instance, declared, endpoints, home=home)
-            send(work(session, name, send))
+            parent.send(work(session, name, parent.send))
     except (EOFError, ConnectionResetError):
         instance.dispose()
-    except KeyboardInterrupt:
-        sys.exit(1)

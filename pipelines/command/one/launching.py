@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
-import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 from typing import Any
 from uuid import uuid4
 
@@ -20,12 +15,11 @@ from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, REPAI
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, this_process
 from tableferry.assets.running.progress import OnProgress, Progress
-from tableferry.pipelines.command.one.child import become_child, end_children
+from tableferry.pipelines.command.one.child import Children, Ended, Parent
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry.pipelines.definitions import build
 from tableferry.resources.contract.snapshots import HeldSnapshot
 from tableferry.resources.errors import TableferryError
-from tableferry.sensors.reaper import reap
 
 _INTERRUPTIONS = (dg.DagsterExecutionInterruptedError.__name__, KeyboardInterrupt.__name__)
 
@@ -102,72 +96,47 @@ def execute_parallel(
     session: Session, shares: Sequence[Share], on_progress: OnProgress
 ) -> RunOutcome:
     """Execute each share in a process of its own; if one dies, the others go on."""
-    context = multiprocessing.get_context("spawn")
     launch = f"{len(shares)}:{uuid4()}"
-    started: dict[Connection, tuple[SpawnProcess, Share]] = {}
     outcome = RunOutcome()
-    try:
-        for share in shares:
-            receiver, sender = context.Pipe(duplex=False)
-            tagged = replace(share, tags={**share.tags, LAUNCH: launch})
-            process = context.Process(target=_work, args=(tagged, sender))
-            process.start()
-            # only the child keeps the sending end, so that its death closes the pipe
-            sender.close()
-            started[receiver] = process, share
-        open_pipes = set(started)
-        while open_pipes:
-            for ready in wait(open_pipes):
-                assert isinstance(ready, Connection)
-                try:
-                    message = ready.recv()
-                except (EOFError, OSError):
-                    open_pipes.remove(ready)
-                    outcome.errors += _exit_errors(*started[ready])
-                    continue
+    with Children(session.instance) as children:
+        started = {
+            children.start(_work, replace(share, tags={**share.tags, LAUNCH: launch})): share
+            for share in shares
+        }
+        while children:
+            for child, message in children.messages():
                 if isinstance(message, Progress):
                     on_progress(message)
+                elif isinstance(message, Ended):
+                    assert child is not None
+                    outcome.errors += _exit_errors(message, started[child])
                 else:
                     outcome.run_ids += message.run_ids
                     outcome.errors += message.errors
                     outcome.notes += (note for note in message.notes if note not in outcome.notes)
-        return outcome
-    finally:
-        for connection in started:
-            connection.close()
-        end_children([process for process, _ in started.values()])
-        reap(session.instance)
+    return outcome
 
 
-def _exit_errors(process: SpawnProcess, share: Share) -> list[str]:
+def _exit_errors(ended: Ended, share: Share) -> list[str]:
     """Describe the failure of a process that has ended, if it failed."""
-    process.join()
-    if not process.exitcode:
+    if not ended.exit_code:
         return []
     (first, _), (_, last) = share.segments[0], share.segments[-1]
     return [
         f"{share.transfer}: the process of ranges {first} to {last} ended with exit code "
-        f"{process.exitcode}; run it again, which moves what it has not committed"
+        f"{ended.exit_code}; run it again, which moves what it has not committed"
     ]
 
 
-def _work(share: Share, connection: Connection) -> None:
+def _work(parent: Parent, share: Share) -> None:
     """Execute a share in a child process, and send its progress and outcome to the parent."""
-    become_child()
-    sending = threading.Lock()
-
-    def send(message: Progress | RunOutcome) -> None:
-        with sending, suppress(BrokenPipeError):
-            connection.send(message)
-
     try:
         session = open_session(share.transfer, warns=False)
-        caller = Caller(send, snapshot=share.snapshot)
-        send(execute(session, share, caller))
-    except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
+        parent.send(execute(session, share, Caller(parent.send, snapshot=share.snapshot)))
+    except dg.DagsterExecutionInterruptedError:
         sys.exit(1)
     except TableferryError as error:
-        send(RunOutcome(errors=str(error).splitlines()))
+        parent.send(RunOutcome(errors=str(error).splitlines()))
 
 
 def failures(result: dg.ExecuteInProcessResult | dg.JobExecutionResult) -> list[str]:
