@@ -31,10 +31,15 @@ class Owner:
     replaces: str = ""
     """For a shadow table: the UUID of the table that it shall replace."""
 
+    @property
+    def text(self) -> str:
+        """The comment."""
+        fields = {"run": self.run, "token": self.token, "replaces": self.replaces}
+        return MARK + json.dumps(fields)
+
     def comment(self) -> str:
         """The comment as a literal."""
-        text = json.dumps({"run": self.run, "token": self.token, "replaces": self.replaces})
-        return literal(MARK + text)
+        return literal(self.text)
 
     @classmethod
     def read(cls, comment: str) -> Owner:

@@ -268,8 +268,7 @@ class ClickHouseServer(Server):
         """
         if self.settings().password_source is not None:
             self.query("SELECT 1")  # chunks that a refused login has taken would not come again
-        names = ", ".join(DIALECT.quote(column) for column in columns)
-        statement = f"INSERT INTO {qualified(table)} ({names}) FORMAT {fmt}\n"
+        statement = insert_statement(table, columns, fmt) + "\n"
         compression = self._compression()
         # the statement is part of the body, because 500 columns would make a long URL
         body = RequestBody(compressed(itertools.chain([statement.encode()], chunks), compression))
@@ -285,7 +284,7 @@ class ClickHouseServer(Server):
 
         It is cheaper than `system.tables`, which goes through all tables of the database.
         """
-        return str(self.query(f"SHOW CREATE TABLE {qualified(table, name)}")[0][0])
+        return str(self.query(definition_query(table, name))[0][0])
 
     def _compression(self) -> Compression:
         name = self.compression or self.settings().options.get("compression", "none")
@@ -328,6 +327,17 @@ class ClickHouseServer(Server):
             if not from_driver(error):
                 raise
             raise translate(error, settings) from None
+
+
+def insert_statement(table: TableRef, columns: Iterable[str], fmt: str) -> str:
+    """Write the INSERT whose rows follow in a format."""
+    names = ", ".join(map(DIALECT.quote, columns))
+    return f"INSERT INTO {qualified(table)} ({names}) FORMAT {fmt}"
+
+
+def definition_query(table: TableRef, name: str | None = None) -> str:
+    """Write the query of `ClickHouseServer.definition`."""
+    return f"SHOW CREATE TABLE {qualified(table, name)}"
 
 
 def columns_of(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, list[Column]]:

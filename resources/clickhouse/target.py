@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
 from tableferry.resources import crash_points
-from tableferry.resources.clickhouse import anew, hazards, preview
+from tableferry.resources.clickhouse import anew, hazards
 from tableferry.resources.clickhouse.ddl import create_table, move_rows, partition
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import EXISTS
@@ -261,24 +261,9 @@ class ClickHouseTarget(Target):
         lost = anew.lost(self.resource, plan, options) if options.recreate else []
         return [*hazards.hazards(self.resource, plan, options), *lost]
 
-    def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
-        """See `Target.creation`."""
-        markers = MarkerTable(self.resource, plan.target)
-        statements = preview.creation(plan, options, markers, creates=creates)
-        return [self.resource.for_all(statement) for statement in statements]
-
-    def publication(
-        self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, creates: bool
-    ) -> list[str]:
-        """See `Target.publication`."""
-        layout = None if creates else layout_of(self.resource, plan.target)
-        atomic = layout.atomic if layout else options.partition_by is None
-        image = self._image(plan.target) if layout and atomic else planned_image(plan, options)
-        markers = MarkerTable(self.resource, plan.target)
-        statements = preview.publication(
-            plan, key_range, options, markers, atomic=atomic, image=image
-        )
-        return [self.resource.for_all(statement) for statement in statements]
+    def expect_image(self, table: TableRef, image: Image) -> None:
+        """Take this for what staging tables of a table look like, without asking the server."""
+        self._images[table] = image
 
     @contextlib.contextmanager
     def attempt(

@@ -24,9 +24,6 @@ from tableferry.resources.types.column import Column
 Alive = Callable[[str], bool]
 """Whether the run whose id is in a staging table is still alive."""
 
-ATTEMPT = "<attempt>"
-"""The placeholder of an attempt's random suffix in statements that are only shown."""
-
 
 class TargetMoved(TableferryError):
     """Another writer has changed the range in the target since the attempt was planned."""
@@ -166,17 +163,6 @@ class Target(Protocol):
     def unapplied(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
         """Which options of a new table an existing one does not have, a sentence each."""
         return []
-
-    def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
-        """The statements that `prepare` would send to create the table or not, for display."""
-
-    def publication(
-        self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, creates: bool
-    ) -> list[str]:
-        """The statements by which `attempt` and `finalise` would make a range visible, for display.
-
-        Queries and locks are left out.
-        """
 
     def script(
         self,

@@ -15,7 +15,8 @@ from tableferry.resources.connecting.names import connection_url
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.markers import Publication, Published
-from tableferry.resources.contract.target import ATTEMPT, Alive, Target, no_live_owner
+from tableferry.resources.contract.recording import Preview
+from tableferry.resources.contract.target import Alive, Target, no_live_owner
 from tableferry.resources.contract.target_names import is_rejected
 from tableferry.resources.contract.target_options import TargetOptions, require_table
 from tableferry.resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
@@ -62,7 +63,7 @@ class FilesTarget(Target):
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
         """Refuse folders with other files. See `Target.require`."""
         require_table(plan, options)
-        folder = self._folder(plan.target)
+        folder = self.folder(plan.target)
         if folder.path.exists() and not folder.path.is_dir():
             raise InputError(f"{plan.target}: {folder.path} is not a folder")
         foreign = [name for name in folder.names() if range_of(name, plan) is None]
@@ -81,7 +82,7 @@ class FilesTarget(Target):
         A column that a file lacks is NULL, until its range is written again.
         """
         self.require(plan, options)
-        folder = self._folder(plan.target)
+        folder = self.folder(plan.target)
         with translated():
             folder.staging.mkdir(parents=True, exist_ok=True)
         try:
@@ -111,19 +112,6 @@ class FilesTarget(Target):
         """None: readers see files as they were written. See `Target.hazards`."""
         return []
 
-    def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
-        """See `Target.creation`."""
-        folder = self._folder(plan.target)
-        return [] if folder.staging.is_dir() else [f"mkdir -p {folder.staging}"]
-
-    def publication(
-        self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, creates: bool
-    ) -> list[str]:
-        """See `Target.publication`."""
-        folder = self._folder(plan.target)
-        staged = f"{staging_name(plan.target, key_range.name)}_{ATTEMPT}{SUFFIX}"
-        return [f"mv '{folder.staging / staged}' '{folder.path / file_name(key_range)}'"]
-
     @contextlib.contextmanager
     def attempt(
         self, publication: Publication, options: TargetOptions, alive: Alive = no_live_owner
@@ -131,7 +119,7 @@ class FilesTarget(Target):
         """Lock the range, delete leftovers of others, and stage a file. See `Target.attempt`."""
         plan, key_range = publication.plan, publication.key_range
         file_name(key_range)  # refuses a name that is too long
-        folder, lock = self._folder(plan.target), staging_name(plan.target, key_range.name)
+        folder, lock = self.folder(plan.target), staging_name(plan.target, key_range.name)
         with contextlib.ExitStack() as stack:
             with translated():
                 held = stack.enter_context(folder.held(lock))
@@ -150,7 +138,7 @@ class FilesTarget(Target):
 
     def published(self, plan: CopyPlan, options: TargetOptions) -> Published:
         """Read the markers in the files. See `Target.published`."""
-        return markers.read(self._folder(plan.target), plan)
+        return markers.read(self.folder(plan.target), plan)
 
     def marking(
         self, publication: Publication, options: TargetOptions, alive: Alive = no_live_owner
@@ -170,7 +158,7 @@ class FilesTarget(Target):
 
         Other files stay until those in their place are published, see `FileLoad.finalise`.
         """
-        folder = self._folder(plan.target)
+        folder = self.folder(plan.target)
         with translated():
             for key_range in () if into else ranges:
                 (folder.path / file_name(key_range)).unlink(missing_ok=True)
@@ -179,7 +167,7 @@ class FilesTarget(Target):
         self, target: TableRef, alive: Alive = no_live_owner, *, rejected: bool = True
     ) -> list[str]:
         """Delete the staged files of ranges that no process holds. See `Target.clean`."""
-        folder, length = self._folder(target), len(staging_name(target, ""))
+        folder, length = self.folder(target), len(staging_name(target, ""))
         removed: list[str] = []
         with translated():
             locks = {name[:length] for name in folder.staged(staging_prefix(target))}
@@ -195,13 +183,14 @@ class FilesTarget(Target):
     def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:
         """See `Target.rejected_table`."""
         kept = rejected(plan.target, key_range)
-        return kept if (self._folder(plan.target).staging / kept.name).exists() else None
+        return kept if (self.folder(plan.target).staging / kept.name).exists() else None
 
     def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
         """Count the rows of the range in its file."""
         return published_rows(self.resource, plan, key_range)
 
-    def _folder(self, table: TableRef) -> ExportFolder:
+    def folder(self, table: TableRef) -> ExportFolder:
+        """The folder that is a table."""
         store = self.resource.store
         if isinstance(store, Folder):
             store.require_within(table, store.path_of(table))
@@ -218,3 +207,17 @@ def _remove(folder: ExportFolder, lock: str, *, rejected: bool = True) -> list[s
     for name in names:
         os.unlink(folder.staging / name)
     return names
+
+
+def preview(
+    target: FilesTarget, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column] | None
+) -> Preview:
+    """Describe in a shell's words what happens to files. See `Loader.preview`."""
+    folder = target.folder(plan.target)
+
+    def publish(key_range: KeyRange, options: TargetOptions, rows: int | None) -> list[str]:
+        staged = f"{staging_name(plan.target, key_range.name)}_<attempt>{SUFFIX}"
+        return [f"mv '{folder.staging / staged}' '{folder.path / file_name(key_range)}'"]
+
+    made = [] if folder.staging.is_dir() else [f"mkdir -p {folder.staging}"]
+    return Preview(made, publish)

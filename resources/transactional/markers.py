@@ -189,14 +189,6 @@ class MarkerTable:
                         f"{self._written} range {name}: another run has put other rows there{by}"
                     )
 
-    def preview(self, publication: Publication) -> Iterator[str]:
-        """The statements of `put`, for display."""
-        identity = "<object id of the table>"
-        yield self._step(identity)
-        yield "-- unless another run has published rows of the range meanwhile"
-        yield self._delete(identity, [publication.key_range.name])
-        yield self._insert(identity, "<number>", publication)
-
     def _identities(self, session: TargetSession) -> Iterator[str]:
         """The identity of the table that is written to, if there is one."""
         rows = session.query(self._sql.object_ids(self._written.schema, [self._written.name]))

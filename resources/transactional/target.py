@@ -18,6 +18,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan, Format
 from tableferry.resources.contract.hazards import Hazard, having
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.markers import Publication, Published
+from tableferry.resources.contract.recording import Recording
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import Alive, Target, no_live_owner
 from tableferry.resources.contract.target_columns import converted, unlike, verify_columns
@@ -34,7 +35,6 @@ from tableferry.resources.digest.same_rows import Ask
 from tableferry.resources.errors import RangeBusy, StatementFailed, TableferryError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_name, staging_prefix
-from tableferry.resources.transactional import preview
 from tableferry.resources.transactional.load import AnySession, TransactionalLoad
 from tableferry.resources.transactional.markers import TURN_SECONDS, MarkerTable, PublishedIn
 from tableferry.resources.transactional.preparing import create_table, verify_table
@@ -153,22 +153,9 @@ class TransactionalTarget(Target, Generic[AnySession]):
         """Take the plan's columns for the target's, without reading them."""
         self._columns[plan.target] = plan.target_columns
 
-    def creation(self, plan: CopyPlan, options: TargetOptions, *, creates: bool) -> list[str]:
-        """See `Target.creation`."""
-        return list(preview.creation(self.sql, plan, options, creates=creates))
-
-    def publication(
-        self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, *, creates: bool
-    ) -> list[str]:
-        """See `Target.publication`."""
-        unstaged = self._allows_unstaged(options)
-        if unstaged and not creates:
-            # a shadow is created like the target
-            shadow = options.mode.whole_table and self.identity(written_to(plan, options))
-            table = written_to(plan, options) if shadow else plan.target
-            self._columns[table] = self.resource.columns(table)
-            unstaged = self._fits_unstaged(self.resource.query, plan, key_range, options, table)
-        return list(preview.publication(self.sql, plan, key_range, options, unstaged=unstaged))
+    def preview_rows(self, load: Any, recording: Recording) -> None:
+        """Record how a load gets its rows."""
+        recording.record(f"-- the rows, by the server's bulk loader, into {load.staging}")
 
     def script(
         self,

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, cast
 
+from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.states import Reason
-from tableferry.assets.planning.changes.drift import ADDING, removals
-from tableferry.assets.planning.changes.evolving import alterations
+from tableferry.assets.planning.changes.drift import ADDING, Unplanned, add_columns, removals
+from tableferry.assets.planning.changes.evolving import evolve, made_anew
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.columns.hop_columns import new_columns
-from tableferry.assets.planning.columns.renaming import statements
+from tableferry.assets.planning.columns.renaming import renamed, statements
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.decisions import decisions_by_hop
 from tableferry.assets.planning.rows.increments import from_watermark
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.pipelines.command.one.finding import match_ranges, select_hops, unsettled
 from tableferry.pipelines.command.session import Session
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.formats import format_of
-from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.quarantine import Quarantine
+from tableferry.resources.contract.recording import RUN, Recording, RecordingServer
+from tableferry.resources.types.column import Column
 
 
 @dataclass(frozen=True)
@@ -124,10 +130,19 @@ def _hop(
         runs = [name for name in runs if name in retried]
     if runs:
         require_harmless([hop])
-    target = servers.target(hop.plan.target)
+    if not runs:
+        return HopStatements(
+            hop.number, str(hop.plan.source), str(hop.plan.target), hop.wire, [], [], 0
+        )
+    gone = session.ask_log(lambda log: unplanned_columns(plan.hops, log))[hop.number]
+    anew = session.ask_log(lambda log: made_anew(hop, servers, log))
+    fitting, columns = _fitting(plan.transfer, hop, servers, gone, anew=anew is not None)
+    target, loader = servers.target(hop.plan.target), loader_of(hop.plan.target.system)
+    preview = loader.preview(target, hop.plan, hop.options, columns)
     format_ = format_of(hop.wire, hop.plan.source, hop.plan.target)
-    options = replace(hop.options, format=format_)
-    creates = hop.existing is None
+    quarantine = Quarantine(0, (), RUN) if hop.plan.fitting else None
+    options = replace(hop.options, format=format_, quarantine=quarantine)
+    rows = plan.rows() if hop.first else dict[str, int]()
     shown = []
     for name in runs if show_all else runs[:1]:
         range_ = plan.ranges[name]
@@ -138,37 +153,52 @@ def _hop(
                 name,
                 str(decided[name]),
                 copy.select(range_, hop.wire),
-                target.publication(hop.plan, range_, options, creates=creates),
+                preview.publish(range_, options, rows.get(name)),
             )
         )
-    creation = target.creation(hop.plan, hop.options, creates=creates) if runs else []
-    if runs and plan.transfer.on_schema_drift in ADDING and not creates:
-        creation = [*_column_additions(hop), *creation]
-    if runs:
-        gone = session.ask_log(lambda log: unplanned_columns(plan.hops, log))[hop.number]
-        removed = removals(hop.plan, gone, plan.transfer.dropped_columns)
-        creation = [*statements(hop.plan.target, hop.renames), *removed, *creation]
-    if runs and plan.transfer.on_schema_drift == "evolve":
-        altered = alterations(hop.plan, hop.existing, target)
-        creation = [*(each.statements[0] for each in altered), *creation]
     return HopStatements(
         hop.number,
         str(hop.plan.source),
         str(hop.plan.target),
         hop.wire,
-        creation,
+        [*fitting, *preview.preparation],
         shown,
         len(runs) - len(shown),
     )
 
 
-def _column_additions(hop: Hop) -> list[str]:
-    system, table = hop.plan.target.system, qualified(hop.plan.target)
-    columns = new_columns(hop.plan, hop.existing)
-    statements = (
-        system.dialect.add_column(table, system.quote(column.name), column) for column in columns
-    )
-    return [statement for statement in statements if statement]
+def _fitting(
+    transfer: Transfer, hop: Hop, servers: Servers, gone: Unplanned, *, anew: bool
+) -> tuple[list[str], list[Column] | None]:
+    """Have an existing target fit the hop, as a run does before it prepares it.
+
+    Returns:
+        The statements, which are recorded, and the columns that the target has then.
+    """
+    table, policy = hop.plan.target, transfer.on_schema_drift
+    if hop.existing is None or hop.options.recreate:
+        return [], [*hop.existing.values()] if hop.existing else None
+    if anew:
+        return [f"-- {table} is empty and does not fit: it is dropped, and made anew"], [
+            *hop.plan.target_columns
+        ]
+    recording, planned = Recording(), {column.name: column for column in hop.plan.target_columns}
+    server = cast(Endpoint, RecordingServer(servers.endpoint(table), recording))
+    for statement in statements(table, hop.renames):
+        server.execute(statement)
+    columns = renamed(hop.existing, hop.renames)
+    recording.columns[table] = [planned.get(name, columns[name]) for name in columns]
+    if policy == "evolve" and evolve(server, hop.plan, hop.existing, servers.target(table)):
+        columns = {name: planned.get(name, columns[name]) for name in columns}
+    for statement in removals(hop.plan, gone, transfer.dropped_columns):
+        server.execute(statement)
+    dropped = gone.removed("drop") if transfer.dropped_columns == "drop" else []
+    columns = {name: columns[name] for name in columns if name not in dropped}
+    if policy in ADDING:
+        added = new_columns(hop.plan, hop.existing)
+        add_columns(server, table, added)
+        columns |= {column.name: column for column in added}
+    return recording.taken(), [*columns.values()]
 
 
 def _terminated(statement: str) -> str:

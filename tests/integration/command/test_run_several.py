@@ -103,6 +103,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(owner, name, watched)
 
     watch(SqlServerConnection, "execute")
+    watch(SqlServerConnection, "query")  # which takes locks
     watch(ClickHouseServer, "execute")
     for resource in (PostgresServer, SqlServerServer):
         watch(resource, "read_arrow")

@@ -179,7 +179,7 @@ def test_no_reader_sees_rows_before_their_audit(
 
     monkeypatch.setattr(moving, "audit", watched)
     shown = "\n".join(dry_run(one.session, one.table).lines())
-    assert f"into postgres://{copies}.{one.table}; then" in shown
+    assert f'COPY "{copies}"."{one.table}" ("id", "name", "amount") FROM STDIN' in shown
     assert f'INTO "{copies}"."{one.table}"' not in shown
     first = one.run()
     assert first.good, first.errors
