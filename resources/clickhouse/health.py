@@ -77,7 +77,7 @@ def _servers(resource: ClickHouseServer) -> Iterator[Finding]:
 def _targets(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
     cluster = resource.clustered()
     for tables in by_schema(dict.fromkeys(use.writes)):
-        layouts, databases = layouts_of(resource, tables), database_engines(resource, tables)
+        layouts, engines = layouts_of(resource, tables), database_engines(resource, tables)
         for table in tables:
             engine = layouts[table].engine_full if table in layouts else ""
             try:
@@ -85,7 +85,7 @@ def _targets(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
                     resource,
                     table,
                     engine=engine,
-                    database_engine=databases.get(table, ""),
+                    database_engine=engines.get(table, ""),
                     cluster=cluster.name if cluster else None,
                 )
             except InputError as error:

@@ -11,7 +11,7 @@ from tableferry.resources.clickhouse.anew import carry_comments
 from tableferry.resources.clickhouse.ddl import create_table
 from tableferry.resources.clickhouse.dialect import RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.locks import Owner, read_owner
-from tableferry.resources.clickhouse.server import ClickHouseServer, among
+from tableferry.resources.clickhouse.server import ClickHouseServer, among, databases
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import drop_table, qualified
@@ -64,9 +64,8 @@ def layouts_of(
 
 def database_engines(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[TableRef, str]:
     """Return the engine of the database of tables of one database; nothing if there is none."""
-    schema = literal(tables[0].schema)
-    rows = resource.query(f"SELECT engine FROM system.databases WHERE name = {schema}")
-    return {table: str(engine) for table in tables for (engine,) in rows}
+    engines = databases(resource)
+    return {table: engines[table.schema] for table in tables if table.schema in engines}
 
 
 def ensure_shadow(resource: ClickHouseServer, plan: CopyPlan, layout: TableLayout) -> None:

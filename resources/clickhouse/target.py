@@ -39,7 +39,7 @@ from tableferry.resources.clickhouse.quarantine import (
     forget_quarantine,
     keep_quarantined,
 )
-from tableferry.resources.clickhouse.server import ClickHouseServer
+from tableferry.resources.clickhouse.server import ClickHouseServer, databases
 from tableferry.resources.clickhouse.staging import (
     Image,
     defined_image,
@@ -501,8 +501,8 @@ class ClickHouseTarget(Target):
     def _require_database(self, table: TableRef, engine: str) -> None:
         database_engine = answer(self.resource, database_engines, table)
         if database_engine is None:
-            databases = self.resource.query("SELECT name FROM system.databases ORDER BY name")
-            present = [name for (name,) in databases if name.lower() not in SYSTEM_DATABASES]
+            names = databases(self.resource)
+            present = [name for name in names if name.lower() not in SYSTEM_DATABASES]
             raise InputError(
                 f"{table}: there is no database {table.schema!r} on {self.resource.settings()}; "
                 f"there are {', '.join(present)}. Correct the name, or create it: "
