@@ -74,7 +74,8 @@ test-soak: install system-packages ## Run the long random tests (TABLEFERRY_SEED
 
 # Of the tests of ClickHouse, those that leave it to Tableferry to make, alter and exchange tables; the stand-in
 # knows nothing of blocks that another node has got
-CLUSTERED = tests/integration/systems/test_clickhouse_target.py tests/integration/log/test_markers.py \
+CLUSTERED = tests/integration/systems/test_clickhouse_target.py tests/integration/systems/test_targets.py \
+	tests/integration/log/test_markers.py \
 	tests/integration/moving/test_crash_matrix.py tests/integration/moving/test_two_runs_at_once.py \
 	tests/integration/moving/test_move_direct.py tests/integration/moving/test_clickhouse_to_postgres.py
 ALIKE = not sqlserver and not same_block_sent_twice and not taken_for_dead and not crashed_between_exchange \

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import pyarrow as pa
 
+from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target_options import TargetOptions
@@ -44,8 +48,16 @@ class Bench:
 
     system: str
     schema: str
+    integer = "bigint"
+    """The type of the column `id`."""
     text: str
     """The type of the column `note`."""
+    base = REPLACE
+    """How a table is made."""
+    misfit = "(id int NOT NULL, more int NOT NULL)"
+    """The definition of a table that the plan does not fit."""
+    locks = 0
+    """The tables that hold a range, beside what is staged."""
     identity: str
     """The declaration of an identity column."""
     commit: bytes
@@ -82,8 +94,8 @@ class Bench:
     def make_plan(
         self, *, nullable_key: bool = False, primary_key: tuple[str, ...] = ("id",)
     ) -> CopyPlan:
-        key = _column("id", "bigint", pa.int64(), nullable_key)
-        text = _column("note", self.text, pa.string(), True)
+        key = column("id", self.integer, pa.int64(), nullable_key)
+        text = column("note", self.text, pa.string(), True)
         source = TableRef("postgres", "public", "numbers")
         return CopyPlan(source, self.table, (key, text), key, primary_key)
 
@@ -91,16 +103,32 @@ class Bench:
         self,
         rows: Sequence[Row],
         key_range: KeyRange = LOW,
-        options: TargetOptions = REPLACE,
+        options: TargetOptions | None = None,
         *,
+        owner: str = "run-1",
         target: Any = None,
+        text: bool = False,
     ) -> None:
         with (target or self.target).attempt(
-            Publication(self.plan, key_range, "v1", "run-1"), options
+            Publication(self.plan, key_range, "v1", owner), options or self.base
         ) as load:
-            receipt = load.load_arrow([batch(rows[:1]), batch(rows[1:])])
+            if text:
+                receipt = load.load_bytes(iter([tab_separated(rows[:1]), tab_separated(rows[1:])]))
+            else:
+                receipt = load.load_arrow([batch(rows[:1]), batch(rows[1:])])
             assert receipt.rows == load.staged_rows() == len(rows)
             load.finalise()
+
+    def options(self, mode: WriteMode) -> TargetOptions:
+        """How ranges are written by a mode."""
+        return replace(self.base, mode=mode)
+
+    def staged(self, load: Any) -> str:
+        """The staging table of an attempt, quoted."""
+        return self.named(load.staging.name)
+
+    def settle(self) -> None:
+        """Wait until the server tells what is made from now on from what there is by its age."""
 
     def named(self, table: str | None = None) -> str:
         """A table of the schema, quoted."""
@@ -128,10 +156,14 @@ class Bench:
         if child == 0:
             try:
                 os.environ[CRASH_AT] = point
+                self.forked()
                 work()
             finally:
                 os._exit(1)
         assert os.waitpid(child, 0)[1] == 9
+
+    def forked(self) -> None:
+        """Make ready in a process that was forked."""
 
 
 class SqlServerBench(Bench):
@@ -162,7 +194,51 @@ class PostgresBench(Bench):
         return looking.ask_postgres(self.url, statement)
 
 
-BENCHES: dict[str, type[Bench]] = {"sqlserver": SqlServerBench, "postgres": PostgresBench}
+class ClickHouseBench(Bench):
+    system, schema, integer, text = "clickhouse", "warehouse", "Int64", "String"
+    misfit = "(id Int32, more String) ENGINE = MergeTree ORDER BY id"
+    locks = 1
+
+    def __init__(self, url: str, name: str) -> None:
+        super().__init__(url, name)
+        self.client = looking.clickhouse(url)
+
+    def at(self, url: str) -> ClickHouseTarget:
+        return ClickHouseTarget(ClickHouseResource(url=url))
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        if statement.startswith("SELECT"):
+            return [tuple(row) for row in self.client.query(statement).result_rows]
+        self.client.command(statement + " SYNC" * statement.startswith("DROP TABLE"))
+        return []
+
+    def staged(self, load: Any) -> str:
+        return self.named(load.staging)
+
+    def settle(self) -> None:
+        time.sleep(1.1)  # the catalog has the time in seconds
+
+    def named(self, table: str | None = None) -> str:
+        name = (table or self.table.name).replace("\\", "\\\\").replace("`", "\\`")
+        return f"{self.schema}.`{name}`"
+
+    def tables(self) -> list[str]:
+        rows = self.ask(f"SELECT name FROM system.tables WHERE database = '{self.schema}'")
+        return [str(name) for (name,) in rows]
+
+    def forked(self) -> None:
+        # its connections are the parent's
+        self.target = self.at(self.url)
+
+
+class ForeignBench(ClickHouseBench):
+    """A table that is partitioned otherwise, as somebody else's would be."""
+
+    base = TargetOptions(partition_by="id % 3")
+
+
+TRANSACTIONAL: dict[str, type[Bench]] = {"sqlserver": SqlServerBench, "postgres": PostgresBench}
+BENCHES = {**TRANSACTIONAL, "clickhouse": ClickHouseBench, "foreign": ForeignBench}
 
 
 def batch(rows: Sequence[Row]) -> pa.RecordBatch:
@@ -170,7 +246,18 @@ def batch(rows: Sequence[Row]) -> pa.RecordBatch:
     return pa.record_batch({"id": pa.array(ids, pa.int64()), "note": pa.array(notes, pa.string())})
 
 
-def _column(name: str, type_: str, arrow: pa.DataType, nullable: bool) -> ColumnPlan:
+def tab_separated(rows: Sequence[Row]) -> bytes:
+    """Rows as ClickHouse's TabSeparated has them."""
+
+    def cell(value: object) -> str:
+        if value is None:
+            return "\\N"
+        return str(value).replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+
+    return "".join("\t".join(map(cell, row)) + "\n" for row in rows).encode()
+
+
+def column(name: str, type_: str, arrow: pa.DataType, nullable: bool) -> ColumnPlan:
     return ColumnPlan(
         source=Column(name, type_, nullable=nullable),
         target=Column(name, type_, nullable=nullable),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -15,219 +13,49 @@ import pytest
 from tableferry.resources.clickhouse.locks import Owner, take_lock
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
-from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import MARKERS, Publication
 from tableferry.resources.contract.target import TargetMoved, no_live_owner
-from tableferry.resources.contract.target_names import MOST_REJECTED, shadow_of
+from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
-from tableferry.resources.crash_points import CRASH_AT
 from tableferry.resources.errors import (
     ConnectionFailed,
     InputError,
     RangeBusy,
-    ReceiptMismatch,
-    SchemaDrift,
     StatementFailed,
 )
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.tables import TableRef, staging_name, staging_prefix
-from tableferry.resources.types.column import Column
+from tableferry.resources.tables import staging_name
 from tableferry_local.stack import Stack
-from tests.integration.support import looking
 from tests.integration.support.proxy import LosesAnswer
+from tests.integration.support.target_bench import (
+    ELSEWHERE,
+    HIGH,
+    LOW,
+    NEW,
+    OLD,
+    REPLACE,
+    Row,
+    batch,
+    column,
+)
+from tests.integration.support.target_bench import ClickHouseBench as Bench
 
 pytestmark = pytest.mark.integration
-
-MODES = [mode for mode in WriteMode if mode.moves]
-
-Row = tuple[int | None, str | None]
-LOW = KeyRange("integer", None, 10)
-HIGH = KeyRange("integer", 10, None)
-
-REPLACE = TargetOptions()
-FOREIGN = TargetOptions(partition_by="id % 3")
-"""A table that is partitioned otherwise, as somebody else's would be."""
-
-
-class Bench:
-    """A target with a plan for one small table, and a client of its own to look at it."""
-
-    def __init__(self, url: str, name: str) -> None:
-        self.url = url
-        self.target = ClickHouseTarget(ClickHouseResource(url=url))
-        self.client = looking.clickhouse(url)
-        self.table = TableRef("clickhouse", "warehouse", name)
-        self.plan = self.make_plan()
-
-    def make_plan(
-        self, *, nullable_key: bool = False, primary_key: tuple[str, ...] = ("id",)
-    ) -> CopyPlan:
-        key = _column("id", "Int64", pa.int64(), nullable_key)
-        text = _column("note", "String", pa.string(), True)
-        source = TableRef("postgres", "public", "numbers")
-        return CopyPlan(source, self.table, (key, text), key, primary_key)
-
-    def load(
-        self,
-        rows: Sequence[Row],
-        key_range: KeyRange = LOW,
-        options: TargetOptions = REPLACE,
-        *,
-        owner: str = "run-1",
-        text: bool = False,
-        target: ClickHouseTarget | None = None,
-    ) -> None:
-        with (target or self.target).attempt(
-            Publication(self.plan, key_range, "v1", owner), options
-        ) as load:
-            if text:
-                receipt = load.load_bytes(iter([_tsv(rows[:1]), _tsv(rows[1:])]))
-            else:
-                receipt = load.load_arrow([_batch(rows[:1]), _batch(rows[1:])])
-            assert receipt.rows == load.staged_rows() == len(rows)
-            load.finalise()
-
-    def rows(self, table: TableRef | None = None) -> list[Row]:
-        name = (table or self.table).name.replace("\\", "\\\\").replace("`", "\\`")
-        query = f"SELECT * FROM warehouse.`{name}` ORDER BY 1 NULLS LAST, 2"
-        return [tuple(row) for row in self.client.query(query).result_rows]
-
-    def left_over(self) -> list[str]:
-        """Tables of this target that should not be there after an attempt."""
-        query = "SELECT name FROM system.tables WHERE startsWith(name, {prefix:String})"
-        prefix = {"prefix": staging_prefix(self.table)}
-        return [row[0] for row in self.client.query(query, parameters=prefix).result_rows]
-
-    def in_process_that_dies(self, point: str, work: Callable[[], None]) -> None:
-        """Run in a child process that is killed when it reaches the point."""
-        child = os.fork()
-        if child == 0:
-            try:
-                os.environ[CRASH_AT] = point
-                self.target = ClickHouseTarget(ClickHouseResource(url=self.url))
-                work()
-            finally:
-                os._exit(1)
-        assert os.waitpid(child, 0)[1] == 9
 
 
 @pytest.fixture
 def bench(ch_url: str) -> Iterator[Bench]:
-    yield from _bench(ch_url, f"t_{uuid.uuid4().hex[:8]}")
-
-
-def _bench(url: str, name: str) -> Iterator[Bench]:
-    bench = Bench(url, name)
-    yield bench
-    prefix = staging_prefix(bench.table)
-    for (table,) in bench.client.query("SHOW TABLES FROM warehouse").result_rows:
-        if name in table or table.startswith(prefix):
-            quoted = table.replace("\\", "\\\\").replace("`", "\\`")
-            bench.client.command(f"DROP TABLE warehouse.`{quoted}` SYNC")
+    with Bench(ch_url, f"t_{uuid.uuid4().hex[:8]}") as bench:
+        yield bench
 
 
 @pytest.fixture
 def own_bench(own_stack: Stack) -> Iterator[Bench]:
     """On servers that may be killed."""
-    yield from _bench(own_stack.clickhouse_url, f"t_{uuid.uuid4().hex[:8]}")
-
-
-def _column(name: str, type_: str, arrow: pa.DataType, nullable: bool) -> ColumnPlan:
-    return ColumnPlan(
-        source=Column(name, type_, nullable=nullable),
-        target=Column(name, type_, nullable=nullable),
-        arrow_sql=name,
-        arrow_type=arrow,
-    )
-
-
-def _batch(rows: Sequence[Row]) -> pa.RecordBatch:
-    ids, notes = [row[0] for row in rows], [row[1] for row in rows]
-    return pa.record_batch({"id": pa.array(ids, pa.int64()), "note": pa.array(notes, pa.string())})
-
-
-def _tsv(rows: Sequence[Row]) -> bytes:
-    def cell(value: object) -> str:
-        if value is None:
-            return "\\N"
-        return str(value).replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
-
-    return "".join("\t".join(map(cell, row)) + "\n" for row in rows).encode()
-
-
-OLD: list[Row] = [(1, "old"), (2, "old"), (3, "old")]
-NEW: list[Row] = [(2, "new"), (4, "new\t\n\\ '' 😀"), (5, ""), (6, None)]
-AFTER: dict[WriteMode, list[Row]] = {
-    WriteMode.REPLACE: NEW,
-    WriteMode.APPEND: [*OLD, *NEW[1:]],
-    WriteMode.UPSERT: [OLD[0], NEW[0], OLD[2], *NEW[1:]],
-    WriteMode.SWAP: NEW,
-}
-"""What a target with the rows OLD shows after NEW was loaded into it."""
-ELSEWHERE: list[Row] = [(10, "other range")]
-
-
-@pytest.mark.invariant("I4")
-@pytest.mark.parametrize("text", [False, True], ids=["arrow", "text"])
-@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
-@pytest.mark.parametrize("mode", MODES)
-def test_load_and_load_again(bench: Bench, mode: WriteMode, foreign: bool, text: bool) -> None:
-    base = FOREIGN if foreign else TargetOptions()
-    options = replace(base, mode=mode)
-    notes = bench.target.prepare(bench.plan, options)
-    assert bool(notes) == (foreign and mode != "swap")
-    bench.load(OLD, options=replace(base, mode=WriteMode.REPLACE))
-    bench.load(ELSEWHERE, HIGH, options=replace(base, mode=WriteMode.REPLACE))
-    if mode == "swap":
-        bench.target.promote(bench.plan, options)
-        bench.load(OLD, options=replace(base, mode=WriteMode.REPLACE))
-        bench.load(ELSEWHERE, HIGH, options=replace(base, mode=WriteMode.REPLACE))
-        bench.target.prepare(bench.plan, options)
-    for _ in range(2):
-        bench.load(NEW, options=options, text=text)
-        if mode == "swap":
-            assert bench.rows() == [*OLD, *ELSEWHERE]
-            assert bench.rows(shadow_of(bench.table)) == [*NEW, *ELSEWHERE]
-    bench.target.promote(bench.plan, options)
-    assert bench.rows() == [*AFTER[mode], *ELSEWHERE]
-    assert bench.target.range_rows(bench.plan, LOW, TargetOptions()) == len(AFTER[mode])
-    assert not bench.left_over()
-
-
-@pytest.mark.invariant("I1", "I4")
-@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
-@pytest.mark.parametrize("mode", MODES)
-def test_killed_inside_finalise(bench: Bench, mode: WriteMode, foreign: bool) -> None:
-    base = FOREIGN if foreign else TargetOptions()
-    options = replace(base, mode=mode)
-    bench.target.prepare(bench.plan, replace(base, mode=WriteMode.REPLACE))
-    bench.load(OLD, options=replace(base, mode=WriteMode.REPLACE))
-    bench.target.prepare(bench.plan, options)
-    bench.in_process_that_dies("inside_finalise", lambda: bench.load(NEW, options=options))
-    assert bench.rows() == OLD
-    assert len(bench.left_over()) == 2
-
-    bench.load(NEW, options=options, owner="run-2")
-    bench.target.promote(bench.plan, options)
-    assert bench.rows() == AFTER[mode]
-    assert not bench.left_over()
-
-
-def test_failed_attempt_leaves_nothing(bench: Bench) -> None:
-    def broken() -> Iterator[pa.RecordBatch]:
-        yield _batch(NEW)
-        raise ValueError("the source went away")
-
-    bench.target.prepare(bench.plan, TargetOptions())
-    bench.load(OLD)
-    with (
-        pytest.raises(ValueError, match="the source went away"),
-        bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), TargetOptions()) as load,
-    ):
-        load.load_arrow(broken())
-    assert bench.rows() == OLD
-    assert not bench.left_over()
+    with Bench(own_stack.clickhouse_url, f"t_{uuid.uuid4().hex[:8]}") as bench:
+        yield bench
 
 
 def test_refused_row_names_the_reason(bench: Bench) -> None:
@@ -241,17 +69,11 @@ def test_refused_row_names_the_reason(bench: Bench) -> None:
     assert not bench.left_over()
 
 
-def test_null_into_not_null_is_refused(bench: Bench) -> None:
-    bench.target.prepare(bench.plan, TargetOptions())
-    with pytest.raises(StatementFailed, match="NULL"):
-        bench.load([(None, "no key")])
-
-
 @pytest.mark.invariant("I7")
 def test_live_run_keeps_its_range(bench: Bench) -> None:
     bench.target.prepare(bench.plan, TargetOptions())
     with bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), TargetOptions()) as load:
-        load.load_arrow([_batch(OLD)])
+        load.load_arrow([batch(OLD)])
         with (
             pytest.raises(RangeBusy, match="run-1"),
             bench.target.attempt(
@@ -275,11 +97,11 @@ def test_run_that_lost_its_range_cannot_publish(bench: Bench) -> None:
             Publication(bench.plan, LOW, "v", "thought dead"), TargetOptions()
         ) as slow,
     ):
-        slow.load_arrow([_batch(OLD)])
+        slow.load_arrow([batch(OLD)])
         with bench.target.attempt(
             Publication(bench.plan, LOW, "v", "run-2"), TargetOptions()
         ) as load:
-            load.load_arrow([_batch(NEW)])
+            load.load_arrow([batch(NEW)])
             with pytest.raises((RangeBusy, StatementFailed)):
                 slow.finalise()
             load.finalise()
@@ -309,19 +131,6 @@ def test_what_a_run_stages_while_it_is_taken_for_dead_is_dropped(bench: Bench) -
     assert not meanwhile and bench.left_over() == [lock]
 
 
-@pytest.mark.invariant("I2")
-def test_rows_that_nobody_sent_are_noticed(bench: Bench) -> None:
-    bench.target.prepare(bench.plan, TargetOptions())
-    with (
-        pytest.raises(ReceiptMismatch, match="3 rows were sent, but 4 arrived"),
-        bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), TargetOptions()) as load,
-    ):
-        load.load_arrow([_batch(OLD)])
-        bench.client.command(f"INSERT INTO warehouse.{load.staging} (id) VALUES (7)")
-        load.finalise()
-    assert bench.rows() == []
-
-
 @pytest.mark.invariant("I4")
 @pytest.mark.parametrize("statement", ["REPLACE PARTITION", "DROP PARTITION"])
 def test_lost_acknowledgement(bench: Bench, statement: str) -> None:
@@ -345,7 +154,7 @@ def test_server_killed_before_finalise(own_stack: Stack, own_bench: Bench, resta
             load = outcome.enter_context(
                 own_bench.target.attempt(Publication(own_bench.plan, LOW, "v", "run-1"), REPLACE)
             )
-            load.load_arrow([_batch(NEW)])
+            load.load_arrow([batch(NEW)])
             own_stack.kill("clickhouse")
             if restarted:
                 own_stack.restart("clickhouse")
@@ -362,39 +171,19 @@ def test_server_killed_before_finalise(own_stack: Stack, own_bench: Bench, resta
 def test_same_block_sent_twice_counts_once(bench: Bench) -> None:
     bench.target.prepare(bench.plan, TargetOptions())
     with bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), TargetOptions()) as load:
-        load.load_arrow([_batch(OLD)])
+        load.load_arrow([batch(OLD)])
         load._blocks = 0  # as if a proxy on the way had sent the request again
-        load.load_arrow([_batch(OLD)])
+        load.load_arrow([batch(OLD)])
         assert load.staged_rows() == len(OLD)
 
 
 def test_equal_blocks_of_one_range_all_count(bench: Bench) -> None:
     bench.target.prepare(bench.plan, TargetOptions())
     with bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), TargetOptions()) as load:
-        load.load_arrow([_batch([(1, "same")] * 70_000)] * 40)
-        load.load_arrow([_batch([(1, "same")])])
+        load.load_arrow([batch([(1, "same")] * 70_000)] * 40)
+        load.load_arrow([batch([(1, "same")])])
         load.finalise()
     assert bench.target.range_rows(bench.plan, LOW, TargetOptions()) == 70_000 * 40 + 1
-
-
-def test_empty_range_empties_its_partition_only(bench: Bench) -> None:
-    bench.target.prepare(bench.plan, TargetOptions())
-    bench.load(OLD)
-    bench.load(ELSEWHERE, HIGH)
-    bench.load([])
-    bench.load([])
-    assert bench.rows() == ELSEWHERE
-
-
-def test_null_keys_are_a_range_of_their_own(bench: Bench) -> None:
-    bench.plan = bench.make_plan(nullable_key=True, primary_key=())
-    bench.target.prepare(bench.plan, TargetOptions())
-    null = KeyRange("integer", null=True)
-    bench.load(OLD)
-    bench.load([(None, "a"), (None, "b")], null)
-    bench.load([(None, "c")], null)
-    assert bench.rows() == [*OLD, (None, "c")]
-    assert bench.target.range_rows(bench.plan, null, TargetOptions()) == 1
 
 
 def test_rows_of_ranges_that_were_cut_otherwise_are_removed(bench: Bench) -> None:
@@ -441,41 +230,6 @@ def test_swap_crashed_between_exchange_and_drop(bench: Bench) -> None:
     assert bench.rows() == [*OLD, *ELSEWHERE]
 
 
-def test_swap_interrupted_goes_on_with_its_shadow(bench: Bench) -> None:
-    swap = TargetOptions(mode=WriteMode.SWAP)
-    bench.target.prepare(bench.plan, swap)
-    bench.load(OLD, options=swap)
-    bench.target.prepare(bench.plan, swap)  # the next run
-    assert bench.target.clean(bench.table) == []
-    bench.load(ELSEWHERE, HIGH, swap)
-    assert bench.rows() == []
-    bench.target.promote(bench.plan, swap)
-    assert bench.rows() == [*OLD, *ELSEWHERE]
-
-
-def test_clean_spares_the_living(bench: Bench) -> None:
-    bench.target.prepare(bench.plan, TargetOptions())
-    bench.in_process_that_dies("inside_finalise", lambda: bench.load(OLD, owner="dead"))
-    with bench.target.attempt(
-        Publication(bench.plan, HIGH, "v", "living"), TargetOptions()
-    ) as load:
-        load.load_arrow([_batch(ELSEWHERE)])
-        dropped = bench.target.clean(bench.table, lambda run: run == "living")
-        assert len(dropped) == 2
-        load.finalise()
-    assert bench.target.clean(bench.table) == []
-    assert bench.rows() == ELSEWHERE
-
-
-def test_existing_table_is_verified(bench: Bench) -> None:
-    bench.client.command(
-        f"CREATE TABLE warehouse.{bench.table.name} (id Int32, more String) "
-        "ENGINE = MergeTree ORDER BY id"
-    )
-    with pytest.raises(SchemaDrift, match=r"'id'.*Int32.*'note' \(String\) is missing"):
-        bench.target.prepare(bench.plan, TargetOptions())
-
-
 def test_engine_that_cannot_delete_is_refused(bench: Bench) -> None:
     bench.client.command(
         f"CREATE TABLE warehouse.{bench.table.name} (id Int64, note Nullable(String)) ENGINE = Log"
@@ -512,7 +266,7 @@ def test_upsert_needs_the_key_in_the_primary_key(bench: Bench) -> None:
 @pytest.mark.parametrize("name", ["select", "with space", "quote`'\"\\", "Žluť.ý 😀"])
 def test_any_name(ch_url: str, name: str) -> None:
     name = f"{name} {uuid.uuid4().hex[:8]}"
-    for bench in _bench(ch_url, name):
+    with Bench(ch_url, name) as bench:
         bench.target.prepare(bench.plan, TargetOptions(mode=WriteMode.SWAP))
         bench.load(OLD, options=TargetOptions(mode=WriteMode.SWAP))
         bench.target.promote(bench.plan, TargetOptions(mode=WriteMode.SWAP))
@@ -521,7 +275,7 @@ def test_any_name(ch_url: str, name: str) -> None:
 
 
 def test_rows_of_text_that_look_like_a_header_are_rows(bench: Bench) -> None:
-    key, note = _column("id", "String", pa.string(), False), bench.plan.columns[1]
+    key, note = column("id", "String", pa.string(), False), bench.plan.columns[1]
     bench.plan = CopyPlan(bench.plan.source, bench.table, (key, note), key, ("id",))
     bench.target.prepare(bench.plan, TargetOptions())
     with bench.target.attempt(
@@ -536,7 +290,7 @@ def test_rows_of_text_that_look_like_a_header_are_rows(bench: Bench) -> None:
 def test_five_hundred_columns(bench: Bench) -> None:
     key = bench.plan.key
     others = tuple(
-        _column(f"column number {number}", "String", pa.string(), True) for number in range(500)
+        column(f"column number {number}", "String", pa.string(), True) for number in range(500)
     )
     bench.plan = CopyPlan(bench.plan.source, bench.table, (key, *others), key, ("id",))
     bench.target.prepare(bench.plan, TargetOptions())
@@ -548,36 +302,11 @@ def test_five_hundred_columns(bench: Bench) -> None:
     assert list(found) == [1, *(column.target.name for column in others)]
 
 
-def test_only_some_rejected_staging_tables_are_kept(bench: Bench) -> None:
-    bench.target.prepare(bench.plan, REPLACE)
-    ranges = [KeyRange("integer", low, low + 1) for low in range(MOST_REJECTED + 2)]
-    for key_range in ranges:
-        row = [(key_range.lower, "rejected")]
-        with bench.target.attempt(
-            Publication(bench.plan, key_range, "v1", "run-1"), REPLACE
-        ) as load:
-            load.load_arrow([_batch(row)])
-            load.audited_table()
-            kept = load.keep_rejected()
-        assert bench.rows(kept) == row, "the newest is there"
-        assert bench.target.rejected_table(bench.plan, key_range) == kept
-        if key_range == ranges[1]:
-            time.sleep(1.1)  # the catalog has the time in seconds
-    assert len(bench.left_over()) == MOST_REJECTED
-    gone = [bench.target.rejected_table(bench.plan, each) is None for each in ranges]
-    assert gone == [True] * 2 + [False] * MOST_REJECTED, "the oldest are gone"
-    assert bench.rows() == []
-
-    assert bench.target.clean(bench.table, rejected=False) == []
-    assert len(bench.target.clean(bench.table)) == MOST_REJECTED
-    assert bench.left_over() == []
-
-
 def test_a_rejected_staging_table_goes_when_its_range_is_visible(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
     for name in ("first", "second"):
         with bench.target.attempt(Publication(bench.plan, LOW, "v1", "run-1"), REPLACE) as load:
-            load.load_arrow([_batch([(1, name)])])
+            load.load_arrow([batch([(1, name)])])
             load.audited_table()
             kept = load.keep_rejected()
         assert bench.rows(kept) == [(1, name)]
@@ -636,7 +365,7 @@ def test_two_homes_that_cut_otherwise_never_remove_each_others_rows(
             bench.plan, key_range, f"v{number}", f"run-{number}", **plans[number]
         )
         with bench.target.attempt(publication, REPLACE) as load:
-            load.load_arrow([_batch(rows[number])])
+            load.load_arrow([batch(rows[number])])
             try:
                 load.finalise()
             except TargetMoved as error:
@@ -669,7 +398,7 @@ def test_a_marker_without_its_rows_is_one_that_no_event_log_has(bench: Bench, po
 
     def work() -> None:
         with bench.target.attempt(Publication(bench.plan, LOW, "v2", "dead"), REPLACE) as load:
-            load.load_arrow([_batch(NEW)])
+            load.load_arrow([batch(NEW)])
             load.finalise()
 
     bench.in_process_that_dies(point, work)
@@ -689,7 +418,7 @@ def test_who_goes_by_an_older_marker_publishes_nothing(bench: Bench) -> None:
         ) as load,
         pytest.raises(TargetMoved),
     ):
-        load.load_arrow([_batch(OLD)])
+        load.load_arrow([batch(OLD)])
         load.finalise()
     with (
         pytest.raises(TargetMoved),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import uuid
 from collections.abc import Iterator
@@ -11,12 +10,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from tableferry.resources.contract.markers import MARKERS, Publication
 from tableferry.resources.contract.target import TargetMoved
-from tableferry.resources.contract.target_names import MOST_REJECTED, shadow_of
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import (
@@ -35,13 +32,13 @@ from tableferry_local.stack import Stack
 from tests.integration.support.proxy import LosesAnswer
 from tests.integration.support.target_bench import (
     AFTER,
-    BENCHES,
     ELSEWHERE,
     HIGH,
     LOW,
     NEW,
     OLD,
     REPLACE,
+    TRANSACTIONAL,
     Bench,
     PostgresBench,
     Row,
@@ -54,18 +51,18 @@ pytestmark = pytest.mark.integration
 MODES = [mode for mode in WriteMode if mode.moves]
 
 
-@pytest.fixture(params=BENCHES)
+@pytest.fixture(params=TRANSACTIONAL)
 def bench(request: pytest.FixtureRequest, stack: Servers) -> Iterator[Bench]:
     url = getattr(stack, f"{request.param}_url")
-    with BENCHES[request.param](url, f"t_{uuid.uuid4().hex[:8]}") as bench:
+    with TRANSACTIONAL[request.param](url, f"t_{uuid.uuid4().hex[:8]}") as bench:
         yield bench
 
 
-@pytest.fixture(params=BENCHES)
+@pytest.fixture(params=TRANSACTIONAL)
 def own_bench(request: pytest.FixtureRequest, own_stack: Stack) -> Iterator[Bench]:
     """On servers that may be killed."""
     url = getattr(own_stack, f"{request.param}_url")
-    with BENCHES[request.param](url, f"t_{uuid.uuid4().hex[:8]}") as bench:
+    with TRANSACTIONAL[request.param](url, f"t_{uuid.uuid4().hex[:8]}") as bench:
         yield bench
 
 
@@ -85,43 +82,6 @@ def test_of_several_runs_that_create_the_table_one_does(
             done.result()
     bench.load(OLD)
     assert bench.rows() == OLD
-
-
-@pytest.mark.invariant("I4")
-@pytest.mark.parametrize("mode", MODES)
-def test_load_and_load_again(bench: Bench, mode: WriteMode) -> None:
-    options = TargetOptions(mode=mode)
-    bench.target.prepare(bench.plan, REPLACE)
-    bench.load(OLD)
-    bench.load(ELSEWHERE, HIGH)
-    bench.target.prepare(bench.plan, options)
-    for _ in range(2):
-        bench.load(NEW, options=options)
-        if mode == "swap":
-            assert bench.rows() == [*OLD, *ELSEWHERE]
-            assert bench.rows(shadow_of(bench.table)) == [*NEW, *ELSEWHERE]
-    for _ in range(2):
-        bench.target.promote(bench.plan, options)
-    assert bench.rows() == [*AFTER[mode], *ELSEWHERE]
-    assert bench.target.range_rows(bench.plan, LOW, REPLACE) == len(AFTER[mode])
-    assert not bench.left_over()
-
-
-@pytest.mark.invariant("I1", "I4")
-@pytest.mark.parametrize("mode", MODES)
-def test_killed_inside_finalise(bench: Bench, mode: WriteMode) -> None:
-    options = TargetOptions(mode=mode)
-    bench.target.prepare(bench.plan, REPLACE)
-    bench.load(OLD)
-    bench.target.prepare(bench.plan, options)
-    bench.in_process_that_dies("inside_finalise", lambda: bench.load(NEW, options=options))
-    assert bench.rows() == OLD
-    assert bench.left_over()
-
-    bench.load(NEW, options=options)
-    bench.target.promote(bench.plan, options)
-    assert bench.rows() == AFTER[mode]
-    assert not bench.left_over()
 
 
 @pytest.mark.invariant("I4")
@@ -209,22 +169,6 @@ def test_range_taken_over_while_the_connection_was_lost(bench: Bench) -> None:
     assert bench.rows() == NEW
 
 
-def test_failed_attempt_leaves_nothing(bench: Bench) -> None:
-    def broken() -> Iterator[pa.RecordBatch]:
-        yield batch(NEW)
-        raise ValueError("the source went away")
-
-    bench.target.prepare(bench.plan, REPLACE)
-    bench.load(OLD)
-    with (
-        pytest.raises(ValueError, match="the source went away"),
-        bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), REPLACE) as load,
-    ):
-        load.load_arrow(broken())
-    assert bench.rows() == OLD
-    assert not bench.left_over()
-
-
 def test_too_long_text_is_refused(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
     bench.load(OLD)
@@ -233,12 +177,6 @@ def test_too_long_text_is_refused(bench: Bench) -> None:
     assert not caught.value.transient
     assert bench.rows() == OLD
     assert not bench.left_over()
-
-
-def test_null_into_not_null_is_refused(bench: Bench) -> None:
-    bench.target.prepare(bench.plan, REPLACE)
-    with pytest.raises(StatementFailed, match=r"(?i)null"):
-        bench.load([(None, "no key")])
 
 
 @pytest.mark.invariant("I7")
@@ -307,43 +245,12 @@ def test_ranges_are_loaded_side_by_side(bench: Bench) -> None:
     assert bench.rows() == [(number, "x") for number in range(400)]
 
 
-@pytest.mark.invariant("I2")
-def test_rows_that_nobody_sent_are_noticed(bench: Bench) -> None:
-    bench.target.prepare(bench.plan, REPLACE)
-    with (
-        pytest.raises(ReceiptMismatch, match="3 rows were sent, but 4 arrived"),
-        bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), REPLACE) as load,
-    ):
-        load.load_arrow([batch(OLD)])
-        bench.ask(f"INSERT INTO {bench.named(load.staging.name)} (id) VALUES (7)")
-        load.finalise()
-    assert bench.rows() == []
-
-
 def test_rows_of_another_range_are_noticed(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
     bench.load(ELSEWHERE, HIGH)
     with pytest.raises(ReceiptMismatch, match="rolled back"):
         bench.load([(1, "mine"), (11, "not mine")])
     assert bench.rows() == ELSEWHERE
-
-
-def test_empty_range_empties_itself_only(bench: Bench) -> None:
-    bench.target.prepare(bench.plan, REPLACE)
-    bench.load(OLD)
-    bench.load(ELSEWHERE, HIGH)
-    bench.load([])
-    assert bench.rows() == ELSEWHERE
-
-
-def test_null_keys_are_a_range_of_their_own(bench: Bench) -> None:
-    bench.plan = bench.make_plan(nullable_key=True, primary_key=())
-    bench.target.prepare(bench.plan, REPLACE)
-    null = KeyRange("integer", null=True)
-    bench.load(OLD)
-    bench.load([(None, "a"), (None, "b")], null)
-    bench.load([(None, "c")], null)
-    assert bench.rows() == [*OLD, (None, "c")]
 
 
 def test_text_keys_differ_by_case_and_trailing_blanks(bench: Bench) -> None:
@@ -363,19 +270,6 @@ def test_identity_column_of_an_existing_table(bench: Bench) -> None:
     assert bench.rows() == OLD
 
 
-def test_swap_interrupted_goes_on_with_its_shadow(bench: Bench) -> None:
-    swap = TargetOptions(mode=WriteMode.SWAP)
-    bench.target.prepare(bench.plan, swap)
-    bench.load(OLD, options=swap)
-    bench.target.prepare(bench.plan, swap)  # the next run
-    assert bench.target.clean(bench.table) == []
-    bench.load(ELSEWHERE, HIGH, swap)
-    assert bench.rows() == []
-    bench.target.promote(bench.plan, swap)
-    assert bench.rows() == [*OLD, *ELSEWHERE]
-    assert [name for name in bench.tables() if bench.table.name in name] == [bench.table.name]
-
-
 def test_a_table_is_swapped_again_and_again(bench: Bench) -> None:
     """One with an index, which keeps its name, and with the longest name of all servers."""
     name = bench.table.name.ljust(63, "x")
@@ -385,25 +279,6 @@ def test_a_table_is_swapped_again_and_again(bench: Bench) -> None:
         bench.target.prepare(plan, swap)
         bench.target.promote(plan, swap)
     assert [one for one in bench.tables() if one.startswith(name[:20])] == [name]
-
-
-def test_clean_spares_the_living(bench: Bench) -> None:
-    bench.target.prepare(bench.plan, REPLACE)
-    bench.in_process_that_dies("inside_finalise", lambda: bench.load(OLD))
-    with bench.target.attempt(Publication(bench.plan, HIGH, "v", "living"), REPLACE) as load:
-        load.load_arrow([batch(ELSEWHERE)])
-        assert len(bench.target.clean(bench.table)) == 1
-        load.finalise()
-    assert bench.target.clean(bench.table) == []
-    assert bench.rows() == ELSEWHERE
-
-
-def test_existing_table_is_verified(bench: Bench) -> None:
-    bench.ask(f"CREATE TABLE {bench.named()} (id int NOT NULL, more int NOT NULL)")
-    with pytest.raises(
-        SchemaDrift, match=rf"'id'.*int.*'note' \({re.escape(bench.text)}\) is missing"
-    ):
-        bench.target.prepare(bench.plan, REPLACE)
 
 
 def test_column_that_nobody_fills(bench: Bench) -> None:
@@ -421,10 +296,10 @@ def test_column_that_nobody_fills(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("name", ["select", "with space", "quote]'\"[", "Žluť.ý 😀"])
-@pytest.mark.parametrize("system", BENCHES)
+@pytest.mark.parametrize("system", TRANSACTIONAL)
 def test_any_name(stack: Servers, system: str, name: str) -> None:
     name = f"{name} {uuid.uuid4().hex[:8]}"
-    with BENCHES[system](getattr(stack, f"{system}_url"), name) as bench:
+    with TRANSACTIONAL[system](getattr(stack, f"{system}_url"), name) as bench:
         bench.target.prepare(bench.plan, REPLACE)
         bench.load(OLD)
         bench.load(NEW)
@@ -440,29 +315,6 @@ def test_schema_is_created(bench: Bench) -> None:
     for table in (bench.table.name, MARKERS):
         bench.ask(f"DROP TABLE {schema}.{table}")
     bench.ask(f"DROP SCHEMA {schema}")
-
-
-def test_only_some_rejected_staging_tables_are_kept(bench: Bench) -> None:
-    bench.target.prepare(bench.plan, REPLACE)
-    ranges = [KeyRange("integer", low, low + 1) for low in range(MOST_REJECTED + 2)]
-    for key_range in ranges:
-        row = [(key_range.lower, "rejected")]
-        with bench.target.attempt(
-            Publication(bench.plan, key_range, "v1", "run-1"), REPLACE
-        ) as load:
-            load.load_arrow([batch(row)])
-            load.audited_table()
-            kept = load.keep_rejected()
-        assert bench.rows(kept) == row, "the newest is there"
-        assert bench.target.rejected_table(bench.plan, key_range) == kept
-    assert len(bench.left_over()) == MOST_REJECTED
-    gone = [bench.target.rejected_table(bench.plan, each) is None for each in ranges]
-    assert gone == [True] * 2 + [False] * MOST_REJECTED, "the oldest are gone"
-    assert bench.rows() == []
-
-    assert bench.target.clean(bench.table, rejected=False) == []
-    assert len(bench.target.clean(bench.table)) == MOST_REJECTED
-    assert bench.left_over() == []
 
 
 @pytest.mark.invariant("I8")
