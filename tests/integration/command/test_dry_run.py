@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tableferry.pipelines.cli import main
+from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.tables import TableRef, staging_prefix
 from tests.integration.conftest import Ferry
 
@@ -144,7 +145,7 @@ def compared(table: str, wire: Wire, *, more: bool) -> list[str]:
     return promised
 
 
-@pytest.mark.parametrize("mode", ["replace", "append", "upsert", "swap"])
+@pytest.mark.parametrize("mode", [mode.value for mode in WriteMode if mode.moves])
 @pytest.mark.parametrize("system", DRIVERS)
 def test_a_run_sends_what_a_dry_run_shows(
     ferry: Make, copies: str, monkeypatch: pytest.MonkeyPatch, system: str, mode: str
