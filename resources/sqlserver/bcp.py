@@ -29,13 +29,8 @@ from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.errors import ReceiptMismatch, ValueRefused
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.sqlserver.bcp_tool import (
-    POLL_SECONDS,
-    TOKEN_FILE,
-    BcpProcess,
-    require_rows,
-    running,
-)
+from tableferry.resources.sqlserver.bcp_process import POLL_SECONDS, BcpProcess, running
+from tableferry.resources.sqlserver.bcp_tool import TOKEN_FILE, require_rows
 from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.ddl import STATEMENTS, loaded, rows_of
 from tableferry.resources.sqlserver.server import SqlServerServer

@@ -20,7 +20,8 @@ from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.settings import DigestsBy
 from tableferry.resources.errors import InputError, TableMissing
-from tableferry.resources.sqlserver.bcp_tool import BcpTool, Encryption, find_tool, silent_seconds
+from tableferry.resources.sqlserver.bcp_process import silent_seconds
+from tableferry.resources.sqlserver.bcp_tool import BcpTool, Encryption, find_tool
 from tableferry.resources.sqlserver.catalog import columns_of
 from tableferry.resources.sqlserver.connection import SqlServerConnection, pool, quiet_cursor
 from tableferry.resources.sqlserver.login import METHODS, Login, login_of

@@ -18,18 +18,20 @@ from tableferry.resources.connecting.address import ConnectionSettings
 from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.errors import InputError, ReceiptMismatch, StatementFailed, ValueRefused
-from tableferry.resources.sqlserver import bcp_tool
-from tableferry.resources.sqlserver.bcp_tool import (
-    ARGUMENT_BYTES,
+from tableferry.resources.sqlserver import bcp_process
+from tableferry.resources.sqlserver.bcp_process import (
     SILENT_SECONDS,
     TIMEOUT,
+    running,
+    silent_seconds,
+)
+from tableferry.resources.sqlserver.bcp_tool import (
+    ARGUMENT_BYTES,
     BcpTool,
     Encryption,
     ToolResult,
     find_tool,
     require_rows,
-    running,
-    silent_seconds,
 )
 from tableferry.resources.sqlserver.login import Login
 
@@ -260,8 +262,8 @@ HANGING = {
 def test_a_hung_tool_is_ended_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, script: str
 ) -> None:
-    monkeypatch.setattr(bcp_tool, "TERM_SECONDS", 0.02)
-    monkeypatch.setattr(bcp_tool, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(bcp_process, "TERM_SECONDS", 0.02)
+    monkeypatch.setattr(bcp_process, "POLL_SECONDS", 0.01)
     program = tmp_path / name
     program.write_text(f"#!/bin/sh\necho $$ >> pids\n{script}\n")
     program.chmod(0o755)
@@ -327,8 +329,8 @@ def test_a_tool_that_says_something_is_not_hung(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(bcp_tool, "time", clock)
-    monkeypatch.setattr(bcp_tool, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(bcp_process, "time", clock)
+    monkeypatch.setattr(bcp_process, "POLL_SECONDS", 0.01)
     program = tmp_path / "freebcp"
     os.mkfifo(tmp_path / "told")
     program.write_text("#!/bin/sh\nwhile read i; do echo $i; done < told; echo '5 rows copied.'\n")

@@ -9,7 +9,8 @@ import pytest
 from tableferry.pipelines.settings import server
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import InputError
-from tableferry.resources.sqlserver.bcp_tool import BcpTool, Encryption, find_tool, running
+from tableferry.resources.sqlserver.bcp_process import running
+from tableferry.resources.sqlserver.bcp_tool import BcpTool, Encryption, find_tool
 from tableferry.resources.sqlserver.login import Login
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.source import require_bcp
