@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import finding
 from tableferry.resources.keys.range import KeyRange
 from tests.pipelines.command_line import SECRET, TRANSFER, assert_one_clear_line, ferry
@@ -177,3 +179,9 @@ def test_every_command_explains_itself(command: str) -> None:
     result = ferry(command, "--help")
     assert result.exit_code == 0
     assert "Usage:" in result.output
+
+
+def test_an_address_of_another_machine_is_named_before_anything_starts() -> None:
+    result = CliRunner().invoke(main, ["dev", "--host", "192.0.2.1", "--port", "4000"])
+    assert result.exit_code == 2
+    assert "cannot listen on 192.0.2.1 port 4000" in result.stderr
