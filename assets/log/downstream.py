@@ -1,20 +1,28 @@
 """What assets downstream of a target have read of its ranges, as their materializations record it.
 
-A mark stands for the rows of a range: it is another one after each move, and after each change of
-the range's data version, which is all that the log says of a move whose run died before it recorded
-it. Marks are kept by range, and not as one position in the log: an event with a smaller id may
-become visible later, when the transaction of another run ends.
+A mark stands for the rows of a range: it is another one after each move, once they have left with
+the file that they were of, and after each change of the range's data version, which is all that the
+log says of a move whose run died before it recorded it. Marks are kept by range, and not as one
+position in the log: an event with a smaller id may become visible later, when the transaction of
+another run ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import dagster as dg
 
-from tableferry.assets.log.ledger import WrittenColumn, committed, move_ids, written_columns
-from tableferry.assets.log.records import digest
+from tableferry.assets.log.ledger import (
+    WrittenColumn,
+    committed,
+    gone_ids,
+    move_ids,
+    written_columns,
+)
+from tableferry.assets.log.records import GONE, digest
 
 READ = "tableferry/read"
 """Metadata of a downstream asset's materialization: the marks of the ranges that it has read, by
@@ -24,13 +32,20 @@ Marks: TypeAlias = Mapping[str, str]
 """The mark of each range."""
 
 
+def record_gone(instance: dg.DagsterInstance, target: dg.AssetKey, ranges: Sequence[str]) -> None:
+    """Record that rows of these ranges have left a target, and no others take their place."""
+    observation = dg.AssetObservation(target, metadata={GONE: json.dumps([*ranges])})
+    instance.report_runless_asset_event(observation)
+
+
 def marks(instance: dg.DagsterInstance, target: dg.AssetKey) -> Marks:
-    """Return the marks of all ranges of a target, also of those that others have replaced."""
-    moved = move_ids(instance, target)
-    return {
-        name: digest(moved.get(name), str(newest.data_version))
-        for name, newest in committed(instance, target, ()).items()
-    }
+    """Return the marks of all ranges of a target, also of those that are gone or replaced."""
+    moved, gone = move_ids(instance, target), gone_ids(instance, target)
+    marked = {}
+    for name, newest in committed(instance, target, ()).items():
+        left = [gone[name]] if name in gone else []
+        marked[name] = digest(moved.get(name), str(newest.data_version), *left)
+    return marked
 
 
 def key_column(instance: dg.DagsterInstance, target: dg.AssetKey) -> WrittenColumn | None:

@@ -26,6 +26,8 @@ STATE = "tableferry/state"
 VERSION = "tableferry/data_version"
 """Tag of observations; Dagster's own tag would make them versions of the asset."""
 
+GONE = "tableferry/gone"
+"""Metadata of an observation of a target: a list of ranges whose rows have left it for good."""
 CREATED = "tableferry/created"
 """Tag of an observation: the identity of the table that a run has created as its target."""
 WRITTEN_BY, TAKEN_FROM = "tableferry/written_by", "tableferry/taken_from"

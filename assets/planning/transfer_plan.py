@@ -281,6 +281,10 @@ def apply_growth(plan: TransferPlan, servers: Servers, instance: dg.DagsterInsta
             for ranges, replacements in ((growth.retire, growth.add), (growth.remove, ())):
                 if ranges:
                     target.retire(hop.plan, ranges, replacements, hop.options)
+        if growth.remove:
+            from tableferry.assets.log.downstream import record_gone
+
+            record_gone(instance, hop.asset, [range_.name for range_ in growth.remove])
     for range_ in (*growth.retire, *growth.remove):
         instance.delete_dynamic_partition(partitions, range_.name)
     if growth.add:

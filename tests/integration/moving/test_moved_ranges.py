@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -322,6 +322,75 @@ def test_ranges_of_blocks_and_of_files_have_predicates(
             tuple(sorted({each.range for each in view.ranges})),
             [(rows,)],
         )
+
+
+def test_rows_that_leave_with_their_file_are_told_until_it_is_back(
+    ferry: Make, copies: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TABLEFERRY_CONNECTION_FOLDER", f"file://{tmp_path}")
+
+    def write(name: str, rows: int) -> None:
+        duckdb.sql(f"COPY (SELECT * FROM range({rows}) t(id)) TO '{tmp_path}/{name}.csv'")
+
+    for name in ("a", "b", "it''s"):
+        write(name, 5)
+    hops = f"['postgres://{copies}.{{t}}', 'postgres://{copies}.{{t}}_next']"
+    one = ferry(hops, source="folder://./*.csv", key="null", on_missing="delete")
+    tables = [hop.to for hop in one.session.transfer(one.table).hops]
+    server = one.session.servers.endpoints["postgres"]
+    given: list[list[str]] = []
+    failing = False
+
+    def model_of(table: TableRef) -> str:
+        return qualified(replace(table, name=f"{table.name}_model"))
+
+    @dg.asset(deps=[asset_key(table) for table in tables])
+    def follows(context: dg.AssetExecutionContext) -> None:
+        moved = tableferry.moved_ranges(context)
+        first, second = (moved[asset_key(table).to_user_string()] for table in tables)
+        assert first.ranges == second.ranges
+        given.append([*first.ranges])
+        if failing:
+            raise dg.Failure("as if a server had gone", allow_retries=False)
+        # as the guide's model does it
+        for table, told in zip(tables, (first, second), strict=True):
+            server.execute(f"DELETE FROM {model_of(table)} WHERE {told.predicate}")
+            server.execute(
+                f"INSERT INTO {model_of(table)} "
+                f"SELECT * FROM {qualified(table)} WHERE {told.predicate}"
+            )
+
+    def told(*, fails: bool = False) -> list[str]:
+        nonlocal failing
+        failing = fails
+        materialize(one, follows, fails=fails)
+        for table in () if fails else tables:
+            ours, theirs = (
+                server.query(f"SELECT * FROM {name} ORDER BY 1, 2")
+                for name in (f"{model_of(table)}", qualified(table))
+            )
+            assert ours == theirs
+        return given[-1]
+
+    def run() -> None:
+        view = one.run()
+        assert view.good, view.errors
+
+    run()
+    for table in tables:
+        server.execute(f"CREATE TABLE {model_of(table)} (LIKE {qualified(table)})")
+    assert told() == ["a.csv", "b.csv", "it's.csv"] and told() == []
+    (tmp_path / "it's.csv").unlink()
+    run()
+    assert told(fails=True) == ["it's.csv"], "whoever fails is told again"
+    assert told() == ["it's.csv"] and told() == []
+    write("it''s", 5)
+    run()
+    assert told() == ["it's.csv"] and told() == []
+    (tmp_path / "b.csv").unlink()
+    write("a", 6)
+    run()
+    assert told() == ["a.csv", "b.csv"] and told() == []
 
 
 def test_models_that_read_a_target_through_others_lose_no_range(model: Model) -> None:
