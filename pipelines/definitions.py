@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import dagster as dg
 
@@ -72,7 +72,7 @@ def transfer_definitions(
     *,
     origins: Mapping[str, Origin] | None = None,
     bound: Servers | None = None,
-    sources: bool = True,
+    sources: Container[str] | None = None,
     prefix: str = "",
     specs: Mapping[str, Sequence[dg.AssetSpec]] | None = None,
 ) -> dg.Definitions:
@@ -86,7 +86,8 @@ def transfer_definitions(
         assets: the assets of each transfer's targets, by its name.
         origins: where each transfer is declared.
         bound: the servers to use instead of Dagster resources.
-        sources: also define the source tables, as external assets.
+        sources: the transfers whose source tables are defined, too, as external assets; by default
+            all.
         prefix: a prefix of the sensors' names.
         specs: the assets of each transfer's targets, in order; by default those of `target_asset`.
     """
@@ -94,7 +95,9 @@ def transfer_definitions(
     targets = {key for definition in assets.values() for key in definition.keys}
     # a source that several transfers share is declared by the first
     not_moved = [
-        source_asset(transfer, origins.get(name)) for name, transfer in transfers.items() if sources
+        source_asset(transfer, origins.get(name))
+        for name, transfer in transfers.items()
+        if sources is None or name in sources
     ]
     for name, transfer in transfers.items():
         if not transfer.write.moves:

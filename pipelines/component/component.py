@@ -130,6 +130,14 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
             examples=[{"orders": "raw/orders"}],
         ),
     ] = Field(default_factory=dict)
+    sources: Annotated[
+        bool,
+        dg.Resolver.default(
+            description="Whether the source tables are assets, too, which Dagster's graph draws; "
+            "not those that `upstream` names. No other asset of the project may be one of them.",
+            examples=[True],
+        ),
+    ] = False
     translation: Annotated[TranslationFn[HopOfTransfer] | None, TRANSLATED] = None
     op: Annotated[
         OpSpec | None,
@@ -227,12 +235,23 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
             )
             for item, specs in resolved
         }
+        origins = {
+            item.transfer: Origin(declared.files[name])
+            for name, (item, _) in zip(declared.transfers, resolved, strict=True)
+            if name in declared.files
+        }
+        sources = [
+            item.transfer
+            for before, (item, _) in zip(declared.transfers.values(), resolved, strict=True)
+            if self.sources and self.get_upstream_key(before) is None
+        ]
         prefix = _sensor_prefix(context)
         definitions = transfer_definitions(
             transfers,
             assets,
+            origins=origins,
             bound=bound,
-            sources=False,
+            sources=sources,
             prefix=prefix,
             specs={item.transfer: specs for item, specs in resolved},
         )

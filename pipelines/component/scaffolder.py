@@ -43,6 +43,8 @@ OPTIONS = """\
   #   automation_condition: "{{ dg.AutomationCondition.eager() }}"
   # The asset of this project that creates a transfer's source table.
   # upstream: {orders: raw/orders}
+  # Source tables as assets, too, which the graph draws.
+  # sources: true
   # A prefix for the names of all transfers and the keys of all assets.
   # prefix: berlin
 """

@@ -133,6 +133,32 @@ def test_translation_upstream_and_files_of_a_folder() -> None:
     assert asked == [set(), {"..5", "5.."}], "its ranges, once what makes the source has run"
 
 
+def test_sources_are_drawn_where_no_other_asset_makes_them() -> None:
+    items = ORDERS.replace("orders", "items").partition("transfers:\n")[2]
+    text = HEAD + CONNECTIONS + ORDERS + items + "  upstream: {items: raw/items}\n"
+    keys = [dg.AssetKey(["postgres", "shop", "orders"]), dg.AssetKey(["raw", "items"])]
+
+    def drawn(**files: str) -> list[bool]:
+        with project(**files) as found:
+            graph = found.get_repository_def().asset_graph
+        assert all(graph.get(key).is_external for key in keys)
+        return ["dagster/table_name" in graph.get(key).metadata for key in keys]
+
+    assert drawn(**{"shop__defs--yaml": text}) == [False, False]
+    text += "  sources: true\n"
+    assert drawn(**{"shop__defs--yaml": text}) == [True, False]
+    chain = ORDERS.replace("orders", "next").replace(
+        "postgres://shop.next", "dw://warehouse.orders"
+    )
+    text = HEAD + CONNECTIONS + ORDERS + chain.partition("transfers:\n")[2] + "  sources: true\n"
+    with project(**{"shop__defs--yaml": text}) as found:
+        graph = found.get_repository_def().asset_graph
+    source = graph.get(keys[0])
+    assert (source.kinds, source.group_name) == ({"postgres"}, "shop")
+    assert [one.line_number for one in _references(source.metadata)] == [9, 1]
+    assert graph.get(dg.AssetKey(["dw", "warehouse", "orders"])).is_materializable
+
+
 def test_two_components_of_one_project() -> None:
     erp = HEAD + CONNECTIONS.replace("SHOP_URL", "OTHER_URL") + ORDERS
     both = {"shop__defs--yaml": HEAD + CONNECTIONS + ORDERS, "erp__defs--yaml": erp}
