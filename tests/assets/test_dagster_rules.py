@@ -51,3 +51,29 @@ def test_what_dagster_refuses_is_not_plain(line: str) -> None:
 @pytest.mark.parametrize("line", ["@daily", "0 2 * * MON-FRI", "0 0 30 4 *", "05 * * * *"])
 def test_what_is_not_plain_is_asked_of_dagster(line: str) -> None:
     assert not rules.PLAIN_CRON.fullmatch(line) and rules.cron_line(line) == line
+
+
+def test_a_virtual_asset_would_keep_eager_models_from_running() -> None:
+    """What docs/dbt.md says of them; where it fails, whole tables may be virtual assets."""
+    target, view, model = map(dg.AssetKey, ("target", "view", "model"))
+    ranges = dg.StaticPartitionsDefinition(["..5", "5.."])
+    eager = dg.AutomationCondition.eager()
+
+    def requested(*between: dg.AssetSpec, condition: dg.AutomationCondition = eager) -> int:
+        @dg.asset(key=model, deps=[view if between else target], automation_condition=condition)
+        def follows() -> None: ...
+
+        definitions = dg.Definitions(
+            [dg.AssetSpec(target, partitions_def=ranges), *between, follows]
+        )
+        with dg.DagsterInstance.ephemeral() as instance:
+            before = dg.evaluate_automation_conditions(definitions, instance)
+            for name in ranges.get_partition_keys():
+                moved = dg.AssetMaterialization(target, partition=name)
+                instance.report_runless_asset_event(moved)
+            after = dg.evaluate_automation_conditions(definitions, instance, cursor=before.cursor)
+        return after.get_num_requested(model)
+
+    whole = dg.AssetSpec(view, deps=[target], is_virtual=True)
+    assert (requested(), requested(whole)) == (1, 0)
+    assert requested(whole, condition=eager.resolve_through_virtual()) == 1
