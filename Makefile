@@ -160,6 +160,7 @@ constraints: install ## Pin everything again, after a change of pyproject.toml
 	@$(BIN)/uv pip compile pyproject.toml local/pyproject.toml bench/pyproject.toml --all-extras --universal --python-version 3.11 \
 		--no-header --no-annotate --quiet --output-file constraints.txt
 	@echo 'uv==$(shell $(BIN)/uv --version 2>/dev/null | cut -d" " -f2)' >> constraints.txt
+	@$(BIN)/uv lock --quiet --directory dagster-tableferry
 
 system-packages:
 	@local/system-packages test

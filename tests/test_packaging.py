@@ -92,6 +92,25 @@ def test_dependencies_and_constraints_agree() -> None:
                 assert requirement.specifier.contains(version), f"{requirement}: {version}"
 
 
+def test_the_lock_of_the_integration_is_of_what_is_declared() -> None:
+    """`make constraints` writes it, as the integrations of Dagster's community have it."""
+    folder = ROOT / "dagster-tableferry"
+    integration = tomllib.loads((folder / "pyproject.toml").read_text())
+    lock = tomllib.loads((folder / "uv.lock").read_text())
+    locked = {package["name"]: package for package in lock["package"]}
+    for project in (pyproject["project"], integration["project"]):
+        declared = {
+            (canonicalize_name(one.name), one.specifier)
+            for one in map(Requirement, [*project["dependencies"], *optional(project)])
+            if one.name != "tableferry"
+        }
+        assert declared == {
+            (one["name"], SpecifierSet(one.get("specifier", "")))
+            for one in locked[project["name"]]["metadata"]["requires-dist"]
+            if one["name"] != "tableferry"
+        }
+
+
 def test_the_product_asks_for_ranges_that_its_plugins_share() -> None:
     ours: dict[str, SpecifierSet] = {}
     product = pyproject["project"]
