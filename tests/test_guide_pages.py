@@ -59,6 +59,16 @@ def test_what_is_not_run_is_known_and_says_why() -> None:
     assert {page: number for page, number in found.items() if number} == NOT_RUN
 
 
+def test_llms_txt_names_pages_commands_and_variables_that_exist() -> None:
+    text = (DOCS / "llms.txt").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#]+)", text)
+    assert len(links) > 10 and {*links} <= {*pages()}
+    listed = re.search(r"Commands: `ferry\s+(.*?);", text, re.DOTALL)
+    assert listed and {*re.findall(r"\w+", listed[1])} <= {*main.commands}
+    for name in re.findall(r"TABLEFERRY_[A-Z_]+[A-Z]", text):
+        assert name in (ROOT / "README.md").read_text(encoding="utf-8"), name
+
+
 def test_every_command_that_is_mentioned_exists_with_its_options() -> None:
     unknown = []
     for path in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))):
