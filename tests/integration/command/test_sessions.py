@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -99,32 +99,52 @@ ODD = (
 )
 
 
+WITHOUT_NAN = "UPDATE {t} SET number = 0.1 WHERE id = 1"
+YEARS_OF_CLICKHOUSE = tuple(
+    f"UPDATE {{t}} SET day = day + interval '{years} y', at = at + interval '{years} y' "
+    f"WHERE id = {key}"
+    for key, years in ((1, 1899), (3, -7700))
+)
+ZONE = ", tzinfo=zoneinfo.ZoneInfo(key='UTC')"
+"""Which a moment without a zone has in ClickHouse."""
+
+
 @pytest.mark.parametrize(
-    "target", ["sqlserver://dbo.{t}", "postgres://public.{t}_copy", "files://{f}/*.parquet"]
+    ("target", "changes"),
+    [
+        ("sqlserver://dbo.{t}", [WITHOUT_NAN]),
+        ("postgres://public.{t}_copy", []),
+        ("files://{f}/*.parquet", []),
+        ("clickhouse://warehouse.{t}", YEARS_OF_CLICKHOUSE),
+    ],
 )
 def test_rows_of_a_range_are_read_exactly(
-    ferry: Callable[..., Ferry], stack: Servers, tmp_path: Path, target: str
+    ferry: Callable[..., Ferry],
+    stack: Servers,
+    tmp_path: Path,
+    target: str,
+    changes: Sequence[str],
 ) -> None:
     one = ferry(f"['{target.replace('{f}', str(tmp_path))}']", *ODD, ranges="{rows: 2}")
     servers = {
         "postgres": tableferry.PostgresResource(url=stack.postgres_url),
         "sqlserver": tableferry.SqlServerResource(url=stack.sqlserver_url),
+        "clickhouse": tableferry.ClickHouseResource(url=stack.clickhouse_url),
         "files": tableferry.FilesResource(),
     }
     transfer = one.session.transfer(one.table)
-    # NaN has no place in SQL Server
-    if target.startswith("sqlserver"):
-        one.source("UPDATE {t} SET number = 0.1 WHERE id = 1")
+    one.source(*changes)
     session = tableferry.session([transfer], servers, one.session.instance)
     assert session.run(one.table).good
     for key, rows in (("1", 2), ("3", 1), ("4711", 0)):
         source = session.read(one.table, key).sort_by("id").to_pylist()
         target_rows = session.read(one.table, key, side="target").sort_by("id").to_pylist()
-        assert repr(source) == repr(target_rows)
+        assert repr(source) == repr(target_rows).replace(ZONE, "")
         assert len(source) == rows
     (row,) = [row for row in session.read(one.table, "1").to_pylist() if row["id"] == 1]
-    assert (row["note"], str(row["amount"]), str(row["day"])) == ("", "-0.01", "0001-01-01")
-    assert str(row["at"]) == "0001-01-01 00:00:00.000001"
+    day = "1900-01-01" if changes == YEARS_OF_CLICKHOUSE else "0001-01-01"
+    assert (row["note"], str(row["amount"]), str(row["day"])) == ("", "-0.01", day)
+    assert str(row["at"]) == f"{day} 00:00:00.000001"
     with pytest.raises(tableferry.InputError, match="side"):
         session.read(one.table, "1", side="middle")  # type: ignore[arg-type]
     with pytest.raises(tableferry.InputError, match="range"):
