@@ -81,7 +81,7 @@ def rejected_in(
     allowed = min(MOST_REJECTED, allowed_of(most, rows))
     if rejected > allowed:
         raise TooManyRejected(
-            f"{plan.target} cannot hold values of {rejected} of {rows} rows, and max_rejected "
+            f"{plan.target} cannot hold values of {rejected:,} of {rows:,} rows, and max_rejected "
             f"({most}) allows {allowed}: `ferry plan --values` shows them"
         )
     if not rejected:

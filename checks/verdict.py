@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from tableferry.checks.levels import BY_CHECK
 from tableferry.resources.errors import describe
+from tableferry.resources.words import counted
 
 DifferenceKind = Literal["missing_in_target", "extra_in_target", "different"]
 
@@ -90,7 +91,7 @@ class Differences:
         return self.missing_in_target + self.extra_in_target + self.different
 
     def summary(self) -> str:
-        """One line, e.g. `2 rows missing in target, 1 different (note)`."""
+        """One line, e.g. `2 rows missing in target, 1 row differs: note`."""
         parts = []
         if self.missing_in_target:
             parts.append(f"{_rows(self.missing_in_target)} missing in target")
@@ -98,9 +99,8 @@ class Differences:
             parts.append(f"{_rows(self.extra_in_target)} extra in target")
         if self.different:
             columns = ", ".join(self.by_column)
-            parts.append(
-                f"{_rows(self.different)} different" + (f" ({columns})" if columns else "")
-            )
+            verb = "differs" if self.different == 1 else "differ"
+            parts.append(f"{_rows(self.different)} {verb}" + (f": {columns}" if columns else ""))
         return ", ".join(parts) or "no row differs"
 
     def naming(self) -> str:
@@ -185,7 +185,7 @@ class Verdict:
             return self.note
         rows = self.source.get("rows"), self.target.get("rows")
         if rows[0] != rows[1]:
-            return f"{_rows(rows[0] or 0)} in source, {rows[1]} in target"
+            return f"{_rows(rows[0] or 0)} in source, {rows[1] or 0:,} in target"
         if self.differences is not None and not self.passed:
             return self.differences.summary()
         where = "" if rows[0] is None else f"{_rows(rows[0])} on both sides, "
@@ -196,7 +196,7 @@ class Verdict:
         if self.check not in BY_CHECK or not BY_CHECK[self.check].values:
             return f"{_rows(rows[0])} on both sides"
         if self.source.get("one_in", 1) > 1:
-            return f"{self.source['hashed']} of {_rows(rows[0])} were sampled, and agree"
+            return f"{self.source['hashed']:,} of {_rows(rows[0])} were sampled, and agree"
         return f"{_rows(rows[0])} agree"
 
     def to_json(self) -> dict[str, Any]:
@@ -204,7 +204,7 @@ class Verdict:
 
 
 def _rows(count: int) -> str:
-    return f"{count} row" if count == 1 else f"{count} rows"
+    return counted(count, "row")
 
 
 def _excerpt(text: str | None, around: int) -> str | None:

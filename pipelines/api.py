@@ -46,7 +46,7 @@ class TransferSession(Session):
     def repair(
         self, name: str, *, ranges: Sequence[str] = (), hop: int | None = None
     ) -> TransferView:
-        """Put right the rows of committed ranges that differ from their source.
+        """Fix the rows of committed ranges that differ from their source.
 
         Args:
             name: the transfer.

@@ -15,6 +15,7 @@ import click
 
 from tableferry.pipelines.command.moving import move
 from tableferry.pipelines.command.shell import (
+    BY_CORES,
     as_json,
     end,
     quiet,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     metavar="FILE|FOLDER",
     help="Also write the transfer, for later runs.",
 )
-@side_by_side
+@side_by_side(BY_CORES)
 @quiet
 @wide
 @verbosity

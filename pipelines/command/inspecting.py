@@ -11,6 +11,7 @@ import click
 from tableferry.assets.declaring.names import about
 from tableferry.checks.levels import ON_DEMAND
 from tableferry.pipelines.command.shell import (
+    BY_CORES,
     RANGE_HELP,
     as_json,
     end,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Show which ranges would run, and why.")
 @several_transfers
 @click.option("--force", is_flag=True, help="Plan as for `ferry run --force`.")
-@side_by_side
+@side_by_side("4")
 @click.option("--values", is_flag=True, help="List the values that a run would refuse instead.")
 @as_json
 @user_errors
@@ -179,7 +180,7 @@ def status(
     help="Compare the targets with what was committed to them; the source is not read.",
 )
 @click.option("--up-to-date", is_flag=True, help="Also fail where the source is newer.")
-@side_by_side
+@side_by_side(BY_CORES)
 @click.option(
     "--recheck",
     metavar="NxS",

@@ -13,6 +13,7 @@ import click
 from tableferry.assets.declaring.names import about
 from tableferry.assets.declaring.profiles import PROFILES
 from tableferry.pipelines.command.shell import (
+    BY_CORES,
     RANGE_HELP,
     as_json,
     end,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Read all tables of a source in one state (PostgreSQL).",
 )
-@side_by_side
+@side_by_side(BY_CORES)
 @quiet
 @click.option("--dry-run", is_flag=True, help="Show the statements that would be sent; send none.")
 @wide

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 @transfer_argument
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
 @click.option("--hop", type=int, help="Only this hop, counted from 1.")
-@click.option("--dry-run", is_flag=True, help="Only show the rows that would be put right.")
+@click.option("--dry-run", is_flag=True, help="Only show the rows that would be fixed.")
 @click.option(
-    "--sql", "as_sql", is_flag=True, help="Only print the statements that would put the rows right."
+    "--sql", "as_sql", is_flag=True, help="Only print the statements that would fix the rows."
 )
 @wide
 @verbosity

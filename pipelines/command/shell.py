@@ -56,12 +56,13 @@ def several_transfers(command: Callable[..., Any]) -> Callable[..., Any]:
     return transfers_argument(select_all(command))
 
 
-side_by_side = click.option(
-    "--jobs",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Transfers that are worked on at a time  [default: by the number of cores].",
-)
+def side_by_side(default: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add `--jobs`, with what it says of its default."""
+    says = f"Transfers that are worked on at a time  [default: {default}]."
+    return click.option("--jobs", type=click.IntRange(1), metavar="N", help=says)
+
+
+BY_CORES = "by the number of cores"
 
 quiet = click.option(
     "--quiet", "-q", is_flag=True, envvar="TABLEFERRY_QUIET", help="Show no progress on stderr."

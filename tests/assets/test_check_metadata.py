@@ -34,7 +34,7 @@ def failed() -> Verdict:
 
 def test_the_conclusion_says_what_the_check_saw_and_which_rows_differ() -> None:
     assert conclusion(failed()) == (
-        "checksum FAILED: 2 rows in source, 1 in target; 1 row missing in target, 1 row different"
+        "checksum FAILED: 2 rows in source, 1 in target; 1 row missing in target, 1 row differs"
     )
 
 

@@ -91,9 +91,9 @@ def test_of_long_values_the_part_that_differs_is_shown() -> None:
         (Differences(extra_in_target=2), "2 rows extra in target"),
         (
             Differences(2, 1, 3, {"note": 2, "at": 1}),
-            "2 rows missing in target, 1 row extra in target, 3 rows different (note, at)",
+            "2 rows missing in target, 1 row extra in target, 3 rows differ: note, at",
         ),
-        (Differences(different=1), "1 row different"),
+        (Differences(different=1), "1 row differs"),
     ],
 )
 def test_the_summary_of_differences(differences: Differences, summary: str) -> None:
@@ -149,7 +149,7 @@ def verdict(check: str = "checksum", passed: bool = True, **rest: Any) -> Verdic
         ),
         (
             verdict("full_hash", passed=False, differences=Differences(different=1)),
-            "full_hash FAILED: 1 row different",
+            "full_hash FAILED: 1 row differs",
         ),
         (
             verdict("full_hash", differences=Differences()),

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 
 from rich.console import Console
 
 from tableferry.assets.judging import ProofState, RangeJudgement
-from tableferry.assets.log.states import State
-from tableferry.pipelines.command.show.fleet_views import show_summary
-from tableferry.pipelines.command.show.range_views import RangeView, TransferOutcome, TransferView
+from tableferry.assets.log.states import Reason, State
+from tableferry.assets.planning.rows.decisions import Decision
+from tableferry.pipelines.command.show.fleet_views import show_plans, show_summary
+from tableferry.pipelines.command.show.range_views import (
+    Attempt,
+    RangeView,
+    TransferOutcome,
+    TransferView,
+)
+from tableferry.pipelines.command.show.views import PlannedRange, PlanView
 
 
 def test_rows_of_a_range_count_once_whatever_the_hops() -> None:
@@ -36,10 +44,39 @@ def test_ranges_that_an_earlier_command_has_committed_were_not_moved() -> None:
     ]
     outcome = TransferOutcome(TransferView("t", views, False, ["drift"], ["now"]), 1.0)
     assert (outcome.moved, outcome.rows) == ([], 0)
-    out = Console(file=io.StringIO(), width=100)
-    show_summary(out, [outcome])
-    printed = out.file
-    assert isinstance(printed, io.StringIO)
-    lines = [line.split() for line in printed.getvalue().splitlines()]
-    assert lines[1][:5] == ["t", "FAILED", "0", "1", "1"]
-    assert printed.getvalue().splitlines()[-1] == "0 of 1 transfer succeeded; 0 rows moved"
+    *_, line, total = _printed(lambda out: show_summary(out, [outcome]))
+    assert line.split()[:5] == ["t", "FAILED", "0", "1", "1"]
+    assert total == "0 of 1 transfer succeeded; 0 rows moved"
+
+
+def test_plan_and_run_count_a_range_once_whatever_the_hops() -> None:
+    planned = [
+        PlannedRange(hop, "", name, Decision(reason), rows=10)
+        for name, first, second in (
+            ("a", Reason.MISSING, Reason.MISSING),
+            ("b", Reason.UNCHANGED, Reason.ROW_COUNT_DIFFERS),
+            ("c", Reason.UNCHANGED, Reason.UNCHANGED),
+        )
+        for hop, reason in ((1, first), (2, second))
+    ]
+    plan = Attempt("t", PlanView("t", planned, []), [], 1.0)
+    *_, line, total = _printed(lambda out: show_plans(out, [plan]))
+    assert line.split()[1:6] == ["ok", "2", "0", "1", "20"]
+    assert line.endswith("1 missing, 1 row_count_differs")
+    assert total == "1 of 1 transfer would move rows"
+
+    moved, skipped = State.COMMITTED, State.SKIPPED_UNCHANGED
+    views = [
+        RangeView(name, state, hop=hop, target="", rows=10, run_id="now")
+        for name, *states in (("a", moved, moved), ("b", skipped, moved), ("c", skipped, skipped))
+        for hop, state in enumerate(states, 1)
+    ]
+    outcome = TransferOutcome(TransferView("t", views, run_ids=["now"]), 1.0)
+    *_, line, total = _printed(lambda out: show_summary(out, [outcome]))
+    assert line.split()[1:6] == ["ok", "2", "1", "0", "20"]
+
+
+def _printed(show: Callable[[Console], None]) -> list[str]:
+    out = io.StringIO()
+    show(Console(file=out, width=100))
+    return [line.rstrip() for line in out.getvalue().splitlines()]

@@ -17,7 +17,7 @@ from tableferry.pipelines.reporting.report import moment
 from tableferry.resources.words import counted, iso_time
 
 if TYPE_CHECKING:
-    from tableferry.checks.comparing.tables import Read, TableComparison
+    from tableferry.checks.comparing.tables import TableComparison
     from tableferry.resources.contract.endpoint import Endpoint
 
 A, B = "A", "B"
@@ -67,13 +67,13 @@ def _counts(outcome: TableComparison, rows: tuple[int, int]) -> str:
     parts = (
         (differences.missing_in_target, ONLY_IN_A),
         (differences.extra_in_target, ONLY_IN_B),
-        (differences.different, DIFFERENT),
+        (differences.different, "differs" if differences.different == 1 else "differ"),
     )
     return ", ".join(f"{counted(count, 'row')} {what}" for count, what in parts if count)
 
 
 def notes(outcome: TableComparison) -> Iterator[str]:
-    """Say what was compared by a rule, what was not compared, and how much was read."""
+    """Say what was compared by a rule, and what was not compared."""
     pairing = outcome.pairing
     for name, rule in pairing.rules.items():
         yield f"column {name}: {rule}"
@@ -91,14 +91,6 @@ def notes(outcome: TableComparison) -> Iterator[str]:
             f"neither table has a primary key that is compared: {what}; --key COLUMNS finds the "
             "rows that differ"
         )
-    yield f"read of A: {_read(outcome.read['source'])}; of B: {_read(outcome.read['target'])}"
-
-
-def _read(read: Read) -> str:
-    parts = [f"{counted(read.counted, 'row')} once"]
-    parts += [f"{read.again:,} again"] if read.again else []
-    parts += [f"{read.sent:,} sent"] if read.sent else []
-    return ", ".join(parts)
 
 
 def show(out: Console, outcome: TableComparison, limit: int) -> None:

@@ -20,7 +20,7 @@ from tableferry.pipelines.reporting.fleet import Fleet, fleet
 from tableferry.resources.words import counted, iso_time
 
 if TYPE_CHECKING:
-    from tableferry.pipelines.command.show.views import CheckView, PlanView
+    from tableferry.pipelines.command.show.views import CheckView, PlannedRange, PlanView
 
 STYLES = {ProofState.FAILED: "red", ProofState.PROVEN: "green"}
 MOST_REASONS = 10
@@ -116,7 +116,7 @@ def attempts_document(attempts: Sequence[Attempt[Any]], errors: Sequence[str]) -
 
 
 def show_plans(out: Console, attempts: Sequence[Attempt[PlanView]]) -> None:
-    """Print what a run of each transfer would move, and why."""
+    """Print what a run of each transfer would move, and why; a range counts once for all hops."""
     columns = [ListColumn("transfer"), ListColumn("result"), ListColumn("run", right=True)]
     columns += [ListColumn(name, right=True) for name in ("refused", "skip", "rows", "notes")]
     columns += [ListColumn("reasons")]
@@ -124,12 +124,15 @@ def show_plans(out: Console, attempts: Sequence[Attempt[PlanView]]) -> None:
     runs = 0
     for item in attempts:
         ranges = item.view.ranges if item.view else []
-        states = Counter(range_.state for range_ in ranges)
-        moving = [range_ for range_ in ranges if range_.state == "run"]
-        reasons = Counter(range_.reason for range_ in ranges if range_.state != "skip")
-        runs += bool(moving)
-        # a range that several hops move has its rows once
-        moved_rows = {range_.range: range_.rows or 0 for range_ in moving}
+        # of a range, what its first hop that is not skipped has
+        planned: dict[str, PlannedRange] = {}
+        for range_ in ranges:
+            if range_.range not in planned or planned[range_.range].state == "skip":
+                planned[range_.range] = range_
+        states = Counter(range_.state for range_ in planned.values())
+        reasons = Counter(range_.reason for range_ in planned.values() if range_.state != "skip")
+        runs += bool(states["run"])
+        moved_rows = {range_.range: range_.rows or 0 for range_ in ranges if range_.state == "run"}
         counts = [states["run"], states["refused"], states["skip"], sum(moved_rows.values())]
         counts += [len(item.view.notes) if item.view else 0]
         text = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
@@ -170,15 +173,17 @@ def _show(out: Console, columns: Sequence[ListColumn], rows: Sequence[ListRow], 
 
 
 def show_summary(out: Console, outcomes: Sequence[TransferOutcome]) -> None:
-    """Print a line per transfer, and a total."""
+    """Print a line per transfer, and a total; a range counts once for all hops."""
     columns = [ListColumn("transfer"), ListColumn("result")]
     columns += [ListColumn(name, right=True) for name in ("moved", "skipped", "failed")]
     columns += [ListColumn("rows", right=True), ListColumn("seconds", right=True)]
     rows = []
     for outcome in outcomes:
         ranges = outcome.view.ranges
-        skipped = sum(range_.state is State.SKIPPED_UNCHANGED for range_ in ranges)
-        counts = (len(outcome.moved), skipped, sum(not range_.good for range_ in ranges))
+        failed = {range_.range for range_ in ranges if not range_.good}
+        moved = outcome.moved_ranges - failed
+        skipped = {range_.range for range_ in ranges if range_.state is State.SKIPPED_UNCHANGED}
+        counts = (len(moved), len(skipped - moved - failed), len(failed))
         result = Text("ok", style="green") if outcome.view.good else Text("FAILED", style="red")
         cells = [shown(outcome.view.transfer), result]
         cells += [number(count) for count in counts]

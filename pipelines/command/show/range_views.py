@@ -177,6 +177,11 @@ class TransferOutcome:
         ]
 
     @property
+    def moved_ranges(self) -> set[str]:
+        """The names of the ranges that this command has moved in any hop."""
+        return {range_.range for range_ in self.moved}
+
+    @property
     def rows(self) -> int:
         """The number of rows moved, each counted once for all hops."""
         rows: Counter[str] = Counter()

@@ -291,7 +291,7 @@ def outcome_line(outcome: TransferOutcome) -> str:
         return f"{view.transfer}: FAILED after {seconds}: {why}"
     if not outcome.moved:
         return f"{view.transfer}: ok, nothing to move, {seconds}"
-    rows, ranges = counted(outcome.rows, "row"), counted(len(outcome.moved), "range")
+    rows, ranges = counted(outcome.rows, "row"), counted(len(outcome.moved_ranges), "range")
     return f"{view.transfer}: ok, {ranges} moved, {rows}, {seconds}"
 
 

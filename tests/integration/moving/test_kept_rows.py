@@ -111,7 +111,7 @@ def test_append_keeps_rows_but_not_their_changes(ferry: Make) -> None:
     view = one.run()
     assert not view.good
     assert evaluation(one, "sqlserver", "row_count").passed
-    assert "1 row different (name)" in view.errors[0]
+    assert "1 row differs: name" in view.errors[0]
 
 
 def test_an_unchanged_range_with_kept_rows_is_skipped(ferry: Make) -> None:

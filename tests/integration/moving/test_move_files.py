@@ -312,7 +312,7 @@ def test_damage_is_found_by_every_level(ferry: Maker, folder: Path) -> None:
     for level in ("checksum", "full_hash"):
         code, output = invoke("check", one.table, "--level", level)
         assert code == 1
-        assert f"b.parquet: {level} FAILED: 1 row different (name)" in output
+        assert f"b.parquet: {level} FAILED: 1 row differs: name" in output
     code, output = invoke("diff", one.table, "--range", "b.parquet")
     assert "damaged" in output and "größe 107" in output and "108" not in output.split("damaged")[0]
     mended = one.run()

@@ -154,7 +154,7 @@ def test_objects_move_are_skipped_and_followed(ferry: Maker, lake: Lake) -> None
         "WHERE _file = 'b.parquet' AND id = 8 SETTINGS mutations_sync = 2"
     )
     code, output = invoke("check", one.table, "--level", "full_hash")
-    assert code == 1 and "b.parquet: full_hash FAILED: 1 row different (name)" in output
+    assert code == 1 and "b.parquet: full_hash FAILED: 1 row differs: name" in output
     log = "".join(
         str(entry.to_json())
         for run in (*torn.run_ids, *changed.run_ids)

@@ -189,7 +189,7 @@ def test_tables_are_compared_within_few_connections(bounded: Make) -> None:
             options = ["--key", "id", "--level", level, "--recheck", "1x0s"]
             found = CliRunner().invoke(main, ["compare", first, second, *options])
             assert found.exit_code == 1, found.output
-            assert "1 row only in A, 1,333 rows different" in found.output
+            assert "1 row only in A, 1,333 rows differ" in found.output
     assert max(sessions) == 2, "one for each table"
     for _ in range(200):
         if not slots_held(one):
@@ -221,7 +221,7 @@ def test_rows_that_differ_are_sent_at_the_pace_of_the_budget(bounded: Make) -> N
     started = time.monotonic()
     found = CliRunner().invoke(main, ["compare", SOURCE.format(t=one.table), other])
     assert found.exit_code == 1, found.output
-    assert "600 rows different" in found.output
+    assert "600 rows differ" in found.output
     assert time.monotonic() - started >= 600 * 1000 / 300_000
 
 

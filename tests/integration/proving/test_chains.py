@@ -242,7 +242,7 @@ def test_damage_of_the_middle_is_called_that(chain: Callable[..., Chain]) -> Non
     checked = ferry_command("check", name)
     assert checked.exit_code == 1 and "BEHIND" not in checked.output
     assert (
-        f"clickhouse://{last.table} 0000000001..0000000031: checksum FAILED: 1 row different (a); "
+        f"clickhouse://{last.table} 0000000001..0000000031: checksum FAILED: 1 row differs: a; "
         f"postgres://{middle.table} was changed since hop 1 proved it, and "
         f"clickhouse://{last.table} holds what was committed"
     ) in checked.stderr

@@ -180,7 +180,7 @@ def test_a_page_and_lines_say_the_same(tables: Tables, copy: str, tmp_path: Path
     result = run("compare", first, second, "--key", "id", "--html", str(page))
     assert result.exit_code == 1
     for text in (result.stdout, page.read_text(encoding="utf-8")):
-        assert "1 row only in A, 1 row only in B, 9 rows different by checksum" in text
+        assert "1 row only in A, 1 row only in B, 9 rows differ by checksum" in text
         assert "shifted by +2 hours (time zone)" in text
         assert "columns only in B, not compared: ratio, day, ident, fixed" in text
     assert f"ferry: {first} and {second} differ" in result.stderr
@@ -195,7 +195,7 @@ def test_a_key_that_is_named_twice_is_that_key(tables: Tables, copy: str) -> Non
     first, second = f"postgres://public.{copy}", f"clickhouse://warehouse.{copy}"
     result = run("compare", first, second, "--key", "id,id", "--key", "id", "--limit", "1")
     assert result.exit_code == 1, result.output
-    assert "9 rows different" in result.stdout
+    assert "9 rows differ" in result.stdout
 
 
 def test_without_a_key_counts_and_sums_are_compared(tables: Tables, copy: str) -> None:

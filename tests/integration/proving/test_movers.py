@@ -162,7 +162,7 @@ def test_deleted_rows_old_versions_and_lag_are_no_damage(pair: Ferry, filled: Fi
     assert not damaged.good
     (range_name,) = {check.range for check in damaged.checks if check.failed and check.range}
     shown = command("diff", name, "--range", str(range_name)).stdout
-    assert "1 row missing in target, 1 row different (note)" in shown, shown
+    assert "1 row missing in target, 1 row differs: note" in shown, shown
 
     refused = command("repair", name)
     assert refused.exit_code == 2

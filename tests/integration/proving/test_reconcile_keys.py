@@ -268,7 +268,7 @@ def test_whole_table_damage(
     clickhouse.execute(f"ALTER TABLE {plan.target.name} MODIFY COLUMN n Nullable(Int16)")
     clickhouse.execute(f"ALTER TABLE {plan.target.name} ADD COLUMN mine String")
     total, unique, strays, schema = whole_table(Comparison(plan, postgres, clickhouse, ranges))
-    assert total.summary() == "total_rows FAILED: 3002 rows in source, 3004 in target"
+    assert total.summary() == "total_rows FAILED: 3,002 rows in source, 3,004 in target"
     assert not unique.passed
     # a primary key has no NULLs, so that two of them are a repetition too
     assert unique.metadata["examples"] == ["7 (2 times)", "None (2 times)"]

@@ -226,7 +226,7 @@ def test_it_moves_is_checked_and_skipped(transfer: tuple[str, SqliteResource]) -
     )
     checked = CliRunner().invoke(main, ["check", name, "--level", "checksum"])
     assert checked.exit_code == 1
-    assert "..0000000251: checksum FAILED: 1 row different (name)" in checked.output
+    assert "..0000000251: checksum FAILED: 1 row differs: name" in checked.output
 
 
 def test_it_refuses_by_name_what_it_cannot() -> None:
