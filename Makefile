@@ -48,8 +48,12 @@ env: install ## Settings for a shell in this checkout: eval "$$(make -s env)"
 	@if $(NO_SERVERS); then $(BIN)/ferry local up >&2; $(BIN)/ferry local env; fi
 	@printf 'export DAGSTER_HOME=%q PATH=%q:"$$PATH"\n' "$(DAGSTER_HOME)" "$(CURDIR)/$(BIN)"
 
+# What takes them: of Dagster's pages, and of a terminal
+PICTURED = tests/integration/operating/test_ui.py tests/integration/operating/test_dbt.py::test_the_graph_is_seen \
+	local/tests/stack/integration/test_demo.py::test_the_picture_of_the_first_minutes_shows_what_is_printed
+
 screenshots: install browser ## Take the pictures of the documentation anew
-	@TABLEFERRY_SCREENSHOTS=docs/images $(BIN)/python -m pytest -m slow tests/integration/operating/test_ui.py $(ARGS)
+	@TABLEFERRY_SCREENSHOTS=docs/images $(BIN)/python -m pytest -m slow $(PICTURED) $(ARGS)
 
 # A worker more than cores: tests also wait, for processes that start, daemons' ticks, locks. A file stays on one
 # worker, as what it makes once serves all of its tests.

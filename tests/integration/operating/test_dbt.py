@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -11,10 +14,11 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tableferry.resources.postgres.resource import PostgresResource
 from tests.integration.operating.test_in_a_project import SETTINGS
-from tests.integration.support import venvs
+from tests.integration.support import pictures, venvs
 from tests.integration.support.beside import until
 from tests.integration.support.guide_shell import environment
 from tests.integration.support.project_shell import ProjectShell
+from tests.integration.support.webui import browser, webserver
 from tests.servers import Servers
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(2400)]
@@ -50,7 +54,7 @@ def shell(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """A shell in the project, in which all that the page says has been done."""
     folder = tmp_path_factory.mktemp("dbt")
     (folder / "dagster").mkdir()
-    (folder / "dagster" / "dagster.yaml").write_text(SETTINGS)
+    (folder / "dagster" / "dagster.yaml").write_text(SETTINGS + "nux: {enabled: false}\n")
     (folder / "constraints.txt").write_text(CONSTRAINTS)
     wheel = venvs.build_wheel(tmp_path_factory.mktemp("wheel"))
     given = stack.environment() | {
@@ -62,7 +66,8 @@ def shell(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     parts = conninfo_to_dict(stack.postgres_url)
     names = {"dbname": "database"}
     given |= {f"PG{names.get(name, name).upper()}": str(part) for name, part in parts.items()}
-    shell = ProjectShell(folder, environment(**given))
+    # in a picture the tables are called as on the page
+    shell = ProjectShell(folder, environment(**given), shared=pictures.PICTURES not in os.environ)
     try:
         shell.follow(PAGE, lambda: _put_ours_into(shell))
         yield shell
@@ -87,6 +92,30 @@ def test_one_graph_leads_from_the_table_to_the_model(shell: ProjectShell) -> Non
     target = shell.named("postgres/shop_copy/orders")
     assert before[target] == [shell.named("postgres/shop/orders")]
     assert before["large_orders"] == [target]
+
+
+def test_the_graph_is_seen(shell: ProjectShell, tmp_path: Path) -> None:
+    python = Path(str(shutil.which("python", path=shell.environment["PATH"])))
+    log = tmp_path / "webserver.log"
+    module = shell.named("shop.definitions")
+    with (
+        webserver(shell.folder / "src", module, python, shell.environment, log) as url,
+        browser(url, tmp_path / "chromium") as page,
+    ):
+        page.resize(1500, 560)
+        page.open("/assets/large_orders?view=lineage&lineageScope=upstream&lineageDepth=5")
+        page.see(*map(shell.named, ("shop", "shop_copy", "orders")), "large_orders")
+        hide, closer = "Hide navigation", "[aria-label=zoom_in]"
+        page.do(lambda: page.click_text(hide), until_seen=lambda: not page.shows(hide))
+        # from afar, assets show nothing but their names
+        near = ("100% filled", "3 partitions", "dbt")
+        page.do(lambda: page.click(closer), until_seen=lambda: page.shows(*near), seconds=3)
+        picture = pictures.folder_or(tmp_path) / "dbt.png"
+        page.picture(picture)
+        shown = page.see(*map(shell.named, ("shop", "shop_copy")), "large_orders", "Postgres")
+        assert shown.count(shell.named("orders")) >= 2, "the table and its target"
+        assert shown.count("100% filled") == 1, "the target; source and model have no partitions"
+    assert picture.stat().st_size < 150_000
 
 
 def test_a_model_reads_what_has_moved_by_itself(shell: ProjectShell, stack: Servers) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from tableferry.pipelines.command.session import open_session
 from tableferry_local.demo_data import load_demo_data
 from tests.integration.support.beside import until
 from tests.integration.support.ferry_process import FORKED_RUNS
+from tests.integration.support.pictures import folder_or
 from tests.integration.support.shown import (
     LAUNCH_SECONDS,
     Shown,
@@ -86,6 +86,18 @@ key: id
 ranges: {{bounds: [1, 251, 501, 751]}}
 write: none
 """
+REJECTING = "landings"
+QUARANTINED = f"""\
+transfer: {REJECTING}
+description: Landings; some have a time that ClickHouse cannot hold.
+source: postgres://public.{REJECTING}
+hops: ["clickhouse://warehouse.{REJECTING}"]
+key: id
+group: {REJECTING}
+ranges: {{bounds: [1, 1001]}}
+on_reject: quarantine
+freshness: 1d
+"""
 COPY = f"""\
 CREATE OR REPLACE TABLE warehouse.{WATCHED} (id Int32, tailnum String, flights Int64)
 ENGINE = MergeTree ORDER BY id"""
@@ -105,6 +117,11 @@ CREATE TABLE {WATCHED} AS
 SELECT row_number() OVER (ORDER BY tailnum)::int AS id, tailnum, count(*) AS flights
 FROM flights WHERE tailnum IS NOT NULL GROUP BY tailnum LIMIT 1000;
 ALTER TABLE {WATCHED} ADD PRIMARY KEY (id), ALTER tailnum SET NOT NULL, ALTER flights SET NOT NULL;
+DROP TABLE IF EXISTS {REJECTING};
+CREATE TABLE {REJECTING} AS
+SELECT id, CASE WHEN id IN (7, 1500) THEN 'infinity' ELSE time_hour::timestamptz END AS at, dest
+FROM flights WHERE id <= 2000;
+ALTER TABLE {REJECTING} ADD PRIMARY KEY (id);
 """
 STORES = own("stores")
 """A schema of 30 tables, of which one has rows."""
@@ -129,8 +146,8 @@ FIRST, SECOND, THIRD, FOURTH = (
     f"{start:010d}..{start + 5000:010d}" for start in (1, 5001, 10001, 15001)
 )
 CONCLUSION = (
-    "checksum FAILED: 5000 rows in source, 4999 in target"
-    "; 1 row missing in target, 3 rows different (tailnum, dep_delay, distance)"
+    "checksum FAILED: 5,000 rows in source, 4,999 in target"
+    "; 1 row missing in target, 3 rows differ: tailnum, dep_delay, distance"
 )
 PAGE = f"/assets/clickhouse/warehouse/{NAME}"
 STORE_PAGE = f"/assets/{'/'.join(STORE_ASSET.path)}"
@@ -138,9 +155,7 @@ SCHEDULE = f"/locations/tableferry/schedules/{OTHER}_schedule"
 SEARCH = "[data-search-input]"
 SWITCH = "label:has(input[type=checkbox])"
 ON, OFF = f"{SWITCH} input:checked", f"{SWITCH} input:not(:checked)"
-PICTURES = "TABLEFERRY_SCREENSHOTS"
-"""The folder that pictures go to; a test's own when not set."""
-MOST_BYTES = 300_000
+MOST_BYTES = 150_000
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +166,7 @@ def ui(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sho
     (folder / "transfers" / f"{NAME}.yaml").write_text(DECLARED, encoding="utf-8")
     (folder / "transfers" / f"{OTHER}.yaml").write_text(SCHEDULED, encoding="utf-8")
     (folder / "transfers" / f"{WATCHED}.yaml").write_text(COMPARED, encoding="utf-8")
+    (folder / "transfers" / f"{REJECTING}.yaml").write_text(QUARANTINED, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in stack.environment().items():
             patch.setenv(name, value)
@@ -170,6 +186,8 @@ def ui(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sho
         demo.prepare(session)
         moved = runner.run(session, NAME)
         assert moved.good, moved.errors
+        moved = runner.run(session, REJECTING)
+        assert moved.good, moved.errors
         dagster = UserInterface(folder / "dagster.log")
         try:
             yield Shown(stack, session, dagster, NAME, folder / "transfers")
@@ -186,7 +204,7 @@ def page(ui: Shown, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browse
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    return Path(os.environ.get(PICTURES, tmp_path))
+    return folder_or(tmp_path)
 
 
 def test_the_demo_registers_its_ranges_for_the_ui(ui: Shown) -> None:
@@ -205,6 +223,9 @@ def test_the_demo_registers_its_ranges_for_the_ui(ui: Shown) -> None:
         f"clickhouse/warehouse/{OTHER}",
         f"postgres/public/{WATCHED}",
         f"clickhouse/warehouse/{WATCHED}",
+        f"postgres/public/{REJECTING}",
+        f"clickhouse/warehouse/{REJECTING}",
+        f"clickhouse/warehouse/{REJECTING}__rejected",
     }
     last = found[f"clickhouse/warehouse/{NAME}"]
     assert (last["groupName"], last["kinds"]) == (NAME, ["clickhouse"])
@@ -274,6 +295,19 @@ def test_the_lineage_shows_all_three_tables(ui: Shown, page: Browser, pictures: 
         assert shown.count(text) == 2, f"{text}: both hops; the source has no partitions"
     page.picture(pictures / "assets.png")
     assert (pictures / "assets.png").stat().st_size < MOST_BYTES
+
+
+def test_the_rejected_rows_are_in_the_graph_with_their_freshness(
+    ui: Shown, page: Browser, pictures: Path
+) -> None:
+    page.go(f"/assets/clickhouse/warehouse/{REJECTING}__rejected?view=overview")
+    lasts = "Fails if more than 24 hours since last materialization"
+    page.see("Passing", lasts, "Row count\n2\n")
+    page.go(f"/locations/tableferry/asset-groups/{REJECTING}")
+    shown = page.see("Postgres", "ClickHouse", f"{REJECTING}__rejected", "100% filled")
+    assert shown.count("100% filled") == 1, "what is rejected has no partitions"
+    page.picture(pictures / "rejected.png")
+    assert (pictures / "rejected.png").stat().st_size < MOST_BYTES
 
 
 def test_a_run_of_a_command_is_on_the_timeline_and_is_executed_again(
@@ -517,7 +551,7 @@ def test_the_copy_of_another_tool_is_compared_by_its_checks(
     page.see("Failed (1)", "Passed (4)")
     row = "[title='0000000501..0000000751']"
     page.do(lambda: page.click(row), until_seen=lambda: page.shows("differing_rows"))
-    shown = page.see("1 row missing in target, 2 rows different", "missing in target", "602")
+    shown = page.see("1 row missing in target, 2 rows differ", "missing in target", "602")
     tail, flights = rows[599][1:]
     for value in (f"'{tail}'", f"'{tail} '", str(flights), str(flights + 1)):
         assert value in shown, value

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,51 @@ def graphql(url: str, query: str, **variables: Any) -> Found:
     return dict(found["data"])
 
 
+@contextmanager
+def webserver(
+    folder: Path, module: str, python: Path, environment: Mapping[str, str], log: Path
+) -> Iterator[str]:
+    """Dagster's webserver, on a project whose own environment has another Python; its URL.
+
+    Args:
+        folder: the folder of the project's packages.
+        module: the module of its definitions.
+        python: the interpreter of its environment.
+        environment: the variables of both.
+        log: a file for what it says.
+    """
+    place = {"module_name": module, "working_directory": str(folder)}
+    workspace = log.with_suffix(".yaml")
+    workspace.write_text(
+        json.dumps({"load_from": [{"python_module": place | {"executable_path": str(python)}}]})
+    )
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    program = [sys.executable, "-m", "dagster_webserver", "-w", str(workspace), "-p", str(port)]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*ending_with_us("TERM"), *program],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        until("Dagster's webserver", lambda: _answers(url), log=log)
+        yield url
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+
+
+def _answers(url: str) -> bool:
+    try:
+        urllib.request.urlopen(f"{url}/server_info", timeout=5).close()
+    except (urllib.error.URLError, OSError):
+        return False
+    return True
+
+
 class UserInterface:
     """`make dev`, on the servers, transfers and Dagster home that the environment names."""
 
@@ -70,11 +115,7 @@ class UserInterface:
 
     def _answers(self) -> bool:
         assert self._process.poll() is None, self.log.read_text()
-        try:
-            urllib.request.urlopen(f"{self.url}/server_info", timeout=5).close()
-        except (urllib.error.URLError, OSError):
-            return False
-        return True
+        return _answers(self.url)
 
     def graphql(self, query: str, **variables: Any) -> Found:
         """The `data` of an answer."""

@@ -17,7 +17,8 @@ from clickhouse_connect import get_client
 from tableferry.resources.connecting.address import parse_url
 from tableferry.resources.registry import system
 from tableferry_local.stack import Stack
-from tests.guide import blocks
+from tests.guide import DOCS, blocks
+from tests.integration.support import pictures
 from tests.integration.support.guide_shell import Shell
 
 pytestmark = pytest.mark.integration
@@ -27,6 +28,14 @@ FIGURES = (
     "COUNT(dep_time), SUM(CAST(id AS {whole})) FROM {table}"
 )
 ROWS = 336_776
+PICTURE = "first-minutes.svg"
+FIRST_MINUTES = (
+    "ferry run flights",
+    "ferry check flights --level full_hash --range 4711",
+    "ferry compare postgres://public.flights clickhouse://warehouse.flights",
+)
+"""What the README's picture shows after `make demo`."""
+COLUMNS = 112
 
 
 @pytest.fixture(scope="module")
@@ -117,11 +126,52 @@ def test_the_quick_start_goes_on_as_the_guide_says(
 ) -> None:
     environment, _ = demo
     servers = Stack(environment["TABLEFERRY_LOCAL_STACK"]).environment()
-    shell = Shell(tmp_path, {**environment, **servers}, shared=False)
+    quiet = {"TABLEFERRY_QUIET": "1"}  # the guide shows what is printed, not how far a run is
+    shell = Shell(tmp_path, {**environment, **servers, **quiet}, shared=False)
     for block in blocks("quick-start.md"):
-        shell.do(block)
+        problem = shell.do(block)
+        assert not problem, problem
     assert "INSERT" in shell.printed[-1], "the statements of a run"
     assert "<html" in (tmp_path / "flights.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1300)
+def test_the_picture_of_the_first_minutes_shows_what_is_printed(
+    demo: tuple[dict[str, str], str], tmp_path: Path
+) -> None:
+    environment, printed = demo
+    environment = environment | Stack(environment["TABLEFERRY_LOCAL_STACK"]).environment()
+    environment |= {"FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"}
+    proof = printed[printed.index("flights in each database") : printed.index("After `eval")]
+    steps = [("make demo", f"...\n{proof}")]
+    steps.append(('eval "$(make -s env)"', ""))
+    for command in FIRST_MINUTES:
+        ran = subprocess.run(
+            [sys.executable, "-m", "tableferry.pipelines.cli", *command.split()[1:]],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        steps.append((command, ran.stdout))
+    svg = pictures.of_terminal(steps, title="The first minutes", columns=COLUMNS)
+    path = pictures.folder_or(tmp_path) / PICTURE
+    path.write_text(svg, encoding="utf-8")
+    assert path.stat().st_size < 200_000
+    there = (DOCS / "images" / PICTURE).read_text(encoding="utf-8")
+    shown, now = (map(pictures.shape, pictures.lines_of(text)) for text in (there, svg))
+    assert [*shown] == [*now], "what the README shows is what is printed: make screenshots"
+
+
+def test_the_picture_of_the_first_minutes_has_the_commands_of_the_quick_start() -> None:
+    lines = pictures.lines_of((DOCS / "images" / PICTURE).read_text(encoding="utf-8"))
+    shown = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    told = [command for block in blocks("quick-start.md") for command, _ in block.commands]
+    assert shown == [command for command in told if command in shown]
+    assert shown[:2] == told[:2] and [*FIRST_MINUTES] == shown[2:]
 
 
 @pytest.mark.timeout(1300)
