@@ -131,13 +131,11 @@ def repeated(stored: StoredCheck, about: Materialization | None) -> dg.AssetChec
         stored: the verdict as it was found, or last repeated.
         about: the range's new materialization.
     """
-    evaluation, event = stored.evaluation, stored.event
-    assert evaluation is not None, "only evaluated checks are repeated"
-    assert event is not None, "an evaluated check has its event"
+    evaluation = stored.evaluation
     first: dict[str, dg.MetadataValue[Any]] = {
         "found": dg.MetadataValue.text(evaluation.description or ""),
         "found_in_run": dg.MetadataValue.dagster_run(stored.run_id),
-        "found_at": dg.MetadataValue.timestamp(event.timestamp),
+        "found_at": dg.MetadataValue.timestamp(stored.timestamp),
         "unchanged_since": dg.MetadataValue.text(
             "the source's fingerprint and the target's row count"
         ),
@@ -150,7 +148,7 @@ def repeated(stored: StoredCheck, about: Materialization | None) -> dg.AssetChec
         asset_key=evaluation.asset_key,
         check_name=evaluation.check_name,
         passed=evaluation.passed,
-        partition=stored.partition,
+        partition=evaluation.partition,
         blocking=evaluation.blocking,
         severity=evaluation.severity,
         target_materialization_data=about,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,5 +79,10 @@ def read_checks(log: Log, ids: Iterable[int], *, evidence: bool = False) -> dict
     """Read verdicts by the ids of their rows in Dagster's table of checks."""
     return {
         number: CheckRecord.stored(text, evidence=evidence)
-        for number, text in select_in(select_events, log, _EVALUATIONS, ids)
+        for number, text in read_evaluations(log, ids)
     }
+
+
+def read_evaluations(log: Log, ids: Iterable[int]) -> Iterator[tuple[int, str]]:
+    """Yield ids and texts of evaluations, a page at a time in memory."""
+    return select_in(select_events, log, _EVALUATIONS, ids)

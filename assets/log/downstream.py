@@ -15,14 +15,9 @@ from typing import TypeAlias
 
 import dagster as dg
 
-from tableferry.assets.log.ledger import (
-    WrittenColumn,
-    committed,
-    gone_ids,
-    move_ids,
-    written_columns,
-)
+from tableferry.assets.log.ledger import committed, gone_ids, move_ids
 from tableferry.assets.log.records import GONE, digest
+from tableferry.assets.log.written_columns import WrittenColumn, written_columns
 
 READ = "tableferry/read"
 """Metadata of a downstream asset's materialization: the marks of the ranges that it has read, by

@@ -1,6 +1,6 @@
 """Reads the records of key ranges from Dagster's event log, the only state there is.
 
-Nothing outside of `assets.log` knows what the events mean, or uses Dagster's private modules:
+Nothing outside of `assets.log` knows what the events mean:
 
 - A materialization with a data version means that the range is committed: it is visible in the
   target, and its blocking checks passed.
@@ -16,13 +16,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from tableferry.assets.log.check_records import read_evaluations
 from tableferry.assets.log.queries import (
     PAGE,
     Asset,
     Log,
-    event_storage,
     key_of,
-    pages,
     select_events,
     select_in,
 )
@@ -35,14 +34,8 @@ from tableferry.assets.log.ranges import (
     since_wiped,
 )
 from tableferry.assets.log.records import (
-    COLUMN_LINEAGE,
-    COLUMN_SCHEMA,
-    COMPUTED,
-    CREATED,
     DATA_VERSION,
     GONE,
-    KEPT,
-    KEY,
     STATE,
     DataVersion,
     RangeRecord,
@@ -55,15 +48,13 @@ from tableferry.resources.contract.fingerprint import SourceFingerprint
 
 if TYPE_CHECKING:
     import dagster as dg
-    from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+
+    from tableferry.assets.log.dagster_internals import (
         AssetCheckEvaluationTargetMaterializationData,
     )
-    from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
 
 Materialization: TypeAlias = "AssetCheckEvaluationTargetMaterializationData"
 """The materialization that a check's verdict is about."""
-StoredCheck: TypeAlias = "AssetCheckExecutionRecord"
-"""A verdict with its metadata, as Dagster stores it."""
 
 _SKIPPED = f'"{STATE}": "{State.SKIPPED_UNCHANGED}"'
 """What the text of a skip has, and no value in it can: Dagster's table of tags lacks states."""
@@ -85,35 +76,22 @@ class Committed:
 
 
 @dataclass(frozen=True)
-class WrittenColumn:
-    """A column that a range was written with."""
+class StoredCheck:
+    """A verdict with its metadata."""
 
-    name: str
-    type: str
-    description: str | None
-    nullable: bool
-    source: str
-    """Its name in the hop's source."""
-    computed: bool
-    """Whether an expression of the transfer made its values."""
-    kept: bool
-    """Whether the target only has it from earlier runs: the range was written without it."""
-    key: str
-    """The value of its tag `KEY`, if the ranges are cut by it; else empty."""
+    run_id: str
+    timestamp: float
+    evaluation: dg.AssetCheckEvaluation
 
+    @classmethod
+    def read(cls, text: str) -> StoredCheck:
+        """Read an evaluation as Dagster stores it."""
+        import dagster as dg
+        from dagster_shared.serdes import deserialize_value
 
-@dataclass(frozen=True)
-class Written:
-    """The columns of a target when a range was written."""
-
-    schema: str
-    """The hash of its columns in the range's data version."""
-    columns: Sequence[WrittenColumn]
-
-    @property
-    def filled(self) -> list[WrittenColumn]:
-        """The columns that the range was written with."""
-        return [column for column in self.columns if not column.kept]
+        event = deserialize_value(text, dg.EventLogEntry)
+        evaluation = event.get_dagster_event().asset_check_evaluation_data
+        return cls(event.run_id, event.timestamp, evaluation)
 
 
 def partitions(log: Log, name: str) -> list[str]:
@@ -272,70 +250,14 @@ def latest_materialization(
     log: Log, asset: Asset, range_name: str | None = None
 ) -> Materialization | None:
     """Return the newest materialization of a range, or of the whole asset."""
-    stored = next(_newest_first(log, asset, 1, range_name), None)
+    stored = next(newest_first(log, asset, 1, range_name), None)
     return _materialization(*stored) if stored else None
 
 
 def latest_record(log: Log, asset: Asset, range_name: str | None = None) -> RangeRecord | None:
     """Return the record of the last commit or skip of an asset, or of one of its ranges."""
-    stored = next(_newest_first(log, asset, 1, range_name), None)
+    stored = next(newest_first(log, asset, 1, range_name), None)
     return RangeRecord.stored(stored[1]) if stored else None
-
-
-def committed_schema(log: Log, asset: Asset) -> Sequence[WrittenColumn] | None:
-    """Return the columns that the newest committed range of a hop was written with."""
-    written = next(written_columns(log, asset), None)
-    return written.filled if written else None
-
-
-def written_columns(log: Log, asset: Asset, most: int = 1) -> Iterator[Written]:
-    """Yield the columns of a hop's target as its newest committed ranges recorded them.
-
-    Args:
-        log: the event log.
-        asset: the hop's asset.
-        most: the maximum number of records to read; those of most ranges have no columns.
-    """
-    for _, text in _newest_first(log, asset, most, saying=COLUMN_SCHEMA):
-        event = json.loads(text)["dagster_event"]["event_specific_data"]["materialization"]
-        data = {entry["label"]: entry["entry_data"] for entry in event["metadata_entries"]}
-        if "schema" not in data.get(COLUMN_SCHEMA, {}):
-            continue
-        lineage = data.get(COLUMN_LINEAGE, {}).get("column_lineage", {}).get("deps_by_column", {})
-        version = (event.get("tags") or {}).get(DATA_VERSION, "")
-        columns = []
-        for column in data[COLUMN_SCHEMA]["schema"]["columns"]:
-            name, tags = column["name"], column.get("tags") or {}
-            columns.append(
-                WrittenColumn(
-                    name,
-                    column["type"],
-                    column["description"],
-                    column["constraints"]["nullable"],
-                    source=next((dep["column_name"] for dep in lineage.get(name, ())), name),
-                    computed=COMPUTED in tags,
-                    kept=KEPT in tags,
-                    key=tags.get(KEY, ""),
-                )
-            )
-        yield Written(DataVersion.parse(version).schema, columns)
-
-
-def created_table(log: Log, asset: Asset) -> str | None:
-    """Return the identity of the table that a run created last as a hop's target, if any has."""
-    rows = select_events(
-        log,
-        "SELECT e.event FROM event_logs e WHERE e.asset_key = :asset"
-        " AND e.dagster_event_type = :type AND e.partition IS NULL AND e.event LIKE :text"
-        f"{since_wiped(log, [key_of(asset)])} ORDER BY e.id DESC LIMIT 1",
-        asset=key_of(asset),
-        type=OBSERVATION,
-        text=f"%{CREATED}%",
-    )
-    if not rows:
-        return None
-    data = json.loads(rows[0][0])["dagster_event"]["event_specific_data"]
-    return str(data["asset_observation"]["tags"][CREATED])
 
 
 def gone_ids(log: Log, asset: Asset) -> dict[str, int]:
@@ -361,36 +283,23 @@ def gone_ids(log: Log, asset: Asset) -> dict[str, int]:
 
 
 def evaluations(
-    instance: dg.DagsterInstance, asset: dg.AssetKey, checks: Sequence[str]
+    log: Log, asset: Asset, checks: Sequence[str]
 ) -> dict[str | None, dict[str, StoredCheck]]:
     """Return the verdicts of `standing` with their metadata."""
-    return stored_checks(instance, asset, standing(instance, asset, checks))
+    return stored_checks(log, standing(log, asset, checks))
 
 
-def stored_checks(
-    instance: dg.DagsterInstance, asset: dg.AssetKey, verdicts: StandingVerdicts
-) -> dict[str | None, dict[str, StoredCheck]]:
+def stored_checks(log: Log, verdicts: StandingVerdicts) -> dict[str | None, dict[str, StoredCheck]]:
     """Return verdicts that `standing` has returned with their metadata, as Dagster's objects."""
-    import dagster as dg
-    import sqlalchemy as sql
-    from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecord
-    from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable as Table
-
-    stored: dict[int, StoredCheck] = {}
-    ids = [verdict.id for by_check in verdicts.values() for verdict in by_check.values()]
-    with event_storage(instance).index_connection() as connection:
-        for page in pages(ids):
-            query = sql.select(Table).where(Table.c.id.in_(page))
-            for row in connection.execute(query).mappings():
-                key = dg.AssetCheckKey(asset, row["check_name"])
-                stored[row["id"]] = AssetCheckExecutionRecord.from_db_row(row, key=key)
+    ids = (verdict.id for by_check in verdicts.values() for verdict in by_check.values())
+    stored = {number: StoredCheck.read(text) for number, text in read_evaluations(log, ids)}
     return {
         name: {check: stored[verdict.id] for check, verdict in by_check.items()}
         for name, by_check in verdicts.items()
     }
 
 
-def _newest_first(
+def newest_first(
     log: Log, asset: Asset, most: int, range_name: str | None = None, *, saying: str | None = None
 ) -> Iterator[tuple[int, str]]:
     """Yield storage ids and texts of the newest materializations of an asset, or of one range.
@@ -433,7 +342,7 @@ def _records(log: Log, ids: Mapping[str, int], ranges: Iterable[str]) -> dict[st
 
 def _materialization(storage_id: int, text: str) -> Materialization:
     """Return a materialization as a check's evaluation refers to it."""
-    from dagster._core.definitions.asset_checks.asset_check_evaluation import (
+    from tableferry.assets.log.dagster_internals import (
         AssetCheckEvaluationTargetMaterializationData,
     )
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
-from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
+import sqlalchemy as sql
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.dagster_internals import SqlEventLogStorage, SqliteEventLogStorage
 from tableferry.assets.log.history import coverage, run_records
 from tableferry.assets.log.ledger import (
     evaluations,
@@ -87,12 +87,13 @@ def forget(instance: dg.DagsterInstance, runs: Iterable[str]) -> None:
     Dagster's API deletes a run and its events, but leaves the rows of the run's checks, its SQLite
     file and its output. SQLite reuses the space that becomes free in its other files.
     """
-    storage, checks = instance.event_log_storage, AssetCheckExecutionsTable
+    storage = instance.event_log_storage
+    checks = sql.text("DELETE FROM asset_check_executions WHERE run_id = :run")
     for run_id in runs:
         instance.delete_run(run_id)
         if isinstance(storage, SqlEventLogStorage):
             with storage.index_connection() as connection:
-                connection.execute(checks.delete().where(checks.c.run_id == run_id))
+                connection.execute(checks, {"run": run_id})
         if isinstance(storage, SqliteEventLogStorage):
             file = storage.path_for_shard(run_id)
             for path in (file, f"{file}-wal", f"{file}-shm"):
@@ -112,8 +113,7 @@ def _needed_runs(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Iterator[t
     for verdicts in evaluations(instance, asset, [*ALL_CHECKS, *WHOLE_TABLE_CHECKS]).values():
         for stored in verdicts.values():
             yield stored.run_id, "a verdict"
-            evaluation = stored.evaluation
-            first = evaluation.metadata.get("found_in_run") if evaluation else None
+            first = stored.evaluation.metadata.get("found_in_run")
             if first is not None:
                 yield str(first.value), "the run that found a verdict"
 

@@ -35,6 +35,7 @@ from tableferry.assets.log.records import (
     RangeRecord,
 )
 from tableferry.checks.verdict import Verdict
+from tableferry.resources.crash_points import reached
 from tableferry.resources.words import counted
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class Writer:
         """
         with together(self._context.instance.event_log_storage) as grouped:
             self.commit(record)
+            reached("inside_record")
             self.all_checked(record.range, verdicts, PENDING if grouped else None)
 
     def all_checked(
@@ -249,7 +251,7 @@ class Writer:
         verdicts = standing(instance, self._asset, checks, {name: before.storage_id}, only=name)
         now = latest_materialization(instance, self._asset, name)
         failed = []
-        for check, stored in stored_checks(instance, self._asset, verdicts).get(name, {}).items():
+        for check, stored in stored_checks(instance, verdicts).get(name, {}).items():
             evaluation = repeated(stored, now)
             self._log(evaluation)
             if evaluation.blocking and not evaluation.passed:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.ledger import committed_schema
+from tableferry.assets.log.written_columns import committed_schema
 from tableferry.assets.planning.changes.drift import (
     ADDING,
     Unplanned,

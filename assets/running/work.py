@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tableferry.assets.log.ledger import WrittenColumn, latest_record
+from tableferry.assets.log.ledger import latest_record
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.log.writer import Writer
+from tableferry.assets.log.written_columns import WrittenColumn
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.decisions import Decision
 from tableferry.assets.planning.servers import Servers

@@ -22,6 +22,7 @@ from tableferry.assets.log.history import PastRun, past_runs, unanswered
 from tableferry.assets.log.ranges import RangeStatus, TargetStatus, read_status
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
+from tableferry.assets.log.written_columns import committed_schema
 from tableferry.assets.planning.changes.drift import schema_changes
 from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.resolve import Hop, checks_of, resolve_hops
@@ -153,7 +154,7 @@ def _server_state(session: Session, transfer: Transfer) -> _ServerState:
 
 def _drift(session: Session, hop: Hop) -> str:
     """Describe how the columns of a hop differ from those committed last; empty if they do not."""
-    committed = ledger.committed_schema(session.instance, hop.asset)
+    committed = committed_schema(session.instance, hop.asset)
     if committed is None:
         return ""
     changes = schema_changes(hop.plan, committed)
@@ -211,7 +212,7 @@ def _hop(
     records = {name: each.record for name, each in status.ranges.items()}
     moves = {name: record for name, record in records.items() if record.state.tells_origin}
     moves |= ledger.moves(instance, asset, records.keys() - moves.keys())
-    schema = ledger.committed_schema(instance, asset)
+    schema = committed_schema(instance, asset)
     return HopEntry(
         source=str(source),
         target=str(hop.to),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import DriftPolicy, DroppedPolicy
-from tableferry.assets.log.ledger import WrittenColumn
 from tableferry.assets.log.records import COMPUTED, KEPT, KEY
+from tableferry.assets.log.written_columns import WrittenColumn
 from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tableferry.assets.declaring.manifest import DriftPolicy
-from tableferry.assets.log.ledger import committed_records, created_table, newest_ids
+from tableferry.assets.log.ledger import committed_records, newest_ids
 from tableferry.assets.log.queries import Log
+from tableferry.assets.log.written_columns import created_table
 from tableferry.assets.planning.changes.drift import misfits
 from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
 from tableferry.assets.planning.resolve import Hop

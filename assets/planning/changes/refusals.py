@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.ledger import committed_schema
 from tableferry.assets.log.queries import Log
+from tableferry.assets.log.written_columns import committed_schema
 from tableferry.assets.planning.changes.drift import ADDING, Unplanned, foreseen
 from tableferry.assets.planning.changes.evolving import alterations, made_anew, unmended
 from tableferry.assets.planning.columns.hop_columns import new_columns

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tableferry.assets.log.ledger import WrittenColumn, written_columns
 from tableferry.assets.log.queries import Log
+from tableferry.assets.log.written_columns import WrittenColumn, written_columns
 from tableferry.assets.planning.changes.drift import Unplanned, origin_of
 from tableferry.assets.planning.resolve import Hop
 

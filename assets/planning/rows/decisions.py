@@ -9,12 +9,12 @@ from tableferry.assets.log.ledger import (
     Committed,
     committed,
     committed_records,
-    committed_schema,
     records,
 )
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, Proven
 from tableferry.assets.log.states import Reason, State
+from tableferry.assets.log.written_columns import committed_schema
 from tableferry.assets.planning.changes.drift import schema_changes
 from tableferry.assets.planning.changes.unplanned import only_fewer_columns
 from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.command_runs import carry_out, selected
-from tableferry.assets.log.ledger import committed_schema
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.run_tags import TRANSFER
+from tableferry.assets.log.written_columns import committed_schema
 from tableferry.assets.planning.changes.drift import Unplanned, foreseen, removals
 from tableferry.assets.planning.changes.evolving import alterations, made_anew
 from tableferry.assets.planning.changes.refusals import refusals
