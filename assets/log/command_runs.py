@@ -6,17 +6,18 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.job_base import InMemoryJob
-from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
-from dagster._core.execution.api import create_execution_plan, execute_run
-from dagster._core.remote_origin import (
+
+from tableferry.assets.declaring.names import CODE_LOCATION
+from tableferry.assets.log.dagster_internals import (
+    SINGLETON_REPOSITORY_NAME,
+    InMemoryJob,
     RegisteredCodeLocationOrigin,
     RemoteJobOrigin,
     RemoteRepositoryOrigin,
+    create_execution_plan,
+    execute_run,
+    snapshot_from_execution_plan,
 )
-from dagster._core.snap import snapshot_from_execution_plan
-
-from tableferry.assets.declaring.names import CODE_LOCATION
 from tableferry.assets.log.grouping import together
 
 

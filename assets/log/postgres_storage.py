@@ -1,24 +1,19 @@
 """Dagster's PostgreSQL storage, extended to store the events of a range in one transaction.
 
-Commands use it where dagster.yaml names Dagster's PostgreSQL storage, on the same tables.
+It is on the same tables, so that either may take the place of the other at any time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, cast
+from typing import Any
 
-from dagster._core.storage.config import PostgresStorageConfig
-from dagster._serdes import ConfigurableClassData
 from dagster_postgres import DagsterPostgresStorage, PostgresEventLogStorage
-from dagster_postgres.utils import (
-    create_pg_connection,
-    get_token_provider_from_config,
-    pg_url_from_config,
-)
+from dagster_postgres.utils import get_token_provider_from_config, pg_url_from_config
 from sqlalchemy.engine import Connection
 
+from tableferry.assets.log.dagster_internals import ConfigurableClassData
 from tableferry.assets.log.grouping import GroupedEvents
 
 
@@ -31,18 +26,15 @@ class PostgresEventLog(GroupedEvents, PostgresEventLogStorage):
         PostgresEventLogStorage.__init__(self, postgres_url, **options)
 
     @contextmanager
-    def begin(self, file: str) -> Iterator[Connection]:
-        """Begin a transaction for a group; without one, each statement commits, as in Dagster."""
-        with create_pg_connection(self._engine) as connection:
-            if not self.is_storing:
-                yield connection
-                return
+    def begin(self) -> Iterator[Connection]:
+        """Begin a transaction; without one, each statement commits, as in Dagster."""
+        with super()._connect() as connection:
             in_transaction = connection.execution_options(isolation_level="READ COMMITTED")
             with in_transaction.begin():
                 yield in_transaction
 
     def _connect(self) -> AbstractContextManager[Connection]:
-        return self.in_transaction("")
+        return self.joined(super()._connect)
 
 
 class Storage(DagsterPostgresStorage):
@@ -68,7 +60,7 @@ class Storage(DagsterPostgresStorage):
         cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
     ) -> Storage:
         """Open the tables of the database that dagster.yaml names."""
-        settings = cast(PostgresStorageConfig, config_value)
+        settings: Any = config_value
         return cls(
             pg_url_from_config(settings),
             config_value.get("should_autocreate_tables", True),

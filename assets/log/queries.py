@@ -16,7 +16,8 @@ from tableferry.resources.tables import TableRef
 
 if TYPE_CHECKING:
     import dagster as dg
-    from dagster._core.storage.event_log import SqlEventLogStorage
+
+    from tableferry.assets.log.dagster_internals import SqlEventLogStorage, SqlRunStorage
 
 Log: TypeAlias = "sqlite3.Connection | dg.DagsterInstance"
 """The event log of an instance, or a connection to the files of a home."""
@@ -51,12 +52,8 @@ def select_runs(log: Log, statement: str, **values: object) -> Sequence[Sequence
     if isinstance(log, sqlite3.Connection):
         return log.execute(statement, values).fetchall()
     import sqlalchemy as sql
-    from dagster._core.storage.runs import SqlRunStorage
 
-    storage = log.run_storage
-    if not isinstance(storage, SqlRunStorage):
-        raise _unreadable("runs", storage)
-    with storage.connect() as connection:
+    with run_storage(log).connect() as connection:
         return connection.execute(sql.text(statement), values).all()
 
 
@@ -66,7 +63,7 @@ def event_storage(instance: dg.DagsterInstance) -> SqlEventLogStorage:
     Raises:
         InputError: the event log is not in an SQL database.
     """
-    from dagster._core.storage.event_log import SqlEventLogStorage
+    from tableferry.assets.log.dagster_internals import SqlEventLogStorage
 
     storage = instance.event_log_storage
     if not isinstance(storage, SqlEventLogStorage):
@@ -74,10 +71,36 @@ def event_storage(instance: dg.DagsterInstance) -> SqlEventLogStorage:
     return storage
 
 
+def run_storage(instance: dg.DagsterInstance) -> SqlRunStorage:
+    """Return the run storage of an instance.
+
+    Raises:
+        InputError: the runs are not in an SQL database.
+    """
+    from tableferry.assets.log.dagster_internals import SqlRunStorage
+
+    storage = instance.run_storage
+    if not isinstance(storage, SqlRunStorage):
+        raise _unreadable("runs", storage)
+    return storage
+
+
+def require_queries(instance: dg.DagsterInstance) -> None:
+    """Make sure that an instance's event log and runs can be read.
+
+    Raises:
+        InputError: they are not in an SQL database; the message has the remedy.
+    """
+    event_storage(instance)
+    run_storage(instance)
+
+
 def _unreadable(what: str, storage: object) -> InputError:
+    kept = f"{type(storage).__module__}.{type(storage).__qualname__}"
     return InputError(
-        f"Dagster's {what} should be kept in SQLite, PostgreSQL or MySQL, not in a "
-        f"{type(storage).__name__}"
+        f"this Dagster instance keeps its {what} by {kept}, which cannot be queried by SQL; give "
+        "Tableferry an instance of its own (DAGSTER_HOME) whose dagster.yaml names a storage of "
+        "Dagster's in SQLite, PostgreSQL or MySQL"
     )
 
 

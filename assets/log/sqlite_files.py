@@ -1,4 +1,4 @@
-"""SQLite files that a storage keeps open; Dagster opens and closes them for each query.
+"""An SQLite file that a storage keeps open; Dagster opens and closes it for each query.
 
 Dagster also creates an SQLAlchemy engine per query, which compiles the statement anew: a third of
 the client's CPU time in a run of many ranges.
@@ -9,20 +9,17 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from sqlalchemy import create_engine, make_url
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy import create_engine
+from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import QueuePool
 
 from tableferry.resources.errors import StatementFailed
 
-MAX_OPEN_FILES = 12
-"""Maximum number of open files: each Dagster run has one, and each home three."""
 SECONDS_TO_WAIT = 60
 """Timeout for the lock that another process holds during its transaction."""
 LITTLE_SPACE = 1 << 20
@@ -34,64 +31,58 @@ _inherited: list[object] = []
 """Connections of a parent process, which a forked child must neither use nor close."""
 
 
-class SqliteFiles:
-    """The open files of one storage; safe for any thread."""
+class SqliteFile:
+    """A file that stays open; safe for any thread."""
 
-    def __init__(self, prepare: Callable[[Engine], None] = lambda engine: None) -> None:
-        """Open nothing yet; `prepare` creates missing tables when a file is opened."""
-        self._prepare = prepare
+    def __init__(
+        self, path: Path | str, prepare: Callable[[Engine], None] = lambda engine: None
+    ) -> None:
+        """Open nothing yet; `prepare` creates missing tables when the file is opened."""
+        self._path, self._prepare = str(path), prepare
         self._lock = threading.RLock()
-        self._engines: OrderedDict[str, tuple[FileId, Engine]] = OrderedDict()
+        self._engine: Engine | None = None
+        self._opened_as: FileId = None
         self._process = os.getpid()
 
     @contextmanager
-    def connect(self, url: str) -> Iterator[Connection]:
-        """Connect to a file, and begin a transaction.
+    def connect(self) -> Iterator[Connection]:
+        """Connect, and begin a transaction.
 
         Raises:
-            StatementFailed: its disk is full.
+            StatementFailed: the disk is full.
         """
         with (
-            _telling_of_a_full_disk(make_url(url).database or "."),
-            self._engine(url).connect() as connection,
+            _telling_of_a_full_disk(self._path),
+            self._open().connect() as connection,
             connection.begin(),
         ):
             yield connection
 
     def close(self) -> None:
-        """Close all files."""
+        """Close the file."""
         with self._lock:
-            for _, engine in self._engines.values():
-                engine.dispose()
-            self._engines.clear()
+            if self._engine is not None:
+                self._engine.dispose()
+            self._engine = None
 
-    def _engine(self, url: str) -> Engine:
-        file = make_url(url).database or ""
+    def _open(self) -> Engine:
         with self._lock:
             if self._process != os.getpid():
-                _inherited.append(self._engines)
-                self._engines, self._process = OrderedDict(), os.getpid()
-            opened_as, engine = self._engines.get(url, (None, None))
-            if engine is not None and opened_as != _identity(file):
+                _inherited.append(self._engine)
+                self._engine, self._process = None, os.getpid()
+            if self._opened_as != _identity(self._path):
                 # deleted, or replaced by a backup
-                engine.dispose()
-                engine = None
-            if engine is None:
+                self.close()
+            if self._engine is None:
                 engine = create_engine(
-                    url,
+                    URL.create("sqlite", database=self._path),
                     poolclass=QueuePool,
                     max_overflow=-1,
                     connect_args={"timeout": SECONDS_TO_WAIT, "check_same_thread": False},
                 )
                 self._prepare(engine)
-                self._engines[url] = _identity(file), engine
-            self._engines.move_to_end(url)
-            for old_url, (_, old) in [*self._engines.items()][:-MAX_OPEN_FILES]:
-                # disposing of an engine does not close connections in use
-                if not old.pool.checkedout():  # type: ignore[attr-defined]
-                    old.dispose()
-                    del self._engines[old_url]
-            return engine
+                self._engine, self._opened_as = engine, _identity(self._path)
+            return self._engine
 
 
 @contextmanager
@@ -118,18 +109,12 @@ def _identity(file: str) -> FileId:
     return status.st_dev, status.st_ino
 
 
-def revision(file: Path, *tables: str) -> str | None:
-    """Return the schema revision of a file; None if the file or one of the tables is missing."""
+def has_tables(file: Path) -> bool:
+    """Whether a file has the tables of a storage, which Dagster stamps with their revision."""
     if not file.exists():
-        return None
-    required = ("alembic_version", *tables)
-    placeholders = ", ".join("?" * len(required))
+        return False
     with closing(sqlite3.connect(file, timeout=SECONDS_TO_WAIT)) as connection:
-        (present,) = connection.execute(
-            f"SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ({placeholders})",
-            required,
-        ).fetchone()
-        if present < len(required):
-            return None
-        row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    return row[0] if row else None
+        stamped = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'alembic_version'"
+        if connection.execute(stamped).fetchone() is None:
+            return False
+        return connection.execute("SELECT 1 FROM alembic_version").fetchone() is not None

@@ -17,9 +17,7 @@ RUNS = Path("history", "runs.db")
 """Paths within a home, the same in Dagster's SQLite storage and ours."""
 
 STORAGE_MODULE = "tableferry.assets.log.storage"
-STORAGE_CLASS = "Storage"
-SHARED_STORAGE_CLASS = "SharedStorage"
-"""The storage on files that Dagster's services use by Dagster's own."""
+"""The module of our storage."""
 
 OTHER_STORAGE = {
     *("event_log_storage", "run_storage", "local_artifact_storage"),

@@ -1,4 +1,4 @@
-"""What the log says of a range that was committed: in one transaction per file, or not at all."""
+"""What the log says of a range that was committed: in one transaction, or not at all."""
 
 from __future__ import annotations
 
@@ -12,32 +12,23 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
 from tableferry.assets.log import grouping, ledger
 from tableferry.assets.log.states import State
-from tableferry.assets.log.storage import OneFileEventLog
 from tableferry.assets.log.writer import Writer
 from tableferry.pipelines import event_log
+from tests.integration.support import homes
 from tests.log.test_ledger import ASSET, CHECK, record, verdict, write
 
 
-@pytest.fixture(params=["one file", "shared with Dagster's storage"])
-def instance(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[dg.DagsterInstance]:
+@pytest.fixture
+def instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+    monkeypatch.delenv(homes.STORAGE, raising=False)
     monkeypatch.setenv(event_log.DAGSTER_HOME, str(tmp_path))
-    if request.param != "one file":
-        (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     with event_log.open_to_record() as opened:
         yield opened
-
-
-def files_of(instance: dg.DagsterInstance) -> int:
-    """In how many files the events of a range are stored."""
-    return 1 if isinstance(instance.event_log_storage, OneFileEventLog) else 2
 
 
 def settle(writer: Writer, name: str = "a") -> None:
@@ -79,27 +70,27 @@ def assert_settled(instance: dg.DagsterInstance, names: Sequence[str]) -> None:
 def settle_beside_each_other(writer: Writer, names: Sequence[str]) -> list[str]:
     """All of them wait until the last one does; returns those that failed."""
     storage: Any = writer._context.instance.event_log_storage
-    failed = []
+    waiting, failed = threading.Barrier(len(names) + 1), []
 
     def act(name: str) -> None:
+        waiting.wait()
         try:
             settle(writer, name)
         except OSError:
             failed.append(name)
 
     threads = [threading.Thread(target=act, args=(name,)) for name in names]
+    for one in threads:
+        one.start()
     with storage._storing:
-        for one in threads:
-            one.start()
-        while len(storage._waiting) < len(names):
-            time.sleep(0.01)
+        waiting.wait()
+        time.sleep(0.1)
     for one in threads:
         one.join()
-    assert not storage._waiting
     return failed
 
 
-def test_a_commit_and_its_verdicts_are_one_transaction_per_file(
+def test_a_commit_and_its_verdicts_are_one_transaction(
     instance: dg.DagsterInstance,
 ) -> None:
     found: Counter[str] = Counter()
@@ -110,8 +101,7 @@ def test_a_commit_and_its_verdicts_are_one_transaction_per_file(
         found.update(counted)
 
     write(instance, act)
-    assert [*found.values()] == [1] * files_of(instance)
-    assert "index.db" in found
+    assert found == {"index.db": 1}
     (materialization,) = instance.fetch_materializations(ASSET, limit=9).records
     evaluation = ledger.evaluations(instance, ASSET, [CHECK])["a"][CHECK].evaluation
     assert evaluation is not None
@@ -123,7 +113,7 @@ def test_a_commit_and_its_verdicts_are_one_transaction_per_file(
     assert len(stored) == 2, "its run has them, too"
 
 
-def test_a_verdict_that_comes_alone_is_one_transaction_per_file(
+def test_a_verdict_that_comes_alone_is_one_transaction(
     instance: dg.DagsterInstance,
 ) -> None:
     found: Counter[str] = Counter()
@@ -135,11 +125,11 @@ def test_a_verdict_that_comes_alone_is_one_transaction_per_file(
         found.update(counted)
 
     write(instance, act)
-    assert [*found.values()] == [1] * files_of(instance)
+    assert found == {"index.db": 1}
     assert ledger.verdicts(instance, ASSET, [CHECK]) == {"a": {CHECK: False}}
 
 
-def test_what_a_run_plans_is_one_transaction_per_file(instance: dg.DagsterInstance) -> None:
+def test_what_a_run_plans_is_one_transaction(instance: dg.DagsterInstance) -> None:
     checks = [dg.AssetCheckSpec(f"check_{number}", asset=ASSET) for number in range(3)]
 
     @dg.multi_asset(specs=[dg.AssetSpec(ASSET)], check_specs=checks)
@@ -149,7 +139,7 @@ def test_what_a_run_plans_is_one_transaction_per_file(instance: dg.DagsterInstan
     job = dg.Definitions([planned], jobs=[dg.define_asset_job("job")]).resolve_job_def("job")
     with commits() as found, grouping.together(instance.event_log_storage):
         run = instance.create_run_for_job(job).run_id
-    assert (found["index.db"], found[f"{run}.db"]) == (1, files_of(instance) - 1)
+    assert found == {"index.db": 1}
     kinds = Counter(one.dagster_event_type for one in instance.all_logs(run))
     assert kinds == {
         dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED: 1,
@@ -197,22 +187,6 @@ def test_threads_beside_each_other_and_beside_the_log_of_their_run(
     assert_settled(instance, names)
 
 
-def test_ranges_that_end_meanwhile_share_the_next_transaction(
-    instance: dg.DagsterInstance,
-) -> None:
-    names = [f"{number:02}" for number in range(6)]
-    found: Counter[str] = Counter()
-
-    def act(writer: Writer) -> None:
-        with commits() as counted:
-            assert settle_beside_each_other(writer, names) == []
-        found.update(counted)
-
-    write(instance, act)
-    assert [*found.values()] == [1] * files_of(instance)
-    assert_settled(instance, names)
-
-
 def test_no_range_fails_for_the_events_of_another(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,28 +206,29 @@ def test_no_range_fails_for_the_events_of_another(
     assert set(ledger.committed(instance, ASSET, [CHECK])) == {"01", "03"}
 
 
-def test_nothing_is_stored_twice_if_only_the_index_fails(
+def test_a_range_whose_transaction_fails_is_not_recorded_and_the_others_are_once(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage: Any = instance.event_log_storage
     begin, failed = storage.begin, list[str]()
 
     @contextmanager
-    def failing_once(file: str) -> Iterator[Connection]:
-        with begin(file) as connection:
+    def failing_once() -> Iterator[Connection]:
+        with begin() as connection:
             yield connection
-            if file == INDEX_SHARD_NAME and not failed:
-                failed.append(file)
+            if not failed:
+                failed.append("once")
                 raise OSError("the disk is full")
 
     def act(writer: Writer) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(storage, "begin", failing_once)
-            assert settle_beside_each_other(writer, ["01", "02", "03"]) == []
+            failed.extend(settle_beside_each_other(writer, ["01", "02", "03"]))
 
     write(instance, act)
-    assert failed
-    assert_settled(instance, ["01", "02", "03"])
+    _, lost = failed
+    recorded = [name for name in ("01", "02", "03") if name != lost]
+    assert_settled(instance, recorded)
     (run,) = instance.get_runs()
     events = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
-    assert sorted(str(e.get_dagster_event().partition) for e in events) == ["01", "02", "03"]
+    assert sorted(str(e.get_dagster_event().partition) for e in events) == recorded

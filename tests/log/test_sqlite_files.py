@@ -1,4 +1,4 @@
-"""Dagster's home as a command opens it: its SQLite files, and where a run's output goes."""
+"""Dagster's home as a command opens it: its event log's file, and where a run's output goes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from uuid import uuid4
 
 import dagster as dg
 import psutil
@@ -18,7 +17,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 
-from tableferry.assets.log.sqlite_files import MAX_OPEN_FILES, SqliteFiles
+from tableferry.assets.log.sqlite_files import SqliteFile
 from tableferry.pipelines import event_log
 from tableferry.resources.errors import StatementFailed
 from tests.integration.support import homes
@@ -26,48 +25,16 @@ from tests.integration.support import homes
 
 @pytest.fixture
 def instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+    monkeypatch.delenv(homes.STORAGE, raising=False)
     monkeypatch.setenv(event_log.DAGSTER_HOME, str(tmp_path))
-    with open_shared(tmp_path) as opened:
+    with event_log.open_to_record() as opened:
         yield opened
-
-
-def open_shared(home: Path) -> dg.DagsterInstance:
-    """The instance of a home without a storage of ours, where each run has a file."""
-    home.mkdir(exist_ok=True)
-    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
-    return event_log.open_to_record()
 
 
 def log_of(instance: dg.DagsterInstance) -> SqlEventLogStorage:
     log = instance.event_log_storage
     assert isinstance(log, SqlEventLogStorage)
     return log
-
-
-def looked_at(file: Path) -> list[list[tuple[object, ...]]]:
-    """What a file is, but for its rows."""
-    with closing(sqlite3.connect(file)) as connection:
-        return [
-            connection.execute(sql).fetchall()
-            for sql in (
-                "SELECT type, name, sql FROM sqlite_master ORDER BY name",
-                "SELECT version_num FROM alembic_version",
-                "PRAGMA journal_mode",
-                "SELECT count(*) FROM event_logs",
-            )
-        ]
-
-
-def test_the_file_of_each_run_is_as_dagster_makes_it(instance: dg.DagsterInstance) -> None:
-    (index,) = Path(instance.root_directory).rglob("index.db")
-    for _ in range(3):
-        run = str(uuid4())
-        with log_of(instance).run_connection(run):
-            pass
-        assert looked_at(index.with_name(f"{run}.db")) == looked_at(index)
-    assert not [
-        one for one in index.parent.iterdir() if not one.name.split(".")[1].startswith("db")
-    ]
 
 
 def test_the_presence_of_a_table_is_remembered(instance: dg.DagsterInstance) -> None:
@@ -101,26 +68,33 @@ def open_files(folder: Path) -> list[str]:
     return [one.path for one in psutil.Process().open_files() if folder in Path(one.path).parents]
 
 
-def test_few_files_stay_open_and_none_of_a_home_that_is_closed(
+def test_the_file_stays_open_until_its_home_is_closed(
     instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     another = tmp_path / "another"
     monkeypatch.setenv(event_log.DAGSTER_HOME, str(another))
     mine = Path(instance.root_directory, "history", "runs")
-    with open_shared(another) as other:
-        with log_of(instance).index_connection() as connection:
-            runs = [str(uuid4()) for _ in range(2 * MAX_OPEN_FILES)]
-            for run in runs:
-                with log_of(other).run_connection(run) as used:
-                    used.exec_driver_sql("SELECT count(*) FROM event_logs")
-            found = connection.exec_driver_sql("SELECT count(*) FROM event_logs")
-            assert found.one() == (0,), "what is in use stays, however many are used meanwhile"
-        assert open_files(mine), "another home's files are its own"
-        databases = {one for one in open_files(another / "history" / "runs") if one.endswith(".db")}
-        assert 0 < len(databases) <= MAX_OPEN_FILES
-        with log_of(other).run_connection(runs[0]) as used:
-            assert used.exec_driver_sql("SELECT count(*) FROM event_logs").one() == (0,)
-    assert not open_files(another)
+    with event_log.open_to_record() as other:
+        for opened in (instance, other):
+            with log_of(opened).index_connection() as used:
+                assert used.exec_driver_sql("SELECT count(*) FROM event_logs").one() == (0,)
+        assert open_files(another / "history" / "runs")
+    assert not open_files(another / "history" / "runs")
+    assert open_files(mine), "another home's file is its own"
+
+
+def test_a_file_that_a_backup_has_replaced_is_opened_anew(instance: dg.DagsterInstance) -> None:
+    (index,) = Path(instance.root_directory).rglob("index.db")
+    assert log_of(instance).has_table("event_logs")
+    with closing(sqlite3.connect(index)) as connection:
+        connection.execute("VACUUM INTO ?", [str(index.with_name("backup"))])
+    with closing(sqlite3.connect(index.with_name("backup"))) as connection, connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE of_the_backup (a integer)")
+    for name in ("index.db-wal", "index.db-shm"):
+        index.with_name(name).unlink(missing_ok=True)
+    index.with_name("backup").rename(index)
+    assert log_of(instance).has_table("of_the_backup")
 
 
 def test_a_forked_child_opens_its_own(instance: dg.DagsterInstance) -> None:
@@ -175,14 +149,15 @@ def test_a_home_of_a_test_is_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_full_disk_is_called_that_by_its_path(tmp_path: Path) -> None:
-    files, file = SqliteFiles(), tmp_path / "index.db"
+    path = tmp_path / "index.db"
+    file = SqliteFile(path)
     with (
-        pytest.raises(StatementFailed, match=rf"^event log: the disk of {file} is full$"),
-        files.connect(f"sqlite:///{file}") as connection,
+        pytest.raises(StatementFailed, match=rf"^event log: the disk of {path} is full$"),
+        file.connect() as connection,
     ):
         connection.exec_driver_sql("PRAGMA max_page_count = 8")  # as if there were no more space
         connection.exec_driver_sql("CREATE TABLE t AS SELECT zeroblob(100000) AS x")
-    files.close()
+    file.close()
 
 
 @pytest.mark.parametrize("free", [0, 1 << 30])
@@ -194,10 +169,10 @@ def test_an_io_error_is_a_full_disk_only_without_space(
     monkeypatch.setattr(os, "statvfs", lambda folder: space)
     failed = sqlite3.OperationalError("disk I/O error")
     failed.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
-    files = SqliteFiles()
+    file = SqliteFile(tmp_path / "index.db")
     with (
         pytest.raises(Exception, match="full" if not free else "disk I/O error"),
-        files.connect(f"sqlite:///{tmp_path}/index.db"),
+        file.connect(),
     ):
         raise OperationalError("SELECT 1", {}, failed)
-    files.close()
+    file.close()

@@ -29,7 +29,7 @@ from dagster._core.storage.event_log import (
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 from tableferry.assets.log import ledger, sqlite_home
-from tableferry.assets.log.storage import OneFileEventLog, SqliteEventLog, SqliteRuns, open_instance
+from tableferry.assets.log.storage import SqliteEventLog, open_instance
 from tests.integration.support import homes
 
 ASSET = dg.AssetKey(["sqlserver", "dbo", "t"])
@@ -95,15 +95,8 @@ def stored(folder: Path, storage_class: Callable[[str], SqlEventLogStorage]) -> 
     return found
 
 
-def test_our_storage_writes_the_rows_that_dagster_writes(tmp_path: Path) -> None:
+def test_our_storage_writes_the_rows_that_dagsters_of_one_file_does(tmp_path: Path) -> None:
     ours = stored(tmp_path / "ours", SqliteEventLog)
-    assert ours == stored(tmp_path / "dagster's", SqliteEventLogStorage)
-    assert [len(ours[f"index.db {one}"]) for one in ("asset_keys", "event_logs")] == [1, 10]
-    assert len(ours[f"{RUN}.db event_logs"]) == 11
-
-
-def test_our_storage_of_one_file_writes_the_rows_that_dagsters_does(tmp_path: Path) -> None:
-    ours = stored(tmp_path / "ours", OneFileEventLog)
     theirs = stored(tmp_path / "dagster's", ConsolidatedSqliteEventLogStorage)
     assert list(ours) == [f"index.db {table}" for table in TABLES]
     assert [*ours.values()] == [*theirs.values()]
@@ -112,11 +105,11 @@ def test_our_storage_of_one_file_writes_the_rows_that_dagsters_does(tmp_path: Pa
 def test_a_run_with_a_file_of_its_own_stays_there(tmp_path: Path) -> None:
     """It was begun by an earlier version, or by Dagster's own storage."""
     begun, later, other = [*events()][:4], [*events()][4:], "a new run"
-    before = SqliteEventLog(str(tmp_path))
+    before = SqliteEventLogStorage(str(tmp_path))
     for event in begun:
         before.store_event(event)
     before.dispose()
-    log = OneFileEventLog(str(tmp_path))
+    log = SqliteEventLog(str(tmp_path))
     for event in later:
         log.store_event(event)
         log.store_event(event._replace(run_id=other))
@@ -133,7 +126,7 @@ def test_a_run_with_a_file_of_its_own_stays_there(tmp_path: Path) -> None:
 
 
 def test_the_events_of_a_run_are_passed_on_while_it_goes_on(tmp_path: Path) -> None:
-    log, seen = OneFileEventLog(str(tmp_path)), queue.SimpleQueue[dg.EventLogEntry]()
+    log, seen = SqliteEventLog(str(tmp_path)), queue.SimpleQueue[dg.EventLogEntry]()
     first, second, *_ = events()
     log.store_event(first)
     log.watch(RUN, None, callback := lambda event, _: seen.put(event))
@@ -147,7 +140,7 @@ def test_the_events_of_a_run_are_passed_on_while_it_goes_on(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ("", "SqliteEventLog"),
+        ("", "SqliteEventLogStorage"),
         ("storage: {sqlite: {base_dir: {env: ELSEWHERE}}}", "SqliteEventLogStorage"),
         (
             "event_log_storage: {module: dagster._core.storage.event_log, "
@@ -179,8 +172,7 @@ def test_dagsters_services_take_the_storage_of_a_new_home(
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     homes.copy(tmp_path / "home")
     with dg.DagsterInstance.get() as instance:
-        assert type(instance.event_log_storage) is OneFileEventLog
-        assert type(instance.run_storage) is SqliteRuns
+        assert type(instance.event_log_storage) is SqliteEventLog
     with sqlite_home.quiet(tmp_path / "home") or nullcontext() as files:
         assert files is not None
 
@@ -191,8 +183,9 @@ def test_dagsters_services_take_the_storage_of_a_new_home(
     [each for each in dg.DagsterRunStatus if each is not dg.DagsterRunStatus.QUEUED],
 )
 def test_dagster_reads_a_home_in_which_a_run_has_not_ended(
-    tmp_path: Path, status: dg.DagsterRunStatus
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: dg.DagsterRunStatus
 ) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     homes.copy(tmp_path / "home")
     with open_instance(tmp_path / "home") as instance:
         instance.add_run(dg.DagsterRun("job", status=status))

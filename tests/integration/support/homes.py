@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import filecmp
 import functools
+import itertools
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -12,9 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import dagster as dg
+import psycopg
 import pytest
+import yaml
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from dagster._core.instance import config
@@ -23,6 +28,19 @@ from sqlalchemy.engine import Engine
 
 from tableferry.assets.log import storage
 from tableferry.pipelines import event_log
+from tests import servers
+
+STORAGE = "TABLEFERRY_TEST_STORAGE"
+"""Names the storage of new homes: Tableferry's (`ours`, without it), or Dagster's own `sqlite` or
+`postgres`."""
+STORAGES = ("ours", "sqlite", "postgres")
+
+of_files = pytest.mark.skipif(
+    os.environ.get(STORAGE) == "postgres", reason="of the event log in SQLite's files"
+)
+of_ours = pytest.mark.skipif(
+    os.environ.get(STORAGE) in STORAGES[1:], reason="of Tableferry's own storage"
+)
 
 _kept = tempfile.TemporaryDirectory(prefix="tableferry-home-")
 _copying = threading.Lock()
@@ -48,11 +66,62 @@ def copy(home: Path) -> None:
 
 @contextmanager
 def local_temp(home: Path) -> Iterator[dg.DagsterInstance]:
-    """The instance of a home without a dagster.yaml, whose files are copied."""
+    """The instance of a home that `DAGSTER_HOME` does not name, whose files are copied."""
     copy(home)
-    (home / "dagster.yaml").unlink()
+    if stores_groups():
+        settings = yaml.safe_load((home / "dagster.yaml").read_text())["storage"]
+        settings["custom"]["config"] = {"base_dir": str(home)}
+        (home / "dagster.yaml").write_text(yaml.safe_dump({"storage": settings}))
+    else:
+        name_storage(home)
     with _open_as_it_is(home) as made:
         yield made
+
+
+def stores_groups() -> bool:
+    """Whether new homes have a storage that stores a range's events by one transaction."""
+    return _storage() == "ours"
+
+
+def name_storage(home: Path) -> None:
+    """Have dagster.yaml of a new home name the storage of the tests, if that is Dagster's own."""
+    if stores_groups():
+        return
+    config = home / "dagster.yaml"
+    settings = yaml.safe_load(config.read_text())
+    del settings["storage"]
+    if _storage() == "postgres":
+        settings["storage"] = {"postgres": {"postgres_url": _new_database()}}
+    config.write_text(yaml.safe_dump(settings))
+
+
+def _storage() -> str:
+    chosen = os.environ.get(STORAGE) or STORAGES[0]
+    assert chosen in STORAGES, f"{STORAGE} should be one of {STORAGES}"
+    return chosen
+
+
+_numbers = itertools.count(1)
+
+
+def _new_database() -> str:
+    """The URL of a database for Dagster's tables, which are copied, as making them takes long."""
+    url = urlsplit(servers.find().postgres_url)
+    template, name = (
+        servers.own("dagster_tables"),
+        servers.own(f"dagster{os.getpid()}_{next(_numbers)}"),
+    )
+    with psycopg.connect(url.geturl(), autocommit=True) as connection:
+        known = "SELECT 1 FROM pg_database WHERE datname = %s"
+        if connection.execute(known, [template]).fetchone() is None:
+            connection.execute(f"CREATE DATABASE {template}")
+            with tempfile.TemporaryDirectory() as folder:
+                settings = {"postgres_url": url._replace(path=f"/{template}").geturl()}
+                config = Path(folder, "dagster.yaml")
+                config.write_text(yaml.safe_dump({"storage": {"postgres": settings}}))
+                _open_as_it_is(Path(folder)).dispose()
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+    return url._replace(path=f"/{name}").geturl()
 
 
 def is_copy(home: Path) -> bool:
@@ -71,6 +140,7 @@ def _open(home: Path) -> dg.DagsterInstance:
         usual = config.exists() and filecmp.cmp(config, _template() / config.name, shallow=False)
         if usual and not (home / "history").exists():
             copy(home)
+            name_storage(home)
     return _open_as_it_is(home)
 
 
