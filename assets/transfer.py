@@ -14,6 +14,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import move_op_name
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.declaring.yaml_lines import YamlFile
+from tableferry.assets.log.queries import require_queries
 from tableferry.assets.log.run_tags import ADOPT, RECREATE, REPAIR
 from tableferry.assets.planning.resolve import Hop, checks_of, resolve_hops
 from tableferry.assets.planning.servers import Servers, resources_of
@@ -261,6 +262,10 @@ def move_ranges(
         Failure: a range or a check failed, or the run could not begin.
     """
     outcomes: list[RangeOutcome] = []
+    try:
+        require_queries(context.instance)
+    except InputError as error:  # then nothing can be told of the run's checks, either
+        raise dg.Failure(str(error), allow_retries=False) from None
     try:
         if context.run.tags.get(RECREATE) == "true":
             transfer = transfer.recreated()

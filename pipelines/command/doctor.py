@@ -15,6 +15,7 @@ from typing import Any
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
+from tableferry.assets.log.queries import require_queries
 from tableferry.assets.planning.hazards import hazards_of
 from tableferry.assets.planning.resolve import resolve_hops
 from tableferry.assets.planning.servers import Servers, require_servers
@@ -317,4 +318,8 @@ def _storage(home: Path) -> Iterator[Finding]:
         else:
             says = f"{schema}, and the installed Dagster has {newest}"
             yield Finding("Dagster's storage", "problem", says, (MIGRATE,))
+    try:
+        require_queries(instance)
+    except InputError as error:
+        yield Finding("Dagster's storage", "problem", str(error))
     instance.dispose()
