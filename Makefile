@@ -16,7 +16,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 # No server is named, so that the local stack is used.
 NO_SERVERS := ! env | grep -qE '^TABLEFERRY_(POSTGRES|SQLSERVER|CLICKHOUSE)_URL(_FILE)?=.'
 
-.PHONY: help install demo dev env docs screenshots test test-slow test-soak test-mutants test-cluster test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
+.PHONY: help install demo dev env docs screenshots test test-slow test-soak test-mutants test-cluster test-storages test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -91,12 +91,22 @@ test-cluster: install system-packages ## Run tests of ClickHouse on a stand-in f
 			$(BIN)/python -m pytest $(TOGETHER) $(CLUSTERED) -k "$(ALIKE)" $(ARGS) || failed=$$how; \
 	done; test -z "$$failed"
 
+# What depends on the event log most
+STORED = tests/integration/log tests/integration/proving tests/integration/operating \
+	tests/integration/moving/test_crash_matrix.py tests/integration/moving/test_repair.py
+
+test-storages: install system-packages ## Run tests of the event log, proofs and operating on Dagster's own storages
+	@failed=; for storage in sqlite postgres; do \
+		$(IN_MEMORY) TABLEFERRY_TEST_STORAGE=$$storage \
+			$(BIN)/python -m pytest $(TOGETHER) $(STORED) $(ARGS) || failed=$$storage; \
+	done; test -z "$$failed"
+
 test-mutants: install ## Change the code that decides what is true, and see that tests fail (ARGS='digest --sample 60')
 	@$(IN_MEMORY) $(BIN)/python -m tests.mutants $(ARGS)
 
 test-all: ## Run all tests
 	@$(MAKE) test MOST=
-	@$(MAKE) test-slow test-soak test-cluster
+	@$(MAKE) test-slow test-soak test-cluster test-storages
 
 # Beside the tests that need servers, those that go through files, logs, states and processes for seconds
 LONGER = integration files log model processes

@@ -15,8 +15,10 @@ import pytest
 import yaml
 
 from tests.integration.conftest import Ferry
+from tests.integration.support import homes
 from tests.servers import Servers, own
 
+pytestmark = homes.of_ours
 DATABASE = own("log_size")
 CHAIN = "[sqlserver://dbo.{t}, clickhouse://warehouse.{t}]"
 TABLE = (

@@ -16,7 +16,9 @@ from tableferry.assets.log.history import coverage
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.session import open_session
 from tests.integration.conftest import Ferry
+from tests.integration.support import homes
 
+pytestmark = homes.of_files
 Make = Callable[..., Ferry]
 DIRECT = "['clickhouse://warehouse.{t}']"
 TABLE = (

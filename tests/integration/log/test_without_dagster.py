@@ -21,8 +21,13 @@ from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import finding, runner
 from tableferry.pipelines.command.session import Session
 from tests.integration.conftest import Ferry
+from tests.integration.support import homes
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("digests_by_servers")]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.usefixtures("digests_by_servers"),
+    homes.of_files,
+]
 
 Make = Callable[..., Ferry]
 TABLE = (
