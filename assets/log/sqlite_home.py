@@ -62,7 +62,10 @@ def _names_files(file: Path, modified: int, size: int) -> bool:
     """Whether the settings, as they were saved at that time, name the home's own files."""
     settings = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     storage = settings.get("storage") or {}
-    ours = storage.get("custom", {}).get("module") == STORAGE_MODULE
+    custom = storage.get("custom", {})
+    folder = custom.get("config", {}).get("base_dir")
+    in_home = folder in ({"env": "DAGSTER_HOME"}, str(file.parent))
+    ours = custom.get("module") == STORAGE_MODULE and in_home
     return (ours or not storage) and not settings.keys() & OTHER_STORAGE
 
 

@@ -143,12 +143,17 @@ def test_the_events_of_a_run_are_passed_on_while_it_goes_on(tmp_path: Path) -> N
         ("", "SqliteEventLogStorage"),
         ("storage: {sqlite: {base_dir: {env: ELSEWHERE}}}", "SqliteEventLogStorage"),
         (
+            "storage: {custom: {module: tableferry.assets.log.storage, class: Storage, "
+            "config: {base_dir: {env: ELSEWHERE}}}}",
+            "SqliteEventLog",
+        ),
+        (
             "event_log_storage: {module: dagster._core.storage.event_log, "
             "class: ConsolidatedSqliteEventLogStorage, config: {base_dir: {env: ELSEWHERE}}}",
             "ConsolidatedSqliteEventLogStorage",
         ),
     ],
-    ids=["a home of before", "files elsewhere", "another storage"],
+    ids=["a home of before", "files elsewhere", "ours elsewhere", "another storage"],
 )
 def test_a_storage_that_dagster_yaml_names_is_taken(
     settings: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -191,3 +196,18 @@ def test_dagster_reads_a_home_in_which_a_run_has_not_ended(
         instance.add_run(dg.DagsterRun("job", status=status))
     with sqlite_home.quiet(tmp_path / "home") or nullcontext() as files:
         assert (files is not None) is dg.DagsterRun("job", status=status).is_finished
+
+
+@pytest.mark.parametrize(
+    ("folder", "read"), [("{env: DAGSTER_HOME}", True), ("HOME", True), ("/elsewhere", False)]
+)
+def test_the_files_of_a_home_are_read_only_if_its_log_is_in_them(
+    tmp_path: Path, folder: str, read: bool
+) -> None:
+    """An earlier setting may have left files there."""
+    homes.copy(tmp_path / "home")
+    config = tmp_path / "home" / "dagster.yaml"
+    named = str(tmp_path / "home") if folder == "HOME" else folder
+    config.write_text(config.read_text().replace("{env: DAGSTER_HOME}", named))
+    with sqlite_home.quiet(tmp_path / "home") or nullcontext() as files:
+        assert (files is not None) is read
