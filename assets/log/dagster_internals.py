@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
     from dagster._core.storage.runs import SqlRunStorage
     from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
-    from dagster._serdes import ConfigurableClassData
+    from dagster._record import copy
+    from dagster._serdes import ConfigurableClassData, deserialize_value
 
 __all__ = [
     "SINGLETON_REPOSITORY_NAME",
@@ -45,7 +46,9 @@ __all__ = [
     "SqlPollingEventWatcher",
     "SqlRunStorage",
     "SqliteEventLogStorage",
+    "copy",
     "create_execution_plan",
+    "deserialize_value",
     "execute_run",
     "snapshot_from_execution_plan",
 ]
@@ -74,7 +77,9 @@ _MODULES = {
     # what our storages are made of
     "_core.storage.event_log.polling_event_watcher": ("SqlPollingEventWatcher",),
     "_core.storage.sqlite_storage": ("DagsterSqliteStorage",),
-    "_serdes": ("ConfigurableClassData",),
+    # how they are configured, and how events are stored
+    "_serdes": ("ConfigurableClassData", "deserialize_value"),
+    "_record": ("copy",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

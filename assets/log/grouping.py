@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import dagster as dg
 import sqlalchemy as sql
-from dagster_shared.record import replace
 from sqlalchemy.engine import Connection
 
 from tableferry.assets.log.dagster_internals import (
     AssetCheckEvaluationTargetMaterializationData,
     SqlEventLogStorage,
+    copy,
 )
 from tableferry.resources.crash_points import reached
 
@@ -132,7 +132,7 @@ def resolved(
     evaluation = inner.asset_check_evaluation_data
     if evaluation.target_materialization_data != PENDING:
         return event
-    evaluation = replace(evaluation, target_materialization_data=about)
+    evaluation = copy(evaluation, target_materialization_data=about)
     return event._replace(dagster_event=inner._replace(event_specific_data=evaluation))
 
 

@@ -87,7 +87,8 @@ class StoredCheck:
     def read(cls, text: str) -> StoredCheck:
         """Read an evaluation as Dagster stores it."""
         import dagster as dg
-        from dagster_shared.serdes import deserialize_value
+
+        from tableferry.assets.log.dagster_internals import deserialize_value
 
         event = deserialize_value(text, dg.EventLogEntry)
         evaluation = event.get_dagster_event().asset_check_evaluation_data
