@@ -168,14 +168,18 @@ def replace_partition(target: str, staged: str, key_range: KeyRange) -> str:
     return f"ALTER TABLE {target} REPLACE {partition(key_range)} FROM {staged}"
 
 
-def move_rows(plan: CopyPlan, target: str, gone: KeyRange, into: KeyRange) -> str:
-    """Copy rows of a retired range to the partition of a range that covers them."""
-    columns, number = copy_columns(plan), range_hash(into)
-    there = not_in(plan, target, in_partition(into))
+def strays_of(plan: CopyPlan, key_range: KeyRange) -> str:
+    """The condition that a row of the target has a key of this range, in another's partition."""
+    return f"({plan.target_range(key_range)}) AND {RANGE_COLUMN} != {range_hash(key_range)}"
+
+
+def gather_strays(plan: CopyPlan, columns: str, target: str, key_range: KeyRange) -> str:
+    """Copy the strays of a range to its partition, but for those that it has already."""
+    identity, there = names(row_identity(plan)), not_in(plan, target, in_partition(key_range))
     return (
-        f"INSERT INTO {target} ({columns}, {RANGE_COLUMN}) SELECT {columns}, {number} "
-        f"FROM {target} WHERE {in_partition(gone)} "
-        f"AND {plan.target_range(into)} AND {there}"
+        f"INSERT INTO {target} ({columns}, {RANGE_COLUMN}) "
+        f"SELECT {columns}, {range_hash(key_range)} FROM {target} "
+        f"WHERE {strays_of(plan, key_range)} AND {there} LIMIT 1 BY {identity}"
     )
 
 

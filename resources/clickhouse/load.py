@@ -13,18 +13,19 @@ from tableferry.resources import crash_points
 from tableferry.resources.clickhouse.ddl import (
     batched_conditions,
     drop_known,
+    gather_strays,
     in_partition,
     is_in,
     kept_rows,
     names,
     not_in,
     partition,
-    range_hash,
     replace_partition,
     rewrite,
     stage_kept,
+    strays_of,
 )
-from tableferry.resources.clickhouse.dialect import RANGE_COLUMN, literal
+from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.clickhouse.locks import HeldRange, Owner
 from tableferry.resources.clickhouse.publish_audit import PublishAudit
 from tableferry.resources.clickhouse.quarantine import replace_quarantine
@@ -33,7 +34,7 @@ from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import LoadReceipt, TargetMoved
 from tableferry.resources.contract.target_names import rejected_of, surplus_rejected
-from tableferry.resources.contract.target_options import appends, require_staged
+from tableferry.resources.contract.target_options import appends, keeps_rows, require_staged
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch
 from tableferry.resources.tables import TableRef, staging_prefix
 
@@ -89,6 +90,8 @@ class ClickHouseLoad(HeldRange):
             # only this attempt writes to it, and `finalise` counts anew
             arrived = self.staged_rows() if self._arrived is None else self._arrived
             self._audited = self._require(arrived, self._sent, "sent")
+            if self.atomic and keeps_rows(self.plan, self.options):
+                self._gather_strays()
             if appends(self.plan, self.options):
                 self._target_rows = self._count(qualified(self.table), self._in_range)
                 # staged rows that the target has already give way to the target's
@@ -180,7 +183,7 @@ class ClickHouseLoad(HeldRange):
         if audit:
             audit.after()
         strays = 0
-        if not self.options.mode.keeps_rows:
+        if not keeps_rows(self.plan, self.options):
             shown, strays = self._rows_by_key()
             self._shown = None if strays else shown
         else:
@@ -225,9 +228,25 @@ class ClickHouseLoad(HeldRange):
         cut into ranges put them."""
         self._repeat(
             f"ALTER TABLE {qualified(self.table)} DELETE "
-            f"WHERE ({self.plan.target_range(self.key_range)}) "
-            f"AND {RANGE_COLUMN} != {range_hash(self.key_range)} SETTINGS mutations_sync = 2"
+            f"WHERE {strays_of(self.plan, self.key_range)} SETTINGS mutations_sync = 2"
         )
+
+    def _gather_strays(self) -> None:
+        """Bring such rows here. They exist twice for a moment, and a repetition adds no more."""
+        table = qualified(self.table)
+        if not self._count(table, strays_of(self.plan, self.key_range)):
+            return
+        self.resource.execute(
+            gather_strays(self.plan, self._stored_columns(), table, self.key_range),
+            {**UNDIVIDED, "insert_allow_materialized_columns": 1},
+        )
+        crash_points.reached("before_strays")
+        self._drop_strays()
+
+    def _stored_columns(self) -> str:
+        """All columns, also those that the transfer does not write."""
+        columns = self.resource.columns(self.table)
+        return names([column.name for column in columns if not column.generated])
 
     def _require(self, rows: int, expected: int, which: str) -> int:
         return require_staged(self.table, self.key_range, rows, expected, which)
@@ -260,9 +279,7 @@ class ClickHouseLoad(HeldRange):
 
     def _stage_kept(self, rows: str | None = None) -> None:
         """Copy the target's rows that stay into staging, so that one REPLACE publishes all."""
-        # all columns, also those that the transfer does not write
-        stored = [column for column in self.resource.columns(self.table) if not column.generated]
-        columns = names([column.name for column in stored])
+        columns = self._stored_columns()
         kept = rows or kept_rows(self.plan, self.options, self._staged, self._in_range)
         self.resource.execute(
             stage_kept(columns, qualified(self.table), self._staged, kept), UNDIVIDED

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tableferry.resources import crash_points
 from tableferry.resources.clickhouse import anew, hazards
-from tableferry.resources.clickhouse.ddl import create_table, move_rows, partition
+from tableferry.resources.clickhouse.ddl import create_table, partition
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import EXISTS
 from tableferry.resources.clickhouse.layout import (
@@ -23,7 +23,7 @@ from tableferry.resources.clickhouse.layout import (
     layouts_of,
     unapplied,
 )
-from tableferry.resources.clickhouse.load import UNDIVIDED, ClickHouseLoad
+from tableferry.resources.clickhouse.load import ClickHouseLoad
 from tableferry.resources.clickhouse.locks import Owner, release_lock, take_lock
 from tableferry.resources.clickhouse.markers import (
     NO_UUID,
@@ -65,7 +65,6 @@ from tableferry.resources.contract.target_names import (
 from tableferry.resources.contract.target_options import (
     TargetOptions,
     check_mode,
-    keeps_rows,
     require_table,
     row_identity,
     written_to,
@@ -408,10 +407,8 @@ class ClickHouseTarget(Target):
         """Empty the partitions of ranges without others in their place. See `Target.retire`.
 
         Other rows stay until the new ranges bring them, and drop those that they find elsewhere,
-        see `ClickHouseLoad.finalise`; the source may be away until then.
-
-        With `append` and `upsert` the rows move to the partitions of the new ranges; for a moment
-        they exist twice, and a repetition after a crash adds no third copy.
+        see `ClickHouseLoad.finalise`; the source may be away until then. With `append` and `upsert`
+        the new ranges take them over.
         """
         table = written_to(plan, options)
         layout = self._require(table)
@@ -427,15 +424,7 @@ class ClickHouseTarget(Target):
                     "SETTINGS mutations_sync = 2"
                 )
             return
-        for key_range in ranges:
-            if keeps_rows(plan, options):
-                for successor in into:
-                    self.resource.execute(
-                        move_rows(plan, qualified(table), key_range, successor),
-                        {**UNDIVIDED, "insert_allow_materialized_columns": 1},
-                    )
-            elif into:
-                continue
+        for key_range in () if into else ranges:
             self.resource.execute(f"ALTER TABLE {qualified(table)} DROP {partition(key_range)}")
 
     def keep_quarantined(self, plan: CopyPlan, ranges: Sequence[str]) -> None:

@@ -212,6 +212,37 @@ def test_retired_range(bench: Bench, mode: WriteMode) -> None:
     assert bench.rows() == expected[mode]
 
 
+@pytest.mark.parametrize("mode", [WriteMode.REPLACE, WriteMode.APPEND, WriteMode.UPSERT])
+def test_ranges_that_are_cut_otherwise_after_a_crash_hold_each_row_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, mode: WriteMode
+) -> None:
+    options = TargetOptions(mode=mode)
+    bench.target.prepare(bench.plan, options)
+    bench.load([(10, "old"), (25, "old"), (35, "old")], HIGH, options)
+    first, rest = KeyRange("integer", 10, 20), KeyRange("integer", 20, None)
+    bench.target.retire(bench.plan, [HIGH], [first, rest], options)
+
+    class Crashed(Exception):
+        pass
+
+    def reached(point: str) -> None:
+        if point == "before_strays":
+            raise Crashed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tableferry.resources.crash_points.reached", reached)
+        with pytest.raises(Crashed):
+            bench.load([(25, "new"), (35, "old")], rest, options)
+    assert {key for key, _ in bench.rows()} == {10, 25, 35}
+    middle, last = KeyRange("integer", 20, 30), KeyRange("integer", 30, None)
+    bench.target.retire(bench.plan, [rest], [middle, last], options)
+    bench.load([(10, "old")], first, options)
+    bench.load([(25, "new")], middle, options)
+    bench.load([(35, "old")], last, options)
+    kept = "old" if mode is WriteMode.APPEND else "new"
+    assert bench.rows() == [(10, "old"), (25, kept), (35, "old")]
+
+
 def test_swap_crashed_between_exchange_and_drop(bench: Bench) -> None:
     swap = TargetOptions(mode=WriteMode.SWAP)
     bench.target.prepare(bench.plan, swap)
