@@ -9,15 +9,16 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
-from tableferry.assets.log.attention import with_untouched_ranges
+from tableferry.assets.log.attention import with_empty_range, with_untouched_ranges
 from tableferry.assets.log.ledger import records
 from tableferry.assets.log.ranges import ranges_by_name
-from tableferry.assets.planning.ranges.growing import not_growing
+from tableferry.assets.planning.ranges.growing import has_more_rows, not_growing
 from tableferry.assets.planning.servers import Servers, resources_of
-from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
+from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_growth
 from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
 from tableferry.assets.running.source_slots import sharing
 from tableferry.resources.errors import TableferryError
+from tableferry.resources.keys.range import WHOLE_NAME
 from tableferry.sensors.rounds import INTERVAL_SECONDS, Look, look_round
 from tableferry.sensors.tries import Tries, given_up_reason, report_given_up
 
@@ -81,7 +82,8 @@ def _settled(
     }
     untouched = with_untouched_ranges(instance, transfers)
     complete = [transfer for transfer in transfers if transfer.transfer not in untouched]
-    settled = not_growing(complete, servers, ranges)
+    whole = [transfer for transfer in complete if WHOLE_NAME in ranges[transfer.transfer]]
+    settled = not_growing(complete, servers, ranges, with_empty_range(instance, whole))
     return {
         transfer.transfer: settled[transfer.transfer] or Look(_no_keys(transfer))
         for transfer in complete
@@ -108,6 +110,8 @@ def _look(
     order = context.instance.get_dynamic_partitions(transfer.partitions_name)
     # the daemon may have died between adding ranges and starting their run
     missing = {range_.name for range_ in plan.growth.add} | _untouched(transfer, context, order)
+    if emptied := _filled(plan, servers, context.instance, order):
+        missing.add(WHOLE_NAME)
     now = time()
     tries = {name: earlier.get(name, Tries()) for name in sorted(missing)}
     due = {name for name in tries if _is_due(tries[name], now)}
@@ -124,6 +128,7 @@ def _look(
         if given_up:
             reason += f"; {given_up_reason(given_up)}"
         return Look(reason, tries=tries)
+    occasion = f"{transfer.transfer}:new{f':{emptied}' if emptied else ''}"
     requests = [
         request
         for count in sorted({tries[name].count for name in due})
@@ -132,7 +137,7 @@ def _look(
             transfer,
             order,
             {name for name in due if tries[name].count == count},
-            key=f"{transfer.transfer}:new{f':{count}' if count else ''}",
+            key=f"{occasion}{f':{count}' if count else ''}",
         )
     ]
     tries |= {name: Tries(tries[name].count + 1, now) for name in due}
@@ -143,6 +148,23 @@ def _is_due(tries: Tries, now: float) -> bool:
     """Whether to request a range now; a new range does not wait."""
     due_at = tries.next_due(0.0) if tries.count else 0.0
     return due_at is not None and due_at <= now
+
+
+def _filled(
+    plan: TransferPlan, servers: Servers, instance: dg.DagsterInstance, order: Sequence[str]
+) -> str:
+    """Return the run that found a table's only range empty, if it has rows now; else ''.
+
+    Of a failed attempt since then, `failed_ranges` takes care.
+    """
+    transfer, first = plan.transfer, plan.hops[0]
+    if WHOLE_NAME not in order:
+        return ""
+    record = records(instance, asset_key(first.spec.to), [WHOLE_NAME]).get(WHOLE_NAME)
+    if record is None or record.rows != 0 or record.quarantined or not record.state.in_target:
+        return ""
+    filled = has_more_rows(transfer, first.plan.key.source, servers, 0)
+    return (record.run_id or "") if filled else ""
 
 
 def _untouched(

@@ -12,6 +12,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.queries import Log, parameters, select_events
 from tableferry.assets.log.ranges import NOT_WIPED
 from tableferry.checks.expectations import ALL_CHECKS
+from tableferry.resources.keys.range import WHOLE_NAME
 from tableferry.resources.tables import TableRef
 
 TARGETS_AT_ONCE = 100
@@ -28,6 +29,13 @@ SELECT max(e.id) FROM event_logs e WHERE e.asset_key = {{target}} AND e.partitio
 """
 _COMMITTED = _NEWEST.format(type="ASSET_MATERIALIZATION")
 _ATTEMPTED = _NEWEST.format(type="ASSET_OBSERVATION")
+
+_EMPTY = f"""
+EXISTS ({_RANGES} AND p.partition = '{WHOLE_NAME}' AND EXISTS (
+ SELECT 1 FROM event_logs n WHERE n.id = ({_COMMITTED}) AND n.event LIKE :no_rows))
+"""
+_NO_ROWS = '%"value": 0}, "label": "rows"}%'
+"""What the text of a record of no rows has: Dagster has no table of metadata."""
 
 _UNTOUCHED_FIRST = f"EXISTS ({_RANGES} AND NOT {_TOUCHED})"
 _UNTOUCHED_LATER = f"{_UNTOUCHED_FIRST} AND EXISTS ({_RANGES} AND {_TOUCHED})"
@@ -48,6 +56,12 @@ def with_untouched_ranges(log: Log, transfers: Collection[Transfer]) -> set[str]
     The first hop counts as begun.
     """
     return _meeting(log, transfers, lambda hop: _UNTOUCHED_LATER if hop else _UNTOUCHED_FIRST)
+
+
+def with_empty_range(log: Log, transfers: Collection[Transfer]) -> set[str]:
+    """Return the transfers of one range without bounds that had no rows when it was last moved."""
+    named = {"no_rows": _NO_ROWS}
+    return _meeting(log, transfers, lambda hop: "1 = 0" if hop else _EMPTY, named)
 
 
 def with_failures(log: Log, transfers: Collection[Transfer]) -> set[str]:

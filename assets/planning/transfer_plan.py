@@ -12,7 +12,7 @@ from tableferry.assets.log.ledger import partitions, recorded_fingerprints
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, digest
 from tableferry.assets.planning.hazards import with_hazards
-from tableferry.assets.planning.ranges.boundaries import limit
+from tableferry.assets.planning.ranges.boundaries import limit, most_rows
 from tableferry.assets.planning.ranges.cutting import (
     RangeGrowth,
     block_growth,
@@ -21,12 +21,14 @@ from tableferry.assets.planning.ranges.cutting import (
     plan_ranges,
     top_bound,
 )
+from tableferry.assets.planning.ranges.growing import has_more_rows
 from tableferry.assets.planning.ranges.shared_cuts import in_use, relative_to, require_agreement
 from tableferry.assets.planning.ranges.statistics import KeyStatistics, key_statistics
 from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.wires import with_wires
 from tableferry.checks.levels import LEVELS
+from tableferry.resources import crash_points
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.loader import loader_of
@@ -248,8 +250,17 @@ def _grown(
         blocks, count = sending.blocks(source, transfer.source), transfer.ranges.count or 1
         digits = key_kind(key, transfer.source.system)[1]
         return block_growth(known, blocks, count, sending.place.per_block, digits)
-    above = top_bound(known) if known else None
-    stats = key_statistics(source, transfer.source, key, above=above, where=transfer.where)
+    above, rows = top_bound(known) if known else None, transfer.ranges.rows
+    if (
+        known
+        and above is None
+        and rows
+        and not has_more_rows(transfer, key, servers, most_rows(rows))
+    ):
+        # it stays one range: nobody needs the distribution of its keys
+        stats = KeyStatistics(0, nullable=key.nullable)
+    else:
+        stats = key_statistics(source, transfer.source, key, above=above, where=transfer.where)
     spec = transfer.ranges.model_dump(exclude_none=True)
     try:
         return extend_ranges(known, stats, spec, *key_kind(key, transfer.source.system))
@@ -271,7 +282,8 @@ def require_cuts(transfer: Transfer, first: Hop) -> None:
 def apply_growth(plan: TransferPlan, servers: Servers, instance: dg.DagsterInstance) -> None:
     """Make Dagster's dynamic partitions those of the plan.
 
-    Targets retire ranges first: if the process dies in between, the next plan repeats that.
+    Targets retire ranges first: if the process dies in between, the next plan repeats that. If it
+    dies when an open range is gone and those in its place are not there, the next plan adds them.
     """
     growth, partitions = plan.growth, plan.transfer.partitions_name
     for hop in plan.hops if growth.retire or growth.remove else ():
@@ -285,8 +297,10 @@ def apply_growth(plan: TransferPlan, servers: Servers, instance: dg.DagsterInsta
             from tableferry.assets.log.downstream import record_gone
 
             record_gone(instance, hop.asset, [range_.name for range_ in growth.remove])
+    crash_points.reached("after_retire")
     for range_ in (*growth.retire, *growth.remove):
         instance.delete_dynamic_partition(partitions, range_.name)
+    crash_points.reached("inside_growth")
     if growth.add:
         instance.add_dynamic_partitions(partitions, [range_.name for range_ in growth.add])
 

@@ -18,6 +18,9 @@ KeyKind = Literal["integer", "date", "timestamp", "uuid", "text", "file"]
 of its rows, and its key is the file's name."""
 Bound = int | dt.date | dt.datetime | uuid.UUID | str
 
+WHOLE_NAME = ".."
+"""The partition key of a range without bounds: the only one of a table, beside that of NULL."""
+
 NULL_NAME = "null"
 """The partition key of rows whose key is NULL; it sorts after every number."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -321,9 +321,70 @@ def test_an_empty_table_is_one_range_and_is_cut_when_it_has_rows() -> None:
     ]
 
 
-def test_a_table_smaller_than_a_range_has_room_to_grow_to_a_full_one() -> None:
-    ranges = plan_ranges(statistics_of(range(1, 101)), {"rows": 1000}, "integer")
-    assert [r.name for r in ranges] == ["..0000000992", "0000000992.."]
+def test_a_last_range_that_is_not_full_has_room_to_grow_to_a_full_one() -> None:
+    ranges = plan_ranges(statistics_of(range(1, 1201)), {"rows": 1000}, "integer")
+    assert [r.name for r in ranges] == [
+        "..0000000601",
+        "0000000601..0000001601",
+        "0000001601..",
+    ]
+
+
+SMALL: dict[KeyKind, Callable[[int], Any]] = {
+    "integer": lambda number: number - 5,
+    "date": lambda number: dt.date(2024, 1, 1) + dt.timedelta(days=number),
+    "timestamp": lambda number: dt.datetime(2024, 1, 1) + dt.timedelta(seconds=number),
+    "uuid": lambda number: uuid.UUID(int=number * 7919 << 100),
+    "text": lambda number: f"k{number:03d}",
+}
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_a_small_table_is_one_range_until_it_outgrows_it(kind: KeyKind) -> None:
+    keys, spec = [SMALL[kind](number) for number in range(200)], {"rows": 100}
+    ranges = plan_ranges(statistics_of(keys[:100], nullable=True), spec, kind)
+    assert [r.name for r in ranges] == ["..", "null"]
+    slightly_more = statistics_of(keys[:150], nullable=True)
+    assert extend_ranges(ranges, slightly_more, spec, kind) == RangeGrowth(tuple(ranges), (), ())
+    grown = extend_ranges(ranges, statistics_of(keys, nullable=True), spec, kind)
+    assert [r.name for r in (*grown.retire, *grown.keep)] == ["..", "null"]
+    assert depths(grown.add, keys)[:2] == [100, 100]
+    assert sum(depths(grown.add, keys)) == 200
+    larger = plan_ranges(statistics_of(keys[:101]), spec, kind)
+    assert [count for count in depths(larger, keys[:101]) if count] in ([51, 50], [50, 51])
+
+
+def test_other_cuts_than_by_rows_do_not_wait_until_a_table_is_large() -> None:
+    stats = statistics_of(range(1, 21))
+    assert len(plan_ranges(stats, {"count": 2}, "integer")) == 3
+    whole = plan_ranges(stats, {"rows": 100}, "integer")
+    for spec in ({"count": 2}, {"width": 10}, {"bounds": [1, 11]}):
+        grown = extend_ranges(whole, stats, spec, "integer")
+        assert [r.name for r in grown.retire] == [".."]
+        assert len(grown.add) >= 3
+    assert extend_ranges(whole, KeyStatistics(0), {"count": 2}, "integer").add == ()
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+@pytest.mark.parametrize("spec", [{"rows": 10}, {"count": 3}, {"bounds": [1, 11]}], ids=str)
+@pytest.mark.parametrize("rows", [0, 5, 40])
+def test_an_open_range_that_a_dead_process_has_removed_is_added_again(
+    spec: dict[str, Any], rows: int, nullable: bool
+) -> None:
+    keys = list(range(1, rows + 1))
+    ranges = plan_ranges(statistics_of(keys, nullable), spec, "integer")
+    left = [r for r in ranges if r.null or r.upper is not None]
+    grown = extend_ranges(left, statistics_of(keys, nullable), spec, "integer")
+    assert grown.add and set(grown.keep) == set(left)
+    assert not set(grown.retire) & set(grown.add)
+    assert_partition([*grown.keep, *grown.add], [*keys, -7, 10**6], nullable)
+
+
+def test_stretches_of_blocks_get_their_open_range_again() -> None:
+    left = block_growth((), 8, 4, 100, 10).add[:-1]
+    assert [one.name for one in block_growth(left, 8, 4, 100, 10).add] == ["0000000800.."]
+    added = block_growth(left, 9, 4, 100, 10)
+    assert added.add[0].lower == 800 and added.add[-1].upper is None
 
 
 def test_small_growth_makes_one_new_range_that_takes_later_growth() -> None:

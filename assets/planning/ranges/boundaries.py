@@ -76,8 +76,13 @@ class CutRules:
         return sorted({low + (high - low) * i // self.count for i in range(self.count + 1)})
 
 
+def most_rows(rows: int) -> int:
+    """How many rows an open range of rows may have before it is cut into ranges of `rows`."""
+    return rows * 3 // 2
+
+
 def first_cuts(stats: KeyStatistics, rules: CutRules) -> list[int]:
-    """The cuts of a table without known ranges."""
+    """The cuts of a table without known ranges; none if one range has all its rows."""
     if rules.declared is not None:
         return rules.declared
     if rules.width is not None:
@@ -85,7 +90,7 @@ def first_cuts(stats: KeyStatistics, rules: CutRules) -> list[int]:
             low, high = rules.bounds
             return [low, *_steps(rules, low, max(high, _beyond(stats)))]
         return _steps(rules, to_number(stats.minimum), _beyond(stats)) if stats.rows else []  # type: ignore[arg-type]
-    if not stats.rows:
+    if not stats.rows or (rules.rows is not None and stats.rows <= rules.rows):
         return []
     points = [to_number(quantile) for quantile in stats.quantiles]
     pieces = (rules.count or 1) if rules.rows is None else ceil_div(stats.rows, rules.rows)
@@ -118,7 +123,7 @@ def growth_cuts(
         pieces = ceil_div(rows, rules.rows)
         if rows >= min(FEW_ROWS, rules.rows) or not typical:
             full = points[-1] + 1 + _headroom(points, rows, pieces, rules.rows)
-        fits = rows <= rules.rows * 3 // 2
+        fits = rows <= most_rows(rules.rows)
     else:
         pieces = min(rules.count or 1, ceil_div(points[-1] + 1 - floor, typical or 2**128))
         fits = True
@@ -263,7 +268,7 @@ def text_cuts(stats: KeyStatistics, spec: Mapping[str, Any], floor: Bound | None
     start = bisect_left(points, least)
     above = max(1, stats.rows * (len(points) - start) // len(points)) if start else stats.rows
     points = points[start:]
-    if above <= rows * 3 // 2 or len(points) < 2:
+    if above <= most_rows(rows) or len(points) < 2:
         return []
     limit(above // rows)
     buckets = len(points) - 1

@@ -15,6 +15,7 @@ from tableferry.assets.planning.ranges.boundaries import (
     first_cuts,
     growth_cuts,
     limit,
+    most_rows,
     text_cuts,
 )
 from tableferry.assets.planning.ranges.statistics import KeyStatistics
@@ -46,11 +47,11 @@ def plan_ranges(
 ) -> list[KeyRange]:
     """Plan the first ranges of a table, in key order; each possible key is in exactly one of them.
 
-    The first range is open below. The last one is open above and starts beyond the largest key, so
-    that it is empty until the table grows; there is none where no larger key is possible. For
-    texts, whose next value nobody can predict, it holds the largest keys instead. A range for NULL
-    follows if the key is nullable. An empty table has the single range `..`, unless its cuts are
-    declared.
+    A table of no more rows than a range should have is one range without bounds, `..`, and so is an
+    empty one, unless its cuts are declared. Else the first range is open below. The last one is
+    open above and starts beyond the largest key, so that it is empty until the table grows; there
+    is none where no larger key is possible. For texts, whose next value nobody can predict, it
+    holds the largest keys instead. A range for NULL follows if the key is nullable.
 
     Args:
         stats: the distribution of the keys; poor estimates only cost balance.
@@ -82,13 +83,16 @@ def extend_ranges(
 
     If there are keys in the open top range, it is retired, and finite ranges and a new, empty open
     one take its place. The last finite one is as wide as a full range should need, so that further
-    small growth falls into it. Texts are cut only when the open range has more rows than a range
-    should have. Declared cuts are a promise: only a changed declaration adds to them.
-    `stats` is of the whole table or, cheaper and finer, of the keys from `top_bound` on. `spec` may
-    have changed since the existing ranges were cut.
+    small growth falls into it. Texts, and a range without bounds, are cut only when the open range
+    has more rows than a range should have. Declared cuts are a promise: only a changed declaration
+    adds to them. `stats` is of the whole table or, cheaper and finer, of the keys from `top_bound`
+    on. `spec` may have changed since the existing ranges were cut.
+
+    If the open top range is missing, a process died when it had removed it: it is retired again,
+    or added.
 
     Raises:
-        InputError: as `plan_ranges`, or no existing range is open above.
+        InputError: as `plan_ranges`.
     """
     if not existing:
         return RangeGrowth((), (), tuple(plan_ranges(stats, spec, kind, digits)))
@@ -96,7 +100,7 @@ def extend_ranges(
     cuts = _cuts(stats, spec, kind, digits, top.lower, existing)
     limit(len(existing) + len(cuts))
     retire = (top,) if cuts else ()
-    add = _between([top.lower, *cuts, None], top) if cuts else []
+    add = _between([top.lower, *cuts, None], top) if cuts or top not in existing else []
     if stats.nullable and not any(key_range.null for key_range in existing):
         add.append(KeyRange(kind, null=True, digits=digits))
     keep = tuple(key_range for key_range in existing if key_range not in retire)
@@ -111,6 +115,9 @@ def _cuts(
     floor: Bound | None = None,
     existing: Sequence[KeyRange] = (),
 ) -> Sequence[Bound | int]:
+    rows = spec.get("rows")
+    if existing and floor is None and rows is not None and stats.rows <= most_rows(rows):
+        return []
     if kind == "text":
         return text_cuts(stats, spec, floor)
     rules = CutRules.read(spec, kind, digits)
@@ -169,7 +176,7 @@ def block_growth(
     top = _top(existing)
     floor, end = to_number(top.lower or 0), blocks * per_block
     if end <= floor:
-        return RangeGrowth(tuple(existing), (), ())
+        return RangeGrowth(tuple(existing), (), () if top in existing else (top,))
     usual = _typical_width(existing) or floor
     width = max(usual, -(-(end - floor) // (count * per_block)) * per_block)
     steps = range(floor + width, end + width, width)
@@ -265,11 +272,12 @@ def top_bound(existing: Sequence[KeyRange]) -> Bound | None:
 
 
 def _top(existing: Sequence[KeyRange]) -> KeyRange:
+    """The open top range; if there is none, the one that is missing above the others."""
     for range_ in existing:
         if not range_.null and range_.upper is None:
             return range_
-    names = ", ".join(range_.name for range_ in existing[:3])
-    raise InputError(f"one of the known key ranges should be open above; there are only {names}")
+    uppers: list[Any] = [range_.upper for range_ in existing if not range_.null]
+    return replace(existing[0], lower=max(uppers, default=None), upper=None, null=False)
 
 
 def _typical_width(ranges: Sequence[KeyRange]) -> int | None:

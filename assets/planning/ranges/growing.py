@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.planning.ranges.boundaries import most_rows
 from tableferry.assets.planning.ranges.cutting import extend_ranges
 from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.assets.planning.servers import Servers
@@ -15,7 +16,7 @@ from tableferry.resources.contract.table_sql import filtered, predicate, qualifi
 from tableferry.resources.contract.together import ask_together
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
 from tableferry.resources.keys.bounds import to_number
-from tableferry.resources.keys.range import NULL_NAME, KeyRange
+from tableferry.resources.keys.range import NULL_NAME, WHOLE_NAME, KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -24,6 +25,7 @@ def not_growing(
     transfers: Collection[Transfer],
     servers: Mapping[str, Servers],
     ranges: Mapping[str, Sequence[str]],
+    empty: Collection[str] = (),
 ) -> dict[str, ConnectionFailed | None]:
     """Return the transfers whose sources certainly have no keys for which ranges are missing.
 
@@ -34,6 +36,7 @@ def not_growing(
         transfers: the transfers.
         servers: the servers of each transfer, by its name.
         ranges: the names of the known ranges of each transfer.
+        empty: the transfers of one range that was empty: any key counts as a new one.
     """
     by_server: dict[tuple[str, str], list[Transfer]] = {}
     for transfer in transfers:
@@ -47,7 +50,7 @@ def not_growing(
         keyed = [transfer for transfer in here if not transfer.by_place]
         try:
             names = _without_new_blocks(endpoint, placed, ranges)
-            names |= _without_new_keys(endpoint, keyed, ranges)
+            names |= _without_new_keys(endpoint, keyed, ranges, empty)
             answers |= dict.fromkeys(names)
         except ConnectionFailed as error:
             answers |= dict.fromkeys((transfer.transfer for transfer in here), error)
@@ -57,8 +60,19 @@ def not_growing(
     return answers
 
 
+def has_more_rows(transfer: Transfer, key: Column, servers: Servers, most: int) -> bool:
+    """Whether a source has more rows with a key than `most`; it reads at most one more."""
+    system = transfer.source.system
+    rows = predicate(key, KeyRange(key_kind(key, system)[0]), system)
+    query = _more_than(most, transfer.source, filtered(rows, transfer.where))
+    return bool(servers.endpoint(transfer.source).query(f"SELECT {query}"))
+
+
 def _without_new_keys(
-    endpoint: Endpoint, transfers: Sequence[Transfer], ranges: Mapping[str, Sequence[str]]
+    endpoint: Endpoint,
+    transfers: Sequence[Transfer],
+    ranges: Mapping[str, Sequence[str]],
+    empty: Collection[str],
 ) -> set[str]:
     source = source_of(endpoint.system)
     if not transfers or source.file_key is not None:
@@ -75,12 +89,12 @@ def _without_new_keys(
         try:
             if transfer.ranges.bounds is not None:
                 names |= {transfer.transfer} if _covered(transfer, key, known) else set()
-            elif (query := _new_rows(transfer, key, known)) is None:
+            elif (query := _new_rows(transfer, key, known, transfer.transfer in empty)) is None:
                 names.add(transfer.transfer)
             else:
                 queries[transfer.transfer] = query
         except InputError:
-            # ranges of another key; `plan_growth` says it
+            # ranges of another key, or without an open one; `plan_growth` sees to it
             continue
     grown = ask_together(endpoint, queries)
     return names | (queries.keys() - grown.keys())
@@ -96,22 +110,28 @@ def _covered(transfer: Transfer, key: Column, known: Sequence[str]) -> bool:
     return not (growth.add or growth.retire)
 
 
-def _new_rows(transfer: Transfer, key: Column, known: Sequence[str]) -> str | None:
+def _new_rows(transfer: Transfer, key: Column, known: Sequence[str], empty: bool) -> str | None:
     """Write what follows SELECT in a query with a row if there are keys for new ranges.
 
     None if no key leads to one: texts are cut only by a number of rows.
     """
     system = transfer.source.system
     kind, digits = key_kind(key, system)
-    if kind == "text" and transfer.ranges.rows is None:
+    if kind == "text" and transfer.ranges.rows is None and not empty:
         return None
-    most = (transfer.ranges.rows or 0) * 3 // 2 if kind == "text" else 0
+    filling = kind == "text" or WHOLE_NAME in known
+    most = most_rows(transfer.ranges.rows or 0) if filling and not empty else 0
     # the open range is the last one, or the last but that of NULL
     top = next(
-        range_
-        for range_ in (KeyRange.parse(name, kind, digits) for name in reversed(known))
-        if not range_.null and range_.upper is None
+        (
+            range_
+            for range_ in (KeyRange.parse(name, kind, digits) for name in reversed(known))
+            if not range_.null and range_.upper is None
+        ),
+        None,
     )
+    if top is None:
+        raise InputError(f"{transfer.transfer}: no range is open above")
     rows = filtered(predicate(key, top, system), transfer.where)
     return _more_than(most, transfer.source, rows)
 

@@ -36,7 +36,8 @@ def several(ferry: Make) -> Ferry:
     for name, source, team in (("second", one.table, "a"), ("broken", "not_there", "b")):
         (one.folder / f"{name}.yaml").write_text(
             f"transfer: {name}\nsource: postgres://public.{source}\nkey: id\n"
-            f"hops: ['clickhouse://warehouse.{one.table}_{name}']\ntags: {{team: {team}}}\n"
+            f"hops: ['clickhouse://warehouse.{one.table}_{name}']\n"
+            f"ranges: {{count: 1}}\ntags: {{team: {team}}}\n"
         )
     return one
 
@@ -51,7 +52,7 @@ def test_one_that_fails_stops_no_other_and_all_are_summed_up(several: Ferry) -> 
     assert by_name == {
         "broken": ["FAILED", "0", "0", "0", "0"],
         "second": ["ok", "2", "0", "0", "300"],
-        several.table: ["ok", "2", "0", "0", "300"],
+        several.table: ["ok", "1", "0", "0", "300"],
     }
     assert lines[4] == ["2 of 3 transfers succeeded; 600 rows moved"]
     assert "ferry: broken: postgres://public.not_there does not exist" in result.stderr
@@ -76,7 +77,7 @@ def test_what_is_asked_for_must_be_clear(several: Ferry) -> None:
 
 
 def test_the_log_is_shown_if_asked_for(ferry: Make) -> None:
-    one = ferry("['clickhouse://warehouse.{t}']", *TABLE)
+    one = ferry("['clickhouse://warehouse.{t}']", *TABLE, ranges="{count: 1}")
     loud = command("run", one.table, "-v")
     assert loud.exit_code == 0, loud.output
     assert "ranges: " in loud.stderr, "what the run has to say"

@@ -95,7 +95,7 @@ def postgres_size(stack: Servers, tmp_path: Path) -> Iterator[Size]:
 
 def grown(ferry: Callable[..., Ferry], size: Size) -> tuple[float, float]:
     """The KB per range and hop that a first load adds, and that one changed range of two adds."""
-    one = ferry(CHAIN, *TABLE, ranges="{rows: 100}")
+    one = ferry(CHAIN, *TABLE, ranges="{count: 1}")
     before = size()
     first = one.run()
     assert first.good and len(first.ranges) == 4, "two ranges through two hops"
@@ -115,6 +115,16 @@ def grown(ferry: Callable[..., Ferry], size: Size) -> tuple[float, float]:
 def test_a_home_of_files_grows_by_little(ferry: Callable[..., Ferry], sqlite_size: Size) -> None:
     first, changed = grown(ferry, sqlite_size)
     assert first < 42 and changed < 54, "133 and 194 with a file for each run"
+
+
+def test_a_small_table_has_one_range_in_each_target(
+    ferry: Callable[..., Ferry], sqlite_size: Size
+) -> None:
+    one = ferry(CHAIN, *TABLE, ranges="{rows: 100}")
+    before = sqlite_size()
+    first = one.run()
+    assert first.good and len(first.ranges) == 2
+    assert sqlite_size() - before < 125, "168 at most with a second, empty range"
 
 
 @pytest.mark.slow

@@ -96,6 +96,71 @@ def test_new_keys_become_ranges_and_are_moved_once(ferry: Make) -> None:
     assert not tick(one, "new_ranges").run_requests
 
 
+@pytest.mark.parametrize("type_", ["integer", "text", "date"])
+@pytest.mark.parametrize("ranges", ["{rows: 25}", "{count: 1}"])
+def test_the_first_rows_of_an_empty_table_are_moved(ferry: Make, type_: str, ranges: str) -> None:
+    """Also when it has been emptied meanwhile, though the range stays the same one."""
+    start = "date '2024-01-01' + g" if type_ == "date" else f"g::{type_}"
+    few = f"INSERT INTO {{t}} SELECT {start}, 'x', '2024-01-01' FROM generate_series(1, 20) g"
+    one = ferry(HOPS, TABLE[0].replace("id integer", f"id {type_}"), ranges=ranges)
+    keys: list[str] = []
+    tick(one, "first_ranges")
+    empty = tick(one, "new_ranges")
+    assert spans(empty) == [("..", "..")], "it has no record yet"
+    launch(one, empty)
+    keys += [request.run_key for request in empty.run_requests]
+    for _ in range(2):
+        assert not tick(one, "new_ranges").run_requests, "it has no rows yet"
+        one.source(few)
+        found = tick(one, "new_ranges")
+        again = tick(one, "new_ranges")
+        assert len(found.run_requests) == 1
+        assert [one.run_key for one in again.run_requests] == [found.run_requests[0].run_key]
+        keys.append(found.run_requests[0].run_key)
+        launch(one, found)
+        assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+        assert not tick(one, "new_ranges").run_requests
+        if type_ != "text" and "count" in ranges:
+            return  # it has been cut, and grows as others do
+        one.source("DELETE FROM {t}")
+        assert one.run().good
+    assert len(set(keys)) == len(keys) == 3, "Dagster launches each run key once"
+
+
+def test_a_small_table_is_cut_by_the_sensor_when_it_has_outgrown_its_range(ferry: Make) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 60}")
+    assert one.run().good
+    assert one.session.instance.get_dynamic_partitions(f"{one.table}_ranges") == [".."]
+    for more in ((51, 60), (61, 90)):
+        rows = "INSERT INTO {{t}} SELECT g, 'y', '2024-01-01' FROM generate_series({}, {}) g"
+        one.source(rows.format(*more))
+        assert not tick(one, "new_ranges").run_requests, "the next run moves them"
+    one.source("INSERT INTO {t} VALUES (91, 'z', '2024-01-01')")
+    found = tick(one, "new_ranges")
+    names = one.session.instance.get_dynamic_partitions(f"{one.table}_ranges")
+    assert ".." not in names and len(names) == 3
+    assert spans(found) == [(names[0], names[-1])]
+    launch(one, found)
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+    assert not tick(one, "new_ranges").run_requests
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"on_reject": "quarantine"}, {"where": '"id > 60"'}],
+    ids=str,
+)
+def test_rows_that_never_arrive_are_not_asked_for_again_and_again(
+    ferry: Make, settings: dict[str, str]
+) -> None:
+    one = ferry(HOPS, TABLE[0], ranges="{rows: 60}", **settings)
+    one.source("INSERT INTO {t} SELECT g, 'x', '0044-03-15 BC' FROM generate_series(1, 50) g")
+    first = one.run()
+    assert first.good, first.errors
+    assert rows_of(one, "clickhouse") == []
+    assert not tick(one, "new_ranges").run_requests
+
+
 def test_new_files_become_ranges_and_are_moved(ferry: Make, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

@@ -204,6 +204,7 @@ def test_growth_is_seen_as_the_plan_of_each_transfer_sees_it(
     more: Mapping[str, Mapping[str, Any]] = {
         **{kind: {} for kind in KEYS[system]},
         "where": {"where": "id < 30"},
+        "small": {"ranges": {"rows": 40}},
         "bounds": {"ranges": {"bounds": [10, 20]}},
         "broken": {"where": "no_such_column > 1"},
         **(
