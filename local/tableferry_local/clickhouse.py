@@ -34,7 +34,7 @@ DATABASE = "warehouse"
 
 CONFIG = """<clickhouse>
   <listen_host>{host}</listen_host>
-  <http_port>{port}</http_port>
+  <http_port>{port}</http_port>{tcp}
   <display_name>{host}:{port}</display_name>
   <users_config>{folder}/users.xml</users_config>
   <remote_servers>{clusters}</remote_servers>
@@ -87,7 +87,12 @@ USERS = """<clickhouse>
 </clickhouse>
 """
 
+TCP = "<tcp_port>{port}</tcp_port>"
 CLUSTER = "<{name}><shard>{replicas}</shard></{name}>"
+SHARD = (
+    "<shard><replica><host>{host}</host><port>{port}</port><user>{user}</user>"
+    "<password>{password}</password></replica></shard>"
+)
 REPLICA = "<replica><host>{host}</host><port>{port}</port></replica>"
 
 KEEP_ALIVE = "SELECT sleepEachRow(3) FROM numbers(1000000000) SETTINGS max_block_size=1 FORMAT Null"
@@ -99,7 +104,13 @@ MEMORY_SHARE = 0.4
 
 
 def start(
-    folder: Path, port: int, password: str, clusters: Mapping[str, Sequence[int]] | None = None
+    folder: Path,
+    port: int,
+    password: str,
+    clusters: Mapping[str, Sequence[int]] | None = None,
+    *,
+    shards: Sequence[int] = (),
+    number: int = 0,
 ) -> int:
     """Start the server process.
 
@@ -109,6 +120,8 @@ def start(
         password: of the user `USER`.
         clusters: ports of the replicas of the clusters that it lists, by their names; by default
             only itself.
+        shards: TCP ports of the servers of a cluster `shards`, which ask each other for their rows.
+        number: the position of this one among them.
 
     Returns:
         The pid; the server may not answer yet (see `wait_ready`).
@@ -125,9 +138,14 @@ def start(
         )
         for name, ports in (clusters or {"default": [9000]}).items()
     )
+    if shards:
+        login = {"host": HOST, "user": USER, "password": escape(password)}
+        members = "".join(SHARD.format(port=port, **login) for port in shards)
+        listed += f"<shards>{members}</shards>"
     config = CONFIG.format(
         host=HOST,
         port=port,
+        tcp=TCP.format(port=shards[number]) if shards else "",
         folder=escape(str(place)),
         memory=int(memory),
         clusters=listed,
@@ -249,8 +267,9 @@ def _run_engine(place: Path) -> None:
     sys.modules["chdb"] = importlib.util.module_from_spec(package)
     from chdb import _chdb
 
+    tcp = "SYSTEM START LISTEN TCP; " if "<tcp_port>" in (place / "config.xml").read_text() else ""
     result = _chdb.query(  # type: ignore[attr-defined]
-        f"SYSTEM START LISTEN HTTP; {KEEP_ALIVE}", "TabSeparated", path=str(place / "data")
+        f"SYSTEM START LISTEN HTTP; {tcp}{KEEP_ALIVE}", "TabSeparated", path=str(place / "data")
     )
     print(result.error_message() if result.has_error() else "the engine ended", file=sys.stderr)
 
