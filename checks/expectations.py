@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from tableferry.checks.levels import CHECK_NAMES
+from tableferry.checks.limits import with_final
 from tableferry.checks.suites import (
     SQL,
     UNEXPECTED_ROWS,
@@ -98,7 +99,7 @@ def run_suite(
     remarks: list[str] = []
     if one_in > 1 and frame_specs:
         remarks.append(f"{len(frame_specs)} of them saw about one row in {one_in}")
-    return Verdict(
+    verdict = Verdict(
         check=CHECK_NAME,
         passed=not failed,
         source={},
@@ -114,6 +115,7 @@ def run_suite(
         note=(f"not met: {', '.join(failed)}" if failed else f"{len(results)} met"),
         remarks=tuple(remarks),
     )
+    return with_final(verdict, [table for table in target.plan.final if table == target.table])
 
 
 def _on_frame(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tableferry.checks.levels import LEVELS, Level
@@ -10,12 +10,16 @@ from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.target_names import quarantine_of
 from tableferry.resources.digest.fields import fields, not_compared, relaxed_fields
+from tableferry.resources.tables import TableRef
 
 NAMED = 6
 """Maximum number of columns that one line names; the metadata has all."""
 
 FILTERED = "of the source's rows with "
 """The beginning of the remark about a row filter."""
+
+FINAL = "with FINAL of "
+"""The beginning of the remark about tables of which the newest version of each row is read."""
 
 
 def with_limits(
@@ -37,7 +41,21 @@ def with_limits(
     if plan.where:
         remarks.append(f"{FILTERED}{plan.where}")
         metadata["where"] = plan.where
-    return replace(verdict, remarks=tuple(remarks), metadata={**verdict.metadata, **metadata})
+    verdict = replace(verdict, remarks=tuple(remarks), metadata={**verdict.metadata, **metadata})
+    return with_final(verdict, plan.final)
+
+
+def with_final(verdict: Verdict, tables: Sequence[TableRef]) -> Verdict:
+    """Add to a verdict which tables were read with FINAL, if any."""
+    if not tables:
+        return verdict
+    metadata = {**verdict.metadata, "final": ", ".join(map(str, tables))}
+    return replace(verdict, remarks=(*verdict.remarks, *final(tables)), metadata=metadata)
+
+
+def final(tables: Sequence[TableRef]) -> list[str]:
+    """Say which tables were read with FINAL, if any."""
+    return [f"{FINAL}{', '.join(map(str, tables))}"] if tables else []
 
 
 def with_rejected(verdict: Verdict, plan: CopyPlan, rows: int) -> Verdict:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
-from tableferry.checks.limits import FILTERED, with_limits
+from tableferry.checks.limits import FILTERED, FINAL, with_limits
 from tableferry.checks.sides import Comparison
 from tableferry.checks.table_side import SIDES, Digests, at_once
 from tableferry.checks.verdict import Verdict
@@ -83,7 +83,9 @@ def target_digests(comparison: Comparison, level: Level = "checksum") -> dict[st
 
 def row_count_of(checksum: Verdict) -> Verdict:
     """The verdict on the row count that a checksum contains."""
-    where = {"where": checksum.metadata["where"]} if "where" in checksum.metadata else {}
+    kept = {
+        name: checksum.metadata[name] for name in ("where", "final") if name in checksum.metadata
+    }
     return Verdict.of_figure(
         CHECK_NAMES["count"],
         ROWS,
@@ -91,8 +93,8 @@ def row_count_of(checksum: Verdict) -> Verdict:
         checksum.target[ROWS],
         seconds=checksum.seconds,
         ranges=checksum.ranges,
-        metadata=where,
-        remarks=tuple(remark for remark in checksum.remarks if remark.startswith(FILTERED)),
+        metadata=kept,
+        remarks=tuple(each for each in checksum.remarks if each.startswith((FILTERED, FINAL))),
     )
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Self
 
 from tableferry.checks.levels import BY_CHECK
-from tableferry.checks.limits import limits
+from tableferry.checks.limits import final, limits
 from tableferry.checks.row_tally import Compared, merge_rows
 from tableferry.checks.rowhash import BATCH_ROWS, RowLayout, RowStream
 from tableferry.checks.table_side import SIDES, Digests, TableSide
@@ -218,7 +218,8 @@ class Comparison:
         """
         both = self.observed
         differences = both.rows_that_differ(both.where, sink)
-        return replace(differences, remarks=tuple(limits(both.plan)))
+        remarks = (*limits(both.plan), *final(both.plan.final))
+        return replace(differences, remarks=remarks)
 
     @cached_property
     def differences(self) -> Differences:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tableferry.checks.limits import with_limits, with_rejected
+from tableferry.checks.limits import with_final, with_limits, with_rejected
 from tableferry.checks.sides import Comparison
 from tableferry.checks.table_side import TableSide
 from tableferry.checks.verdict import Verdict
@@ -74,10 +74,11 @@ def whole_table(
         seconds=seconds,
         metadata={"ranges": len(ranges), "rows_target": target_rows},
     )
+    final = [table for table in plan.final if table == plan.target]
     return [
         with_rejected(total, plan, rejected) if rejected else total,
-        _timed(lambda: _unique_key(target)),
-        no_strays,
+        with_final(_timed(lambda: _unique_key(target)), final),
+        with_final(no_strays, final),
         _timed(lambda: _schema(plan, columns or target.endpoint.columns(plan.target))),
     ]
 

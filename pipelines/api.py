@@ -19,7 +19,12 @@ from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Verdict
 from tableferry.pipelines import event_log
 from tableferry.pipelines.command.one import reading, runner
-from tableferry.pipelines.command.one.comparison import compare_pair, compared_table, paired
+from tableferry.pipelines.command.one.comparison import (
+    compare_pair,
+    compared_table,
+    paired,
+    reading_final,
+)
 from tableferry.pipelines.command.one.finding import resolve_range
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.range_views import TransferView
@@ -72,6 +77,7 @@ class TransferSession(Session):
         level: Level = "checksum",
         ranges: int | None = None,
         recheck: str | None = None,
+        final: bool = False,
     ) -> TableComparison:
         """Compare any two tables, views, files or queries, as `ferry compare` does.
 
@@ -90,6 +96,7 @@ class TransferSession(Session):
             level: how strict.
             ranges: into how many ranges of the key the tables are cut.
             recheck: `NxS`, compare rows that differ N more times, S seconds apart.
+            final: in ClickHouse, read the newest version of each row, as FINAL shows it.
 
         Raises:
             InputError: they cannot be compared so.
@@ -105,9 +112,11 @@ class TransferSession(Session):
             },
             where=where if isinstance(where, tuple) else (where, where),
         )
-        pairing = paired(self.servers, compared_table(first), compared_table(second), scope)
+        tables = compared_table(first), compared_table(second)
+        servers = reading_final(self.servers, *tables) if final else self.servers
         looks = Recheck.parse(recheck) if recheck else None
-        return compare_pair(self.servers, pairing, level, ranges=ranges, recheck=looks)
+        pairing = paired(servers, *tables, scope)
+        return compare_pair(servers, pairing, level, ranges=ranges, recheck=looks)
 
 
 def definitions(transfers: Iterable[Transfer], servers: Mapping[str, Endpoint]) -> dg.Definitions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -146,6 +147,9 @@ class Transfer(Section):
     mover: Annotated[MoverName | None, Field(validate_default=True)] = None
     """`write: none`: who fills the target. Rows that this mover has marked as deleted, and older
     versions of rows, are left out, as its readers leave them out."""
+    final: Annotated[bool, Field(validate_default=True)] = False
+    """ClickHouse: read the source, and with `write: none` the targets, with FINAL: of the versions
+    of a row that an engine such as ReplacingMergeTree keeps, the newest."""
     on_missing: MissingPolicy = "keep"
     """Files: what becomes of the rows of a file that no longer exists."""
     reconcile: Level = "checksum"
@@ -318,6 +322,13 @@ class Transfer(Section):
             raise ValueError("is for 'write: none': it says who fills the target instead")
         if len(info.data.get("hops", ())) > 1:
             raise ValueError("is for one hop: declare a transfer for each table that it fills")
+        return value
+
+    @field_validator("final")
+    @classmethod
+    def check_final(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("mover") is not None:
+            raise ValueError("is what `mover` means for ClickHouse: leave it out")
         return value
 
     @field_validator("on_missing")
@@ -540,6 +551,13 @@ class Transfer(Section):
     def tables(self) -> tuple[TableRef, ...]:
         """The source and the targets, in order."""
         return (self.source, *(hop.to for hop in self.hops))
+
+    @property
+    def versioned(self) -> Collection[TableRef]:
+        """The tables of which the newest version of each row is read, where they keep several."""
+        compared = [hop.to for hop in self.hops] if self.watches else []
+        source = [self.source] if self.final else []
+        return [*source, *(compared if self.final or self.mover else [])]
 
     def columns_in(self, hop: int) -> dict[str, ColumnSpec]:
         """What holds for columns in one hop, by their names in the source; see `settings_in`."""

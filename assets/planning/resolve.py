@@ -158,6 +158,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
     known = {*names_of_source}
     hops: list[Hop] = []
     unmarked = ""
+    unversioned: dict[TableRef, str | None] = {}
     for number, spec in enumerate(transfer.hops, start=1):
         with concerning(f"{transfer.transfer}: {spec.to}"):
             existing = target_columns(servers.endpoint(spec.to), spec.to)
@@ -200,6 +201,11 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         if transfer.mover is not None:
             with concerning(transfer.transfer):
                 plan = replace(plan, target_where=present_rows(transfer.mover, spec.to, existing))
+        both = (plan.source, spec.to) if existing else (plan.source,)
+        versioned = [table for table in both if table in servers.versioned]
+        with concerning(transfer.transfer):
+            unversioned |= servers.unversioned(plan, versioned)
+        plan = replace(plan, final=tuple(each for each in versioned if unversioned[each] is None))
         with concerning(f"{transfer.transfer}: {spec.to}"):
             servers.target(spec.to).require(plan, options)
         if number == 1:
@@ -218,6 +224,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             *(["quarantine"] if plan.fitting else []),
             *([f"deletes: {transfer.mark}"] if options.removes else []),
             *([f"mover: {transfer.mover}"] if transfer.mover else []),
+            *(["final"] if transfer.final and plan.final else []),
             *(copied_expressions(transfer, plan) if number == 1 else []),
         )
         known |= {transfer.target_name(name, number) for name in names_of_source}
@@ -237,6 +244,9 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         source, key, columns = spec.to, plan.key.target.name, as_source(plan)
         called = {column.source.name: column.target.name for column in plan.columns}
         names = {first: called[name] for first, name in names.items() if name in called}
+    if transfer.final and None not in unversioned.values():
+        why = "; ".join(f"{table}: {reason}" for table, reason in unversioned.items())
+        raise InputError(f"{transfer.transfer}: final: {why}")
     _require_overflowing(transfer, hops)
     return tuple(hops)
 

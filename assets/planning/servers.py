@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tableferry.assets.declaring.manifest import Transfer
@@ -17,6 +17,7 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.looking_ahead import LookAhead
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target import Target
 from tableferry.resources.errors import InputError
 from tableferry.resources.extras import missing
@@ -33,8 +34,8 @@ class Servers:
     """How processes share the budgets of sources; by default each process has all of them."""
     source: TableRef | None = None
     """The transfer's source; without a transfer, all tables are read as sources."""
-    versioned: bool = False
-    """Whether the target has several versions of a row, of which its readers see the newest."""
+    versioned: Collection[TableRef] = ()
+    """The tables that may have several versions of a row, of which the newest are read."""
     namesakes: Sequence[Namesake] = ()
     """The targets of other transfers that may be a target of this one by another name."""
 
@@ -60,12 +61,13 @@ class Servers:
 
     def serving(self, transfer: Transfer) -> Servers:
         """The servers as the transfer reads them: with its source, its choice about row-level
-        security, and the newest versions of rows where a mover keeps several."""
+        security, and the newest versions of rows where that is declared."""
         endpoints = self.endpoints
         if transfer.row_security != "refuse":
             endpoints = {name: each.under_policies() for name, each in endpoints.items()}
-        versioned = transfer.mover is not None
-        return replace(self, endpoints=endpoints, source=transfer.source, versioned=versioned)
+        return replace(
+            self, endpoints=endpoints, source=transfer.source, versioned=transfer.versioned
+        )
 
     def looking_ahead(self, tables: Iterable[TableRef]) -> Servers:
         """The servers, with catalogs that are read about all of these tables at once.
@@ -99,9 +101,27 @@ class Servers:
             InputError: the address of its connection is not set, or its budget is invalid.
         """
         endpoint = self._endpoint(table)
+        if table in self.versioned:
+            endpoint = endpoint.newest_versions()
         if self.source is None or table == self.source:
             return endpoint.within_budget(table.connection, self.sharing)
-        return endpoint.newest_versions() if self.versioned else endpoint
+        return endpoint
+
+    def unversioned(self, plan: CopyPlan, tables: Iterable[TableRef]) -> dict[TableRef, str | None]:
+        """Say of some of a hop's tables why they do not keep several versions of a row; None of
+        those that do.
+
+        Raises:
+            InputError: see `Source.unversioned`.
+        """
+        read_by = {
+            plan.source: f"{plan.key.source.name} {plan.where or ''}",
+            plan.target: f"{plan.key.target.name} {plan.target_where or ''}",
+        }
+        return {
+            table: source_of(table.system).unversioned(self.endpoint(table), table, read_by[table])
+            for table in tables
+        }
 
     def comparison(
         self, plan: CopyPlan, ranges: Sequence[KeyRange], *, snapshot: str | None = None

@@ -37,6 +37,7 @@ def require_repairable(transfer: Transfer, hops: Sequence[Hop], servers: Servers
     for hop in hops:
         why = (
             _kept_by_its_mover(transfer)
+            or _of_versions(hop)
             or _no_table(hop, servers)
             or unfit(transfer, hop)
             or only_whole(transfer, hop)
@@ -84,6 +85,14 @@ def _kept_by_its_mover(transfer: Transfer) -> str:
         return ""
     title = MOVERS[transfer.mover].title
     return f"{title} keeps its own columns and versions of rows there; let it copy the rows anew"
+
+
+def _of_versions(hop: Hop) -> str:
+    if hop.plan.target not in hop.plan.final:
+        return ""
+    return (
+        "it keeps several versions of a row, and is read with FINAL; have who fills it write anew"
+    )
 
 
 def _no_table(hop: Hop, servers: Servers) -> str:

@@ -45,6 +45,7 @@ MORE = {
     "publish_audit": "finalise.md#what-a-target-does-to-rows",
     "figures": "reconciliation.md#the-levels",
     "fingerprint": "concepts.md#fingerprints",
+    "final": "routes.md#several-versions-of-a-row",
     "incremental": "incremental.md",
     "deletes": "finalise.md#rows-that-the-source-has-deleted",
     "delta": "delta.md",

@@ -52,6 +52,9 @@ def _not_compared(command: Callable[..., None]) -> Callable[..., None]:
     metavar="COLUMN:RULE",
     help="E.g. price:round=2, at:truncate=milliseconds, note:trim=true,case=ignore; repeatable.",
 )
+@click.option(
+    "--final", is_flag=True, help="ClickHouse: of each row's versions the newest, as FINAL shows."
+)
 @click.option("--where", metavar="SQL", help="Compare only these rows of both.")
 @click.option("--where-a", metavar="SQL", help="The same in A's SQL.")
 @click.option("--where-b", metavar="SQL", help="The same in B's SQL.")
@@ -100,6 +103,7 @@ def compare(
     columns: Sequence[str],
     exclude: Sequence[str],
     tolerances: Sequence[str],
+    final: bool,
     where: str | None,
     where_a: str | None,
     where_b: str | None,
@@ -123,7 +127,8 @@ def compare(
     'sqlserver://dbo.{table}'.
     """
     if schema:
-        if key or tolerances or where or where_a or where_b or sample or ranges or recheck or save:
+        of_rows = key, tolerances, final, where, where_a, where_b, sample, ranges, recheck, save
+        if any(of_rows):
             raise InputError("--schema reads no rows; it takes --map, --columns and --exclude only")
         from tableferry.pipelines.command.one.comparison import is_query
 
@@ -132,7 +137,12 @@ def compare(
         _compare_schemas(first, second, mapped, columns, exclude, html, as_json=as_json)
     from tableferry.checks.comparing.pairing import ComparisonScope
     from tableferry.checks.recheck import Recheck
-    from tableferry.pipelines.command.one.comparison import compare_pair, compared_table, paired
+    from tableferry.pipelines.command.one.comparison import (
+        compare_pair,
+        compared_table,
+        paired,
+        reading_final,
+    )
     from tableferry.pipelines.command.session import configured_servers
     from tableferry.pipelines.command.show import compare_views
     from tableferry.pipelines.command.show.render import console
@@ -148,6 +158,8 @@ def compare(
         where=(where_a or where, where_b or where),
     )
     servers, _ = configured_servers()
+    if final:
+        servers = reading_final(servers, *tables)
     pairing = paired(servers, *tables, scope)
     level = "sample_hash" if sample else level
     if save:
@@ -241,6 +253,7 @@ def _save(pairing: Pairing, level: str, path: Path, servers: Servers) -> None:
         "key": plan.key.source.name,
         "write": "none",
         "reconcile": level,
+        **({"final": True} if plan.final else {}),
         **({"where": plan.where} if plan.where else {}),
         **({"columns": declared} if declared else {}),
         **({"exclude": without} if without else {}),

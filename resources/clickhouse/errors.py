@@ -7,7 +7,7 @@ import re
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import StatementFailed, TableferryError, causes
 
-MISSING_DATABASE, EXISTS = 81, 57
+MISSING_DATABASE, EXISTS, NO_FINAL = 81, 57, 181
 LOGIN_REFUSED = {192, 193, 194, 516}
 TRANSIENT = {
     3,  # unexpected end of file

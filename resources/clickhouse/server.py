@@ -106,6 +106,11 @@ class ClickHouseServer(Server):
         copy._final = True
         return copy
 
+    @property
+    def reads_final(self) -> bool:
+        """Whether tables are read as with FINAL."""
+        return self._final
+
     def ping(self) -> str:
         """The server's version."""
         return str(self.query("SELECT version()")[0][0])

@@ -76,7 +76,7 @@ MEANING = re.compile(
     | parallel_replica.* | max_parallel_replicas
     | .*query_cache.* | ignore_cold_parts_seconds | prefer_warmed_unmerged_parts_seconds
     | apply_(deleted_mask|patch_parts|mutations_on_fly) | .*_(after|select)_final | checksum_on_read
-    | use_skip_indexes_if_final(_exact_mode)? | discard_query_data | run_query_in_background
+    | .*_if_final(_exact_mode)? | .*_lazy_final | discard_query_data | run_query_in_background
     | partial_result_on_first_cancel | implicit_transaction
     | data_type_default_nullable | default_(temporary_)?table_engine | flatten_nested
     | create_(if_not_exists|table_empty_primary_key_by_default) | ignore_drop_queries_probability

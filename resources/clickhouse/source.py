@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import cast
 
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
-from tableferry.resources.clickhouse.server import among, columns_of
+from tableferry.resources.clickhouse.errors import NO_FINAL
+from tableferry.resources.clickhouse.server import ClickHouseServer, among, columns_of
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.contract.catalog import (
     BUCKETS,
@@ -18,7 +21,7 @@ from tableferry.resources.contract.catalog import (
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Source
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.errors import StatementFailed
+from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyKind
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -26,6 +29,8 @@ from tableferry.resources.types.column import Column
 SAMPLE_ROWS = 1_000_000
 """Approximate number of keys that are sorted for a larger table."""
 
+
+NAMES = re.compile(r"\w+")
 
 HASHES_SQL = (
     "(SELECT (groupArray(name), groupArray(sipHash64(hash_of_all_files))) FROM system.parts "
@@ -77,7 +82,10 @@ def row_version(endpoint: Endpoint, table: TableRef) -> list[tuple[str, str]]:
 def version_scope(
     endpoint: Endpoint, table: TableRef, columns: Sequence[str], snapshot: str | None = None
 ) -> str | None:
-    """See `Source.version_scope`. None but for plain tables of the MergeTree family."""
+    """See `Source.version_scope`. None but for plain tables of the MergeTree family, and where they
+    are read with FINAL: a merge gives other places to rows that stay as they are."""
+    if cast(ClickHouseServer, endpoint).reads_final:
+        return None
     sql = TIE_SQL.format(
         schema=literal(table.schema),
         table=literal(table.name),
@@ -118,6 +126,25 @@ class ClickHouseSource(Source):
         """From the catalog; the rows of a view are counted."""
         known = _sizes_and_keys(endpoint, [table]).get(table)
         return (known and known.size) or super().size(endpoint, table)
+
+    def unversioned(self, endpoint: Endpoint, table: TableRef, read_by: str) -> str | None:
+        """See `Source.unversioned`. The server says which engines have FINAL, of the tables that a
+        Distributed one, or a view, reads, too."""
+        try:
+            endpoint.query(f"SELECT 1 FROM {qualified(table)} FINAL LIMIT 0")
+        except StatementFailed as error:
+            if error.code != NO_FINAL:
+                raise
+            return "its engine keeps no versions of rows: the server reads it without FINAL only"
+        for name in _pruned_before_final(endpoint, table):
+            if re.search(rf"\b{re.escape(name)}\b", read_by):
+                raise InputError(
+                    f"{table}: its partitions are chosen by {name!r}, which is not part of ORDER "
+                    "BY, and this release leaves partitions out before it looks for the newest "
+                    f"version of a row, so that a condition on {name!r} may show an older one. "
+                    "Take another key, or a release with defer_partition_pruning_after_final"
+                )
+        return None
 
     def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
         """The first column of the sorting key."""
@@ -169,6 +196,22 @@ class ClickHouseSource(Source):
             f"WHERE intDiv(i * {BUCKETS}, n) > intDiv((i - 1) * {BUCKETS}, n) ORDER BY i"
         )
         return int(rows), [least, *(value for (value,) in found), greatest]
+
+
+def _pruned_before_final(endpoint: Endpoint, table: TableRef) -> list[str]:
+    """The columns by which a release skips partitions that may have newer versions of rows; none
+    of those that have `defer_partition_pruning_after_final`, which is on by default."""
+    rows = endpoint.query(
+        "SELECT partition_key, sorting_key FROM system.tables WHERE "
+        f"database = {literal(table.schema)} AND name = {literal(table.name)} AND NOT EXISTS "
+        "(SELECT 1 FROM system.settings WHERE name = 'defer_partition_pruning_after_final')"
+    )
+    return [
+        name
+        for partition_key, sorting_key in rows
+        for name in NAMES.findall(partition_key)
+        if name not in NAMES.findall(sorting_key)
+    ]
 
 
 def _sizes_and_keys(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, Catalogued]:

@@ -74,6 +74,8 @@ class CopyPlan:
     target_where: str | None = None
     """The condition, in the target's SQL, of the rows that are the source's: all but marked ones,
     or those that a comparison is about."""
+    final: tuple[TableRef, ...] = ()
+    """Those of the tables that are read with FINAL: of each row's versions the newest."""
     fitting: str | None = None
     """The condition, in the source's SQL, that the target can hold all values of a row, if other
     rows are kept beside the target; None if they are an error."""

@@ -211,6 +211,19 @@ class Source:
         size, leading = self.size(endpoint, table), self.leading(endpoint, table)
         return Described(columns, size, leading, blocks, no_blocks)
 
+    def unversioned(self, endpoint: Endpoint, table: TableRef, read_by: str) -> str | None:
+        """Say why a table does not keep several versions of a row; None if it does.
+
+        Args:
+            endpoint: the server.
+            table: the table.
+            read_by: the SQL by which its rows will be selected.
+
+        Raises:
+            InputError: it does, and a condition on `read_by` would show an older one.
+        """
+        return f"{endpoint.system.title} keeps one version of a row"
+
     def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
         """List the first columns of indexes, those of unique indexes first, as far as known."""
         return ()

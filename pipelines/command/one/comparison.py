@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from tableferry.assets.planning.servers import Servers
 from tableferry.checks.comparing.pairing import ComparisonScope, Pairing, pair
@@ -40,6 +41,18 @@ def compared_table(text: str) -> TableRef:
     return TableRef(system.name, "", "query", connection, query=query)
 
 
+def reading_final(servers: Servers, *tables: TableRef) -> Servers:
+    """Return the servers with the newest versions of the tables' rows, as FINAL shows them.
+
+    Raises:
+        InputError: all of them are queries.
+    """
+    versioned = [table for table in tables if not table.query]
+    if not versioned:
+        raise InputError("FINAL is asked for tables; in a query, write it where it belongs")
+    return replace(servers, versioned=versioned)
+
+
 def paired(servers: Servers, first: TableRef, second: TableRef, scope: ComparisonScope) -> Pairing:
     """Find how two tables are compared.
 
@@ -53,7 +66,12 @@ def paired(servers: Servers, first: TableRef, second: TableRef, scope: Compariso
         if not table.query and (why := inspection_of(table.system).hidden(endpoint, table)):
             raise RowsHidden(f"{table}: {why}")
         columns.append(columns_of_rows(endpoint, table))
-    return pair(first, columns[0], second, columns[1], scope)
+    pairing = pair(first, columns[0], second, columns[1], scope)
+    unversioned = servers.unversioned(pairing.plan, servers.versioned)
+    final = tuple(table for table, why in unversioned.items() if why is None)
+    if unversioned and not final:
+        raise InputError("; ".join(f"{table}: {why}" for table, why in unversioned.items()))
+    return replace(pairing, plan=replace(pairing.plan, final=final))
 
 
 def compare_pair(

@@ -82,7 +82,13 @@ def notes(outcome: TableComparison) -> Iterator[str]:
             yield f"columns {where}, not compared: {', '.join(names)}"
     if pairing.left_out:
         yield f"left out: {', '.join(pairing.left_out)}"
-    for side, condition in ((A, pairing.plan.where), (B, pairing.plan.target_where)):
+    plan = pairing.plan
+    for side, table, condition in (
+        (A, plan.source, plan.where),
+        (B, plan.target, plan.target_where),
+    ):
+        if table in plan.final:
+            yield f"{side} is read with FINAL"
         if condition:
             yield f"of the rows of {side} with {condition}"
     if not pairing.keyed:
