@@ -16,7 +16,7 @@ from tableferry.checks.rowhash import (
     chunks_that_differ,
     sorted_rows,
 )
-from tableferry.checks.verdict import Difference, DifferenceKind, Differences, Sink
+from tableferry.checks.verdict import SHARD, Difference, DifferenceKind, Differences, Sink
 from tableferry.resources.digest.values import shown
 
 EXAMPLE_LETTERS = 16 << 20
@@ -84,7 +84,10 @@ class _Tally:
             examples=tuple(self._examples),
             rows_compared=rows,
             target_rows_compared=target_rows,
-            named_by=tuple(self._layout.fields[i].name for i in self._layout.named_by),
+            named_by=(
+                *(self._layout.fields[i].name for i in self._layout.named_by),
+                *((SHARD,) if self._layout.sharded else ()),
+            ),
             primary_key=tuple(self._layout.fields[i].name for i in self._layout.primary_key),
         )
 
@@ -141,7 +144,7 @@ class _Tally:
         positions = rows.sort_by(POSITION)[POSITION].slice(0, most)
         for row in frame.take(positions).to_pylist():
             key = self._shown(row, self._layout.key)
-            yield self._order(row), Difference(key, kind, row=self._named(row))
+            yield self._order(row), Difference(key, kind, row=self._named(row, row))
 
     def _changed(
         self,
@@ -162,16 +165,23 @@ class _Tally:
                         field.name,
                         self._shown(source_row, index),
                         self._shown(target_row, index),
-                        self._named(source_row),
+                        self._named(source_row, target_row),
                     )
                     yield self._order(source_row), difference
 
     def _order(self, row: Mapping[str, object]) -> tuple[int, ...]:
         return tuple(int(str(row[name])) for name in self._layout.order)
 
-    def _named(self, row: Mapping[str, object]) -> dict[str, str | None]:
-        """The value of `Difference.row`."""
-        return {self._layout.fields[i].name: self._shown(row, i) for i in self._layout.named_by}
+    def _named(
+        self, row: Mapping[str, object], other: Mapping[str, object]
+    ) -> dict[str, str | None]:
+        """The value of `Difference.row`, of a row and the other side's, or of one that is alone."""
+        named = {self._layout.fields[i].name: self._shown(row, i) for i in self._layout.named_by}
+        if self._layout.sharded:
+            shards = (each.get(SHARD) for each in (row, other))
+            texts = [each.decode() for each in shards if isinstance(each, bytes)]
+            named[SHARD] = ", ".join(dict.fromkeys(texts)) or None
+        return named
 
     def _shown(self, row: Mapping[str, object], index: int) -> str | None:
         field, value = self._layout.fields[index], row[self._layout.columns[index]]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.checks.verdict import DifferenceKind
+from tableferry.checks.verdict import SHARD, DifferenceKind
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.digest.expressions import key_number
@@ -80,6 +80,8 @@ class RowLayout:
     and the digest of the row's identity."""
     primary_key: tuple[int, ...] = ()
     """The positions of the primary key's fields, in its order; none unless all are compared."""
+    sharded: bool = False
+    """Whether the rows of a side come with the number of the server that has them."""
 
     @property
     def named_by(self) -> tuple[int, ...]:
@@ -111,7 +113,7 @@ class RowLayout:
         width = len(self.order) + 1
         numbers = [column.cast(pa.int64()) for column in batch.columns[:width]]
         values = [_bytes(column) for column in batch.columns[width:]]
-        names = [*self.order, DIGEST, *self.columns]
+        names = [*self.order, DIGEST, *self.columns, SHARD][: len(batch.columns)]
         return pa.RecordBatch.from_arrays([*numbers, *values], names)
 
 

@@ -196,6 +196,8 @@ class Comparison:
             sink: gets every difference, chunk by chunk in key order.
         """
         layout = RowLayout.of(self.plan, fields(self.plan) if values else ())
+        if values and any(table.shard for table in self.sides.values()):
+            layout = replace(layout, sharded=True)
         with self.rows(layout, where) as (source, target):
             most = self.limit if limit is None else limit
             return merge_rows(layout, source, target, limit=most, sink=sink)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tableferry.checks.rowhash import IDENTITY, KEY, RowLayout
 from tableferry.resources.aliases import alias_prefix
@@ -11,6 +12,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.fingerprint import Figures
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.table_sql import (
     ENUMERATED,
     MOST_RANGES,
@@ -54,6 +56,13 @@ class TableSide:
         """The key column."""
         return self.plan.key.source if self.side == "source" else self.plan.key.target
 
+    @cached_property
+    def shard(self) -> str | None:
+        """The SQL of where a row is, if several servers have the table; see `Source.shard`."""
+        if not self.table.system.source or self.table.query:
+            return None
+        return source_of(self.table.system).shard(self.endpoint, self.table)
+
     @property
     def filter(self) -> str | None:
         """The condition on the rows that are compared; None: all rows."""
@@ -84,6 +93,8 @@ class TableSide:
         if KEY in layout.order and (plan.key.compared is None or sorts_like_number(plan, side)):
             ordered[0] = table.system.quote(self.key.name)
         values = [digests.shown[side][each.name] for each in layout.fields]
+        if layout.sharded and self.shard:
+            values.append(self.shard)
         expressions = [*numbers, str(digests.row[side]), *values]
         prefix = alias_prefix(where, *ordered, *expressions)
         selected = ", ".join(f"{sql} AS {prefix}{at}" for at, sql in enumerate(expressions))

@@ -14,6 +14,9 @@ from tableferry.resources.words import counted
 
 DifferenceKind = Literal["missing_in_target", "extra_in_target", "different"]
 
+SHARD = "_shard_num"
+"""What names, beside a row's key, the server that has it, where several share a table."""
+
 MOST_SHOWN = 1_000
 """Maximum letters of a value that are shown beside each other, or stored with a check."""
 
@@ -107,8 +110,9 @@ class Differences:
         """The columns that name rows, e.g. `primary key (id, line)`."""
         if self.primary_key:
             return f"primary key ({', '.join(self.primary_key)})"
+        keys = [name for name in self.named_by if name != SHARD]
         return (
-            f"key column alone ({', '.join(self.named_by)}), whose values several rows may share: "
+            f"key column alone ({', '.join(keys)}), whose values several rows may share: "
             "no whole primary key is compared"
         )
 

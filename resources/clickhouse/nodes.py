@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from tableferry.resources.clickhouse.cluster import SHARED
+from tableferry.resources.clickhouse.cluster import CLUSTERS_SQL, SHARED
 from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.errors import InputError, StatementFailed
@@ -21,8 +21,6 @@ DISPLAY_NAME = "X-ClickHouse-Server-Display-Name"
 """The header of every answer with the server's `display_name`, by default its host's name."""
 
 ONE_NODE = "Name one of them by its own address in the connection"
-
-NAME_CLUSTER = "Give the connection the name of the cluster (?cluster=...)"
 
 PATH = re.compile(r"Replicated\w*\(\s*'([^']*)'")
 
@@ -100,14 +98,15 @@ def require_place(
         raise InputError(
             f"{table}: its database has the engine {database_engine}, which makes every table on "
             "all replicas, staging tables, markers and locks too, while their rows stay on one of "
-            f"them. {NAME_CLUSTER}, or take a target in a database with the engine Atomic"
+            f"them. {_name_cluster(endpoint)}, or take a target in a database with the engine "
+            "Atomic"
         )
     if cluster is None and shared:
         plain = name.removeprefix("Replicated").removeprefix("Shared")
         raise InputError(
-            f"{table}: its engine is {name}{_replicas(endpoint, table)}, which several servers "
+            f"{table}: its engine is {name}{replicas_of(endpoint, table)}, which several servers "
             f"keep, while staging tables, markers and locks are on the one that answers. "
-            f"{NAME_CLUSTER}, or take a table of the engine {plain}"
+            f"{_name_cluster(endpoint)}, or take a table of the engine {plain}"
         )
     plain_rows = name.endswith("MergeTree") and not shared and database_engine != "Shared"
     if cluster is not None and plain_rows:
@@ -125,13 +124,31 @@ def require_place(
         )
 
 
-def _replicas(endpoint: Endpoint, table: TableRef) -> str:
+def replicas_of(endpoint: Endpoint, table: TableRef) -> str:
     """How many replicas a table has, as part of a sentence; empty if nobody may know."""
     names = {"schema": literal(table.schema), "name": literal(table.name)}
+    for replicas, active in _known(endpoint, REPLICAS_SQL.format(**names)):
+        if replicas:
+            return f" of {replicas} replicas, {active} of them active"
+    return ""
+
+
+def _name_cluster(endpoint: Endpoint) -> str:
+    """Advise to name a cluster of one shard and several replicas, of those that the server knows,
+    if it knows any."""
+    fit = [
+        name
+        for name, shards, replicas in _known(endpoint, CLUSTERS_SQL)
+        if shards == 1 and replicas > 1
+    ]
+    return f"Give the connection the name of the cluster (?cluster={' or '.join(fit) or '...'})"
+
+
+def _known(endpoint: Endpoint, sql: str) -> list[tuple[Any, ...]]:
+    """What the catalog says; nothing if the user may not read it."""
     try:
-        ((replicas, active),) = endpoint.query(REPLICAS_SQL.format(**names))
+        return endpoint.query(sql)
     except StatementFailed as error:
         if error.transient:
             raise
-        return ""
-    return f" of {replicas} replicas, {active} of them active" if replicas else ""
+        return []

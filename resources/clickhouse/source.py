@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 from tableferry.resources.aliases import alias_prefix
+from tableferry.resources.clickhouse.cluster import SHARED
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.clickhouse.errors import NO_FINAL
+from tableferry.resources.clickhouse.nodes import replicas_of
 from tableferry.resources.clickhouse.server import ClickHouseServer, among, columns_of
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.contract.catalog import (
@@ -29,6 +31,9 @@ from tableferry.resources.types.column import Column
 SAMPLE_ROWS = 1_000_000
 """Approximate number of keys that are sorted for a larger table."""
 
+
+SHARD = "toString(_shard_num)"
+"""The number of a row's shard in `system.clusters`, which every Distributed table tells."""
 
 NAMES = re.compile(r"\w+")
 
@@ -146,6 +151,10 @@ class ClickHouseSource(Source):
                 )
         return None
 
+    def shard(self, endpoint: Endpoint, table: TableRef) -> str | None:
+        """See `Source.shard`."""
+        return SHARD if _engine(endpoint, table) == "Distributed" else None
+
     def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
         """The first column of the sorting key."""
         known = _sizes_and_keys(endpoint, [table]).get(table)
@@ -172,6 +181,18 @@ class ClickHouseSource(Source):
         """See `Source.catalogued`."""
         return _sizes_and_keys(endpoint, tables)
 
+    def remarks(self, endpoint: Endpoint, table: TableRef) -> Iterator[str]:
+        """Say which servers a table is read from, if they are several."""
+        engine = _engine(endpoint, table)
+        if engine == "Distributed":
+            yield (
+                f"{table}: its shards are read through it, each in its state of that moment; "
+                "fingerprints are of the rows' contents"
+            )
+        elif engine.startswith(SHARED):
+            kept = f"{engine}{replicas_of(endpoint, table)}"
+            yield f"{table}: {kept} is read from the replica that answers, which may be behind"
+
     def index_of_order(self, table: TableRef, key: Column) -> str | None:
         """The sorting key of a table cannot be changed."""
         return f"a table with ORDER BY ({DIALECT.quote(key.name)}, ...)"
@@ -196,6 +217,15 @@ class ClickHouseSource(Source):
             f"WHERE intDiv(i * {BUCKETS}, n) > intDiv((i - 1) * {BUCKETS}, n) ORDER BY i"
         )
         return int(rows), [least, *(value for (value,) in found), greatest]
+
+
+def _engine(endpoint: Endpoint, table: TableRef) -> str:
+    """The engine of a table; empty if there is no such table, as for a query."""
+    rows = endpoint.query(
+        "SELECT engine FROM system.tables "
+        f"WHERE database = {literal(table.schema)} AND name = {literal(table.name)}"
+    )
+    return str(rows[0][0]) if rows else ""
 
 
 def _pruned_before_final(endpoint: Endpoint, table: TableRef) -> list[str]:

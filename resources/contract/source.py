@@ -224,6 +224,11 @@ class Source:
         """
         return f"{endpoint.system.title} keeps one version of a row"
 
+    def shard(self, endpoint: Endpoint, table: TableRef) -> str | None:
+        """Return the SQL of the number of the server that has a row, where a table is spread over
+        several; None if it is not."""
+        return None
+
     def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
         """List the first columns of indexes, those of unique indexes first, as far as known."""
         return ()

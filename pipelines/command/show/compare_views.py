@@ -120,8 +120,7 @@ def show(out: Console, outcome: TableComparison, limit: int) -> None:
         out.print()
         out.print(Listing(columns, rows), soft_wrap=True)
     if listed := _rows(outcome, limit):
-        names = outcome.differences.named_by if outcome.differences else ()
-        columns = [*(ListColumn(outcome.pairing.names[name]) for name in names)]
+        columns = [*(ListColumn(name) for name in _naming(outcome))]
         columns += [ListColumn(name) for name in ("what", "column", A, B)]
         out.print()
         out.print(
@@ -250,14 +249,19 @@ def _facts(outcome: TableComparison, servers: Sequence[Endpoint]) -> list[tuple[
 
 def _row(outcome: TableComparison, difference: Difference) -> dict[str, str | None]:
     """What names a row, by the first table's columns."""
-    return {outcome.pairing.names[name]: text for name, text in difference.row.items()}
+    return {outcome.pairing.names.get(name, name): text for name, text in difference.row.items()}
+
+
+def _naming(outcome: TableComparison) -> list[str]:
+    """What names rows: the first table's columns, and a shard's number where there are shards."""
+    names = outcome.differences.named_by if outcome.differences else ()
+    return [outcome.pairing.names.get(name, name) for name in names]
 
 
 def page(outcome: TableComparison, limit: int, servers: Sequence[Endpoint]) -> str:
     """The outcome as one page, with what a reviewer needs to know it by."""
     from tableferry.pipelines.reporting.html import page as template
 
-    names = outcome.differences.named_by if outcome.differences else ()
     return template("compare.html.j2").render(
         facts=_facts(outcome, servers),
         a=str(outcome.pairing.plan.source),
@@ -265,7 +269,7 @@ def page(outcome: TableComparison, limit: int, servers: Sequence[Endpoint]) -> s
         equal=outcome.equal,
         headline=headline(outcome),
         causes=_causes(outcome) if outcome.causes else [],
-        named_by=[outcome.pairing.names[name] for name in names],
+        named_by=_naming(outcome),
         rows=_rows(outcome, limit),
         notes=list(notes(outcome)),
     )
