@@ -127,6 +127,15 @@ class ClickHouseServer(Server):
         with self._logged_in():
             return cast(Cluster, settings.facts.latest(("cluster", name), None))
 
+    def kept_by(self) -> str | None:
+        """See `Endpoint.kept_by`."""
+        if not (cluster := self.clustered()):
+            return None
+        return (
+            f"what is made and written is kept by all {cluster.replicas} replicas of the cluster "
+            f"{cluster.name!r}; a run needs all of them"
+        )
+
     def _cluster_name(self, settings: ConnectionSettings) -> str:
         return self._declared(settings, ("cluster",))["cluster"] or ""
 

@@ -210,6 +210,10 @@ class Server(BaseModel):
         copy._policies_apply, copy._ahead = True, None
         return copy
 
+    def kept_by(self) -> str | None:
+        """See `Endpoint.kept_by`."""
+        return None
+
     def newest_versions(self) -> Self:
         """See `Endpoint.newest_versions`. Few systems keep several versions of a row."""
         return self

@@ -56,6 +56,9 @@ class Endpoint(Protocol):
     def location_warning(self, table: TableRef) -> str | None:
         """Warn if another process might look for the table in another place."""
 
+    def kept_by(self) -> str | None:
+        """Say which servers keep what is written, if they are several; None if one does."""
+
     def settings(self) -> ConnectionSettings:
         """Return the server's address and login.
 

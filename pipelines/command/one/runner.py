@@ -102,6 +102,7 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
             *filter(None, [servers.budget_line(source)]),
             *_location_notes(transfer, servers),
             *source_of(source.system).remarks(servers.endpoint(source), source),
+            *_cluster_notes(transfer, servers),
             *order_notes(plan.hops, servers),
             *(f"a run will be refused: {why}" for why in refused),
             *_drift_notes(plan, servers, log, gone),
@@ -159,6 +160,13 @@ def _location_notes(transfer: Transfer, servers: Servers) -> Iterator[str]:
     for table in transfer.tables:
         if note := servers.endpoint(table).location_warning(table):
             yield note
+
+
+def _cluster_notes(transfer: Transfer, servers: Servers) -> Iterator[str]:
+    """Say of each target which servers keep it, if they are several."""
+    for hop in transfer.hops:
+        if kept_by := servers.endpoint(hop.to).kept_by():
+            yield f"{hop.to}: {kept_by}"
 
 
 def order_notes(hops: Sequence[Hop], servers: Servers) -> Iterator[str]:

@@ -6,6 +6,7 @@ The cluster is a stand-in, whose docstring says what it is not.
 from __future__ import annotations
 
 import socket
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,6 +25,7 @@ from tableferry.resources.tables import TableRef
 from tableferry_local import clickhouse
 from tableferry_local.cluster import Cluster, replication
 from tableferry_local.cluster.balancer import Balancer
+from tableferry_local.cluster.node import Answer, Node, NodeError
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 
@@ -165,6 +167,107 @@ def test_while_a_replica_is_away_nothing_is_published(
     require_same(cluster, one)
 
 
+@pytest.mark.parametrize("at", ["CREATE TABLE", "INSERT INTO", "REPLACE PARTITION", "DROP TABLE"])
+def test_a_replica_that_goes_in_the_middle_of_a_run_and_comes_back_loses_nothing(
+    cluster: Cluster,
+    balancer: Balancer,
+    ferry: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    at: str,
+) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 20}")
+    assert one.run().good
+    one.source("UPDATE {t} SET note = 'newer'")
+    handle, gone = cluster.handle, threading.Event()
+    back = threading.Timer(1.5, cluster.nodes[1].start)
+
+    def handled(node: Node, body: bytes, *others: Any) -> Answer:
+        if at.encode() in body[:200] and not gone.is_set():
+            gone.set()
+            cluster.nodes[1].stop()
+            back.start()
+        return handle(cluster.nodes[0] if gone.is_set() else node, body, *others)
+
+    monkeypatch.setattr(cluster, "handle", handled)
+    first = one.run()
+    assert gone.is_set()
+    back.join()
+    monkeypatch.setattr(cluster, "handle", handle)
+    assert first.good, first.errors
+    require_same(cluster, one)
+    assert not one.moved(one.run())
+
+
+@pytest.mark.parametrize(
+    ("at", "acted", "code", "says"),
+    [
+        ("INSERT INTO", True, 319, "Insert quorum wasn't reached (UNKNOWN_STATUS_OF_INSERT)"),
+        ("INSERT INTO", False, 286, "Quorum is pending (UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE)"),
+        ("INSERT INTO", False, 252, "Too many parts (300). (TOO_MANY_PARTS)"),
+        ("INSERT INTO", False, 242, "Table is in readonly mode (TABLE_IS_READ_ONLY)"),
+        ("comment, (SELECT count() FROM", False, 289, "No such part (REPLICA_IS_NOT_IN_QUORUM)"),
+        ("REPLACE PARTITION", True, 159, "Timeout exceeded (TIMEOUT_EXCEEDED)"),
+        ("REPLACE PARTITION", False, 242, "Table is in readonly mode (TABLE_IS_READ_ONLY)"),
+        ("CREATE TABLE", True, 159, "Distributed DDL task is not finished (TIMEOUT_EXCEEDED)"),
+        ("CREATE TABLE", False, 999, "Session expired (KEEPER_EXCEPTION)"),
+    ],
+)  # fmt: skip
+def test_what_a_replica_refuses_for_a_while_is_tried_again(
+    cluster: Cluster,
+    balancer: Balancer,
+    ferry: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    at: str,
+    acted: bool,
+    code: int,
+    says: str,
+) -> None:
+    """Whether the statement was done, or not, before the error came."""
+    one = ferry(HOPS, *TABLE, ranges="{rows: 20}")
+    assert one.run().good
+    one.source("UPDATE {t} SET note = 'newer'")
+    handle, refused = cluster.handle, threading.Event()
+
+    def handled(node: Node, body: bytes, *others: Any) -> Answer:
+        of_range = one.table.encode() in body[:400] or at.startswith("comment")
+        if refused.is_set() or not of_range or at.encode() not in body[:400]:
+            return handle(node, body, *others)
+        refused.set()
+        if acted:
+            b"".join(handle(node, body, *others).body)
+        return NodeError(500, f"Code: {code}. DB::Exception: {says}").answer
+
+    monkeypatch.setattr(cluster, "handle", handled)
+    done = one.run()
+    assert refused.is_set() and done.good, done.errors
+    require_same(cluster, one)
+
+
+def test_a_target_that_is_read_only_for_good_is_told_by_name(
+    cluster: Cluster, balancer: Balancer, ferry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{count: 1}")
+    assert one.run().good
+    before = one.rows(ROWS)
+    one.source("DELETE FROM {t} WHERE id > 20")
+    handle = cluster.handle
+
+    def handled(node: Node, body: bytes, *others: Any) -> Answer:
+        if b"REPLACE PARTITION" in body[:200]:
+            says = "Code: 242. DB::Exception: Table is in readonly mode (TABLE_IS_READ_ONLY)"
+            return NodeError(500, says).answer
+        return handle(node, body, *others)
+
+    monkeypatch.setattr(cluster, "handle", handled)
+    failed = one.run()
+    assert not failed.good and "readonly mode" in str(failed.errors), failed.errors
+    (first, second) = on_each(cluster, ROWS.format(t=f"warehouse.{one.table}"))
+    assert first == second == before
+    monkeypatch.setattr(cluster, "handle", handle)
+    assert one.run().good
+    require_same(cluster, one)
+
+
 def test_a_target_is_where_the_connection_says(
     cluster: Cluster, balancer: Balancer, ferry: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +276,8 @@ def test_a_target_is_where_the_connection_says(
     doctor = CliRunner().invoke(main, ["doctor"])
     assert "answer; clusters (shards x replicas): standin of 1 x 2" in doctor.output
     assert "targets" not in doctor.output and "GRANT CLUSTER" not in doctor.output
+    plan = CliRunner().invoke(main, ["plan", one.table])
+    assert "kept by all 2 replicas of the cluster 'standin'; a run needs all" in plan.output
     node = clickhouse.url(cluster.nodes[0].port, cluster.password)
     with Balancer(cluster, sticky=True) as one_address:
         monkeypatch.setenv("TABLEFERRY_CONNECTION_REPLICAS", one_address.url.partition("?")[0])
@@ -180,7 +285,7 @@ def test_a_target_is_where_the_connection_says(
             done = CliRunner().invoke(main, [command, one.table])
             assert done.exit_code == 2, done.output
             assert "its engine is ReplicatedMergeTree of 2 replicas, 2 of them" in done.output
-            assert "Give the connection the name of the cluster" in done.output
+            assert "Give the connection the name of the cluster (?cluster=standin)" in done.output
         doctor = CliRunner().invoke(main, ["doctor"])
         assert "targets" in doctor.output and "ReplicatedMergeTree of 2 replicas" in doctor.output
     server = ClickHouseResource(url=f"{node}?cluster=standin")
@@ -196,6 +301,23 @@ def test_a_target_is_where_the_connection_says(
     refused = CliRunner().invoke(main, ["validate", one.table])
     assert refused.exit_code == 2
     assert "its engine is MergeTree, which one server keeps" in refused.output
+    for replica in cluster.nodes:  # they are two tables, which others are not to meet
+        client = looking.clickhouse(clickhouse.url(replica.port, cluster.password))
+        client.command(f"DROP TABLE warehouse.{one.table} SYNC")
+
+
+def test_a_replicated_source_is_said_to_be_one(
+    cluster: Cluster, balancer: Balancer, ferry: Make, copies: str
+) -> None:
+    one = ferry(HOPS, *TABLE)
+    assert one.run().good
+    one.declare(f"['postgres://{copies}.{{t}}']", source=f"replicas://warehouse.{one.table}")
+    plan = CliRunner().invoke(main, ["plan", one.table])
+    assert "ReplicatedMergeTree of 2 replicas, 2 of them active is read from" in plan.output
+    done = one.run()
+    assert done.good, done.errors
+    assert one.rows(f"SELECT id, note FROM {copies}.{{t}} ORDER BY id") == one.rows(ROWS)
+    assert not one.moved(one.run())
 
 
 def test_a_replicated_database_needs_no_word_of_the_cluster(
