@@ -81,14 +81,17 @@ test-soak: install system-packages ## Run the long random tests (TABLEFERRY_SEED
 CLUSTERED = tests/integration/systems/test_clickhouse_target.py tests/integration/systems/test_targets.py \
 	tests/integration/log/test_markers.py \
 	tests/integration/moving/test_crash_matrix.py tests/integration/moving/test_two_runs_at_once.py \
-	tests/integration/moving/test_move_direct.py tests/integration/moving/test_clickhouse_to_postgres.py
+	tests/integration/moving/test_move_direct.py tests/integration/moving/test_clickhouse_to_postgres.py \
+	tests/integration/proving/test_verdicts.py
 ALIKE = not sqlserver and not same_block_sent_twice and not taken_for_dead and not crashed_between_exchange \
 	and not existing_table_is_verified and not engine_that_cannot and not does_not_write_are_kept and not place_of_the_target
 
-test-cluster: install system-packages ## Run tests of ClickHouse on a stand-in for a cluster of two replicas
-	@failed=; for how in "--delay 0" "--delay 0.2" "--delay 2 --sticky"; do \
-		$(IN_MEMORY) $(BIN)/python -m tableferry_local.cluster $$how \
-			$(BIN)/python -m pytest $(TOGETHER) $(CLUSTERED) -k "$(ALIKE)" $(ARGS) || failed=$$how; \
+ON_CLUSTER = $(BIN)/python -m pytest $(TOGETHER) $(CLUSTERED) -k "$(ALIKE)" $(ARGS)
+
+test-cluster: install system-packages ## Run tests of ClickHouse on two replicas: a stand-in, or TABLEFERRY_TEST_CLICKHOUSE_URL
+	@if [[ "$${TABLEFERRY_TEST_CLICKHOUSE_URL:-}" == *cluster=* ]]; then exec env $(IN_MEMORY) $(ON_CLUSTER); fi; \
+	failed=; for how in "--delay 0" "--delay 0.2" "--delay 2 --sticky"; do \
+		$(IN_MEMORY) $(BIN)/python -m tableferry_local.cluster $$how $(ON_CLUSTER) || failed=$$how; \
 	done; test -z "$$failed"
 
 # What depends on the event log most
