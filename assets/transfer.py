@@ -15,9 +15,10 @@ from tableferry.assets.declaring.names import move_op_name
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.declaring.yaml_lines import YamlFile
 from tableferry.assets.log.queries import require_queries
-from tableferry.assets.log.run_tags import ADOPT, RECREATE, REPAIR
-from tableferry.assets.planning.resolve import Hop, checks_of, resolve_hops
+from tableferry.assets.log.run_tags import ADOPT
+from tableferry.assets.planning.resolve import Hop, checks_of
 from tableferry.assets.planning.servers import Servers, resources_of
+from tableferry.assets.planning.transfer_plan import plan_transfer
 from tableferry.assets.running.adopting import adopt, extend_ranges, unfit
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.execute import check_tables, execute
@@ -150,7 +151,7 @@ def transfer_assets(
 ) -> dg.AssetsDefinition:
     """Return the assets of all hops of a transfer, computed by one op.
 
-    Of a transfer that moves nothing (`write: none`) they are the checks alone.
+    Of a transfer that moves nothing (`write: none`) they are the checks alone, but for a repair.
 
     The op moves any set of the transfer's ranges in one run, takes each through all selected hops,
     and records each as it commits. It requires the connections of its tables as resources, by name.
@@ -166,7 +167,7 @@ def transfer_assets(
             `description`, `op_tags`, `pool`, `backfill_policy`.
     """
     of_op = {"name": move_op_name(transfer.transfer), "pool": transfer.transfer, **(op or {})}
-    if not transfer.write.moves:
+    if not transfer.write.moves and not (caller is not None and caller.intent.repair):
         of_op.pop("backfill_policy", None)  # checks are no partitions
         return _watched(transfer, caller, bound, of_op)
     specs = specs or [target_asset(transfer, hop, origin) for hop in transfer.hops]
@@ -267,10 +268,6 @@ def move_ranges(
     except InputError as error:  # then nothing can be told of the run's checks, either
         raise dg.Failure(str(error), allow_retries=False) from None
     try:
-        if context.run.tags.get(RECREATE) == "true":
-            transfer = transfer.recreated()
-        if context.run.tags.get(REPAIR) == "true":
-            transfer = transfer.repaired()
         if context.selected_asset_keys:
             outcomes = execute(context, transfer, servers, caller or Caller())
         else:
@@ -307,12 +304,11 @@ def _compare(
         if request.adopt:
             _adopt(context, transfer, servers, caller, request)
             return
-        hops = caller.hops or resolve_hops(transfer, servers)
+        plan = caller.plan or plan_transfer(transfer, servers, instance, purpose="compare")
         if not transfer.write.moves:
-            _require_comparable(transfer, hops)
+            _require_comparable(transfer, plan.hops)
         caller.checked += verify(
-            transfer,
-            hops,
+            plan,
             servers,
             context,
             level=request.level,
@@ -323,7 +319,7 @@ def _compare(
         )
         summarise(transfer, context, caller.checked, context.selected_asset_check_keys)
         if request.whole_tables:
-            check_tables(context, transfer, hops, servers, caller)
+            check_tables(context, plan, servers, caller)
     except TableferryError as error:
         caller.error = error
         raise
@@ -362,7 +358,8 @@ def _adopt(
     ]
     summarise(transfer, context, checked, context.selected_asset_check_keys)
     if request.whole_tables:
-        check_tables(context, transfer, resolve_hops(transfer, servers), servers, caller)
+        plan = plan_transfer(transfer, servers, context.instance, purpose="compare")
+        check_tables(context, plan, servers, caller)
 
 
 def _explain(

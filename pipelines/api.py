@@ -147,10 +147,10 @@ def compare(
     Raises:
         InputError: the transfer or range does not exist.
     """
-    servers, hops, key_range = resolve_range(session, name, range_name)
+    servers, plan, key_range = resolve_range(session, name, range_name)
     return {
         str(hop.plan.target): reconcile(servers.comparison(hop.found_plan, [key_range]), level)
-        for hop in hops
+        for hop in plan.hops
     }
 
 

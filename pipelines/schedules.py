@@ -11,9 +11,9 @@ from tableferry.assets.declaring.names import ASSET_JOB, check_schedule_name, sc
 from tableferry.assets.log.ledger import latest_materialization
 from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.assets.log.states import Reason
-from tableferry.assets.planning.rows.decisions import decisions_by_hop
+from tableferry.assets.planning.planner import make_plan
 from tableferry.assets.planning.servers import Servers, resources_of
-from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
+from tableferry.assets.planning.transfer_plan import apply_growth
 from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
 from tableferry.assets.running.source_slots import sharing
 from tableferry.assets.verifying.check_request import CheckRequest
@@ -67,11 +67,10 @@ def transfer_schedule(
             # the pool has slots for several runs, which would move the same ranges
             return dg.SkipReason(f"run {running} is under way")
         servers = Servers.of(transfer, context.resources, bound, sharing(context.instance))
-        plan = plan_transfer(transfer, servers, context.instance)
-        plan = plan.fingerprinted(servers, plan.ranges)
+        plan = make_plan(transfer, servers, context.instance)
         todo = {
             name
-            for decided in decisions_by_hop(plan, servers, context.instance).values()
+            for decided in plan.decided.values()
             for name, decision in decided.items()
             if decision.reason is not Reason.UNCHANGED
         }

@@ -11,7 +11,7 @@ from tableferry.assets.declaring.names import about
 from tableferry.assets.log.ranges import ranges_by_name
 from tableferry.assets.log.records import NOT_COMMITTED
 from tableferry.assets.planning.servers import Servers, resources_of
-from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
+from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.assets.running.source_slots import sharing
 from tableferry.checks.whole_table import TOTAL_ROWS
 from tableferry.resources.errors import TableferryError
@@ -62,7 +62,7 @@ def first_ranges_sensor(
             transfer, last = transfers[name], name
             try:
                 servers = Servers.of(transfer, context.resources, bound, sharing(context.instance))
-                plan = plan_growth(transfer, servers, instance)
+                plan = plan_transfer(transfer, servers, instance, purpose="cut")
                 apply_growth(plan, servers, instance)
             except TableferryError as error:
                 failed[name] = str(error)

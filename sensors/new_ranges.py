@@ -14,7 +14,7 @@ from tableferry.assets.log.ledger import records
 from tableferry.assets.log.ranges import ranges_by_name
 from tableferry.assets.planning.ranges.growing import has_more_rows, not_growing
 from tableferry.assets.planning.servers import Servers, resources_of
-from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_growth
+from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_transfer
 from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
 from tableferry.assets.running.source_slots import sharing
 from tableferry.resources.errors import TableferryError
@@ -103,7 +103,7 @@ def _look(
     moving: Mapping[dg.AssetKey, str],
 ) -> Look:
     """Add the ranges of a transfer's new keys, and find those that no run has recorded."""
-    plan = plan_growth(transfer, servers, context.instance)
+    plan = plan_transfer(transfer, servers, context.instance, purpose="cut")
     if running := run_under_way(transfer, moving):
         return Look(f"run {running} is under way; new ranges wait for its end", tries=earlier)
     apply_growth(plan, servers, context.instance)

@@ -10,7 +10,6 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    PrivateAttr,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
@@ -63,7 +62,6 @@ from tableferry.resources.contract.hazards import PublishAudit
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import Place, Source, source_of
 from tableferry.resources.contract.write_modes import WriteMode
-from tableferry.resources.errors import InputError
 from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
 
@@ -456,58 +454,6 @@ class Transfer(Section):
             raise ValueError("is for runs that move rows: 'write: none' takes check_schedule")
         return value
 
-    _declared_write: WriteMode | None = PrivateAttr(default=None)
-
-    def recreated(self) -> Transfer:
-        """Return the transfer for a run that makes its targets anew, each replaced by a swap.
-
-        Raises:
-            InputError: a target cannot be replaced as a whole.
-        """
-        if self.mark is not None:
-            raise InputError(
-                f"{self.transfer}: a target made anew would be without the rows that "
-                f"{self.mark!r} marks"
-            )
-        for hop in self.hops:
-            if not any(mode.whole_table for mode in loader_of(hop.to.system).modes):
-                raise InputError(f"{self.transfer}: {hop.to} cannot be made anew by a swap")
-        alone = self.parallel.model_copy(update={"runs": 1})
-        copy = self.model_copy(update={"write": WriteMode.SWAP, "parallel": alone})
-        copy._declared_write = self.declared_write
-        return copy
-
-    _repairs: bool = PrivateAttr(default=False)
-
-    _watches: bool = PrivateAttr(default=False)
-
-    def repaired(self) -> Transfer:
-        """Return the transfer for a run that puts right the rows of its targets that differ.
-
-        Runs of a transfer that moves nothing (`write: none`) never write; a repair is asked for.
-        """
-        write = self.write if self.write.moves else WriteMode.REPLACE
-        copy = self.model_copy(update={"delta": "always", "write": write})
-        copy._repairs = True
-        copy._watches = self.watches
-        return copy
-
-    def unrepaired(self) -> Transfer:
-        """Return the transfer as it decides about hops that such a run only reads."""
-        copy = self.model_copy()
-        copy._repairs = False
-        return copy
-
-    @property
-    def watches(self) -> bool:
-        """Whether the file declares that tables are only compared, also while they are repaired."""
-        return self._watches or not self.write.moves
-
-    @property
-    def repairs(self) -> bool:
-        """Whether ranges are only repaired, row by row, and never moved as a whole."""
-        return self._repairs
-
     @property
     def keeps_rows(self) -> bool:
         """Whether targets keep rows that the source has no more."""
@@ -522,16 +468,6 @@ class Transfer(Section):
     def mark(self) -> str | None:
         """The column by which such rows are marked, if they are not deleted."""
         return self.deletes.mark if isinstance(self.deletes, MarkSpec) else None
-
-    @property
-    def recreates(self) -> bool:
-        """Whether targets are made anew, in the shape that is declared now."""
-        return self._declared_write is not None
-
-    @property
-    def declared_write(self) -> WriteMode:
-        """The mode that the file declares, also while targets are made anew."""
-        return self._declared_write or self.write
 
     def check_spec(self, name: str) -> CheckSpec:
         """What the failure of a check means for this transfer."""
@@ -555,7 +491,7 @@ class Transfer(Section):
     @property
     def versioned(self) -> Collection[TableRef]:
         """The tables of which the newest version of each row is read, where they keep several."""
-        compared = [hop.to for hop in self.hops] if self.watches else []
+        compared = [] if self.write.moves else [hop.to for hop in self.hops]
         source = [self.source] if self.final else []
         return [*source, *(compared if self.final or self.mover else [])]
 

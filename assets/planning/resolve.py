@@ -28,6 +28,7 @@ from tableferry.assets.planning.columns.hop_columns import (
     watermark_column,
 )
 from tableferry.assets.planning.columns.renaming import Renames, renamed, renames_of
+from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.moved_by_others import present_rows
 from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
@@ -130,12 +131,22 @@ def checks_of(transfer: Transfer) -> tuple[str, ...]:
     return (*names, EXPECTATIONS) if transfer.expectations else names
 
 
-def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
+def resolve_hops(
+    declared: Transfer, servers: Servers, intent: Intent = AS_DECLARED
+) -> tuple[Hop, ...]:
     """Read the tables' columns and plan every hop from them, without touching a target.
+
+    Args:
+        declared: the transfer.
+        servers: the servers of its tables.
+        intent: what a run is asked to do.
 
     Raises:
         TableMissing, InputError, TypeRefused: the declaration does not fit the servers.
     """
+    transfer = intent.carried_out(declared)
+    # a target made anew is for the mode that is declared
+    mode = declared.write if intent.recreate else transfer.write
     require_servers(transfer, servers)
     require_one_name(transfer, servers.endpoint, servers.namesakes)
     with concerning(f"{transfer.transfer}: {transfer.source}"):
@@ -171,7 +182,16 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
         server = servers.endpoint(spec.to)
         try:
             plan = _plan_hop(
-                transfer, number, source, columns, key, names, without, server, existing
+                transfer,
+                number,
+                source,
+                columns,
+                key,
+                names,
+                without,
+                server,
+                existing,
+                anew=intent.recreate,
             )
         except ColumnsRefused as error:
             error.hop = number
@@ -188,7 +208,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             # every other audit takes more than one connection
             unstaged=not LEVELS[transfer.reconcile].row_by_row and not transfer.expectations,
             publish_audit=transfer.publish_audit,
-            recreate=transfer.declared_write if transfer.recreates else None,
+            recreate=mode if intent.recreate else None,
             removes=transfer.removes,
         )
         if unmarked:
@@ -217,7 +237,7 @@ def resolve_hops(transfer: Transfer, servers: Servers) -> tuple[Hop, ...]:
             watermark_column(plan, transfer)
         schema = digest([(column.source, column.target) for column in plan.columns])
         settings = digest(
-            transfer.declared_write,
+            mode,
             (spec.engine, spec.order_by, spec.partition_by),
             [column.on_overflow for column in plan.columns],
             *([plan.where] if plan.where else []),
@@ -347,6 +367,8 @@ def _plan_hop(
     exclude: Collection[str],
     target: Endpoint,
     existing: Mapping[str, Column] | None,
+    *,
+    anew: bool,
 ) -> CopyPlan:
     """Plan a hop without the columns that its drift policy ignores."""
     spec = transfer.hops[number - 1]
@@ -361,7 +383,7 @@ def _plan_hop(
             overrides=overrides_of(transfer, number, names, without),
             exclude=without,
             target_version=version,
-            existing=() if transfer.recreates else existing or (),
+            existing=() if anew else existing or (),
         )
 
     plan = planned(exclude)

@@ -101,20 +101,13 @@ class SourceState:
     when it is copied, and copied again if it changed meanwhile.
 
     Args:
-        plan: the transfer's plan with its fingerprints.
+        plan: the transfer's plan with its fingerprints, and the snapshots of the run.
         servers: the servers of its tables.
-        shared: the run's snapshots; None if the source has none.
-        snapshot: the snapshot of `shared` that the plan was made under.
     """
 
-    def __init__(
-        self,
-        plan: TransferPlan,
-        servers: Servers,
-        shared: SharedSnapshot | None,
-        snapshot: Snapshot | None,
-    ) -> None:
-        self._plan, self._servers, self._shared = plan, servers, shared
+    def __init__(self, plan: TransferPlan, servers: Servers) -> None:
+        self._plan, self._servers = plan, servers
+        self._shared, snapshot = plan.shared, plan.snapshot
         self._lock = threading.Lock()
         self._latest = {
             name: Reading(fingerprint, snapshot, source_figures=fingerprint.source_figures)
@@ -124,7 +117,7 @@ class SourceState:
         """Ranges that are read in their current state, not under the snapshot."""
         self._alike = snapshot
         """The newest snapshot under which the source has the planned columns."""
-        self._moves = shared.moves if shared else 0
+        self._moves = plan.shared.moves if plan.shared else 0
 
     @property
     def shared(self) -> SharedSnapshot | None:

@@ -1,17 +1,18 @@
-"""The plan of a transfer: its hops, its key ranges, and the fingerprints of their source rows."""
+"""The plan of a transfer: its hops and key ranges, and what a run would do with them."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.ledger import partitions, recorded_fingerprints
+from tableferry.assets.log.ledger import newest_ids, partitions, recorded_fingerprints
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, digest
 from tableferry.assets.planning.hazards import with_hazards
+from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.ranges.boundaries import limit, most_rows
 from tableferry.assets.planning.ranges.cutting import (
     RangeGrowth,
@@ -25,6 +26,7 @@ from tableferry.assets.planning.ranges.growing import has_more_rows
 from tableferry.assets.planning.ranges.shared_cuts import in_use, relative_to, require_agreement
 from tableferry.assets.planning.ranges.statistics import KeyStatistics, key_statistics
 from tableferry.assets.planning.resolve import Hop, resolve_hops
+from tableferry.assets.planning.rows.decision import Decision
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.wires import with_wires
 from tableferry.checks.levels import LEVELS
@@ -33,6 +35,7 @@ from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.markers import Published, require_written_as
+from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.errors import InputError, TableMissing, concerning
@@ -44,24 +47,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TransferPlan:
-    """A transfer against its servers at one moment."""
+    """A transfer against its servers at one moment, and what a run would do with its ranges."""
 
+    declared: Transfer
+    intent: Intent
     transfer: Transfer
+    """The settings by which a run carries out the declaration, see `Intent.carried_out`."""
     hops: tuple[Hop, ...]
     ranges: Mapping[str, KeyRange]
     growth: RangeGrowth
     """The changes to the dynamic partitions that the current keys need."""
-    fingerprints: Mapping[str, SourceFingerprint] = field(default_factory=dict)
-    """Fingerprints of the source rows, by range, for the ranges that were fingerprinted."""
-    recorded: Mapping[str, SourceFingerprint] = field(default_factory=dict)
-    """Fingerprints with row versions that the event log has, with `fingerprint: auto`."""
     published: Mapping[int, Published] = field(default_factory=dict)
     """The markers of the targets, by number of the hop, if they have any. They are read before the
     source, so whoever publishes a range after that has read it after that."""
+    recorded: Mapping[str, SourceFingerprint] = field(default_factory=dict)
+    """Fingerprints with row versions that the event log has, with `fingerprint: auto`."""
+    shared: SharedSnapshot | None = None
+    """The snapshots of the source; None if it has none, or is read without."""
+    snapshot: Snapshot | None = None
+    """The one of them that the fingerprints are of."""
+    fingerprints: Mapping[str, SourceFingerprint] = field(default_factory=dict)
+    """Fingerprints of the source rows, by range, for the ranges that were fingerprinted."""
+    decided: Mapping[int, Mapping[str, Decision]] = field(default_factory=dict)
+    """Decisions by number of the hop and range, for the ranges that were decided about."""
+    newest: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    """Each range's newest storage id before it was decided about, by number of the hop, if another
+    run may come between the plan and its use."""
 
-    def fingerprinted(
-        self, servers: Servers, names: Collection[str], *, snapshot: str | None = None
-    ) -> TransferPlan:
+    def fingerprinted(self, servers: Servers, names: Collection[str]) -> TransferPlan:
         """Return the plan with fingerprints of these ranges added, unless it has them already."""
         missing = [
             range_
@@ -71,17 +84,48 @@ class TransferPlan:
         if not missing:
             return self
         added = fingerprints_of(
-            self.transfer, self.hops[0], servers, missing, self.recorded, snapshot=snapshot
+            self.transfer, self.hops[0], servers, missing, self.recorded, snapshot=self.snapshot
         )
         return replace(self, fingerprints={**self.fingerprints, **added})
 
     def only(self, names: Collection[str]) -> TransferPlan:
         """Return the plan of these ranges alone."""
+        by_hop = {
+            number: {name: each for name, each in of_hop.items() if name in names}
+            for number, of_hop in self.decided.items()
+        }
+        # a swap decides for all ranges of a run together
+        fewer = not set(self.ranges) <= set(names)
         return replace(
             self,
             ranges={name: each for name, each in self.ranges.items() if name in names},
             fingerprints={name: each for name, each in self.fingerprints.items() if name in names},
+            decided={} if fewer and self.transfer.write.whole_table else by_hop,
         )
+
+    def of(self, intent: Intent) -> TransferPlan:
+        """Return the plan for another intent, by which nothing is decided yet."""
+        return self if intent == self.intent else replace(self, intent=intent, decided={})
+
+    def decision(self, hop: Hop, name: str) -> Decision:
+        """Return what was decided about a range of a hop."""
+        return self.decided[hop.number][name]
+
+    def holds(self, log: Log, names: Collection[str]) -> bool:
+        """Whether the plan of these ranges is still valid.
+
+        It is not if another run has recorded one of them since, if the ranges were cut anew, or if
+        the snapshot was lost with its server.
+        """
+        if not set(names) <= set(self.ranges):
+            return False
+        if self.shared is not None and self.shared.name() is not self.snapshot:
+            return False
+        for hop in self.hops:
+            now, then = newest_ids(log, hop.spec.to), self.newest.get(hop.number, {})
+            if any(now.get(name) != then.get(name) for name in names):
+                return False
+        return True
 
     def version(self, hop: Hop, fingerprint: SourceFingerprint) -> DataVersion:
         """The data version of a hop's range whose source rows have this fingerprint.
@@ -113,36 +157,55 @@ class TransferPlan:
         return {name: fingerprint.rows for name, fingerprint in self.fingerprints.items()}
 
 
+Purpose = Literal["compare", "cut", "move"]
+"""What a plan is for: to compare the known ranges, to cut the present keys into ranges, or to move
+the rows of these. Each reads more of the servers than the one before."""
+
+
 def plan_transfer(
-    transfer: Transfer,
+    declared: Transfer,
     servers: Servers,
     log: Log,
+    intent: Intent = AS_DECLARED,
     *,
+    purpose: Purpose = "move",
     names: Collection[str] | None = None,
 ) -> TransferPlan:
     """Plan the hops and ranges of a transfer, without reading its source as a whole.
-    The log's dynamic partitions are the known ranges. With `names`, plan these of them only, and do
-    not look for new ones.
+
+    The log's dynamic partitions are the known ranges.
+
+    Args:
+        declared: the transfer.
+        servers: the servers of its tables.
+        log: the event log.
+        intent: what a run is asked to do.
+        purpose: what the plan is for.
+        names: plan these of the known ranges only, and do not look for new ones.
+
+    Raises:
+        TableferryError: the declaration does not fit the servers, or one of them does not answer.
     """
-    hops = with_hazards(with_wires(transfer, resolve_hops(transfer, servers), servers), servers)
-    published = _markers(transfer, hops, servers)
-    if names is None:
-        growth = _growth(transfer, hops, servers, log, published)
-        plan = _with_ranges(transfer, hops, growth, published)
-    else:
+    transfer = intent.carried_out(declared)
+    hops = resolve_hops(declared, servers, intent)
+    if purpose == "move":
+        hops = with_hazards(with_wires(transfer, hops, servers), servers)
+    published = {} if purpose == "compare" else _markers(transfer, hops, servers)
+    if purpose == "compare" or names is not None:
         growth = RangeGrowth(known_ranges(transfer, hops, log), (), ())
-        require_agreement(transfer, hops, growth, published)
-        plan = _with_ranges(transfer, hops, growth, published).only(names)
-    if transfer.fingerprint != "auto":
+        if purpose != "compare":
+            require_agreement(transfer, hops, growth, published)
+    else:
+        growth = _growth(transfer, hops, servers, log, published)
+    ranges = {range_.name: range_ for range_ in (*growth.keep, *growth.add)}
+    own = frozenset(ranges)
+    markers = {number: replace(each, transfer_ranges=own) for number, each in published.items()}
+    plan = TransferPlan(declared, intent, transfer, hops, ranges, growth, markers)
+    if names is not None:
+        plan = plan.only(names)
+    if purpose != "move" or transfer.fingerprint != "auto":
         return plan
     return replace(plan, recorded=recorded_fingerprints(log, hops[0].spec.to, plan.ranges))
-
-
-def plan_growth(transfer: Transfer, servers: Servers, log: Log) -> TransferPlan:
-    """Plan as `plan_transfer`, but only to extend the ranges: no wire format is chosen."""
-    hops = resolve_hops(transfer, servers)
-    growth = _growth(transfer, hops, servers, log, _markers(transfer, hops, servers))
-    return _with_ranges(transfer, hops, growth, {})
 
 
 def _markers(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> dict[int, Published]:
@@ -189,29 +252,15 @@ def known_ranges(transfer: Transfer, hops: Sequence[Hop], log: Log) -> tuple[Key
     return tuple(KeyRange.parse(name, kind, digits) for name in names)
 
 
-def present_ranges(
-    transfer: Transfer, hops: Sequence[Hop], servers: Servers, log: Log
-) -> tuple[KeyRange, ...]:
-    """The known ranges without those of files that no longer exist."""
-    known = known_ranges(transfer, hops, log)
+def present_ranges(plan: TransferPlan, servers: Servers) -> tuple[KeyRange, ...]:
+    """The ranges of a plan without those of files that no longer exist."""
+    transfer, known = plan.transfer, tuple(plan.ranges.values())
     sending = source_of(transfer.source.system)
     if sending.file_key is None:
         return known
     present = sending.own_ranges(servers.endpoint(transfer.source), transfer.source)
     files = {range_.lower for range_ in present}
     return tuple(range_ for range_ in known if range_.lower in files)
-
-
-def _with_ranges(
-    transfer: Transfer,
-    hops: tuple[Hop, ...],
-    growth: RangeGrowth,
-    published: Mapping[int, Published],
-) -> TransferPlan:
-    ranges = {range_.name: range_ for range_ in (*growth.keep, *growth.add)}
-    own = frozenset(ranges)
-    markers = {number: replace(each, transfer_ranges=own) for number, each in published.items()}
-    return TransferPlan(transfer, hops, ranges, growth, published=markers)
 
 
 def _growth(

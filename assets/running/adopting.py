@@ -14,16 +14,23 @@ import dagster as dg
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ledger import committed_records
 from tableferry.assets.log.queries import Log
-from tableferry.assets.log.states import State
+from tableferry.assets.log.states import Reason, State
 from tableferry.assets.planning.changes.drift import misfits
 from tableferry.assets.planning.changes.refusals import fitting_declaration
 from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.columns.renaming import not_yet
+from tableferry.assets.planning.intent import AS_DECLARED
 from tableferry.assets.planning.resolve import Hop
-from tableferry.assets.planning.rows.decisions import Decision
+from tableferry.assets.planning.rows.decision import Decision
+from tableferry.assets.planning.rows.decisions import decisions
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.planning.transfer_plan import apply_growth, fingerprints_of, plan_growth
-from tableferry.assets.running.caller import Caller, Prepared, prepared
+from tableferry.assets.planning.transfer_plan import (
+    TransferPlan,
+    apply_growth,
+    fingerprints_of,
+    plan_transfer,
+)
+from tableferry.assets.running.caller import Caller, plan_of_run
 from tableferry.assets.running.execute import build_work
 from tableferry.assets.running.increment import proven_whole
 from tableferry.assets.running.range_attempt import RangeAttempt
@@ -84,13 +91,14 @@ def adopt(
     """
     instance = context.instance
     known = list(instance.get_dynamic_partitions(transfer.partitions_name))
-    with prepared(transfer, servers, instance, list(names) or known, caller) as ready:
-        hops = [hop for hop in ready.plan.hops if not unfit(transfer, hop)]
-        _require_adoptable(transfer, ready.plan.hops)
-        # nothing is moved, so that targets are only verified
-        decided: dict[int, dict[str, Decision]] = {hop.number: {} for hop in ready.plan.hops}
-        work = build_work(context, ready, servers, hops, decided, caller)
-        compared = compare(ready, servers, instance, level or level_of(transfer), _recording(work))
+    with plan_of_run(
+        transfer, servers, instance, AS_DECLARED, list(names) or known, caller, decides=False
+    ) as plan:
+        hops = [hop for hop in plan.hops if not unfit(transfer, hop)]
+        _require_adoptable(transfer, plan.hops)
+        # nothing is decided, so that targets are only verified
+        work = build_work(context, plan, servers, hops, caller)
+        compared = compare(plan, servers, instance, level or level_of(transfer), _recording(work))
     caller.candidates += compared
     for candidate in compared:
         if candidate.why_not:
@@ -106,20 +114,20 @@ def extend_ranges(transfer: Transfer, servers: Servers, instance: dg.DagsterInst
 
     Where known ranges would be replaced, that is left to the run that moves them.
     """
-    plan = plan_growth(transfer, servers, instance)
+    plan = plan_transfer(transfer, servers, instance, purpose="cut")
     if not (plan.growth.retire or plan.growth.remove):
         apply_growth(plan, servers, instance)
 
 
 def compare(
-    ready: Prepared, servers: Servers, log: Log, level: Level, record: Record | None = None
+    plan: TransferPlan, servers: Servers, log: Log, level: Level, record: Record | None = None
 ) -> list[Candidate]:
     """Compare the ranges of a plan that are not committed as they are, hop after hop.
 
     A range of a later hop is compared only if the table before has the source's present rows.
 
     Args:
-        ready: the plan, fingerprinted.
+        plan: the plan, fingerprinted; it is decided hop by hop, as ranges are recorded meanwhile.
         servers: the servers of its tables.
         log: the event log.
         level: how strictly: one that is `complete`.
@@ -129,7 +137,6 @@ def compare(
         InputError: there is nothing to adopt, or the transfer's ranges cannot be adopted.
         SourceMoved: the source was rewritten meanwhile.
     """
-    plan = ready.plan
     _require_adoptable(plan.transfer, plan.hops)
     current = set(plan.ranges)
     figures = {name: each.source_figures for name, each in plan.fingerprints.items()}
@@ -137,7 +144,7 @@ def compare(
     compared: list[Candidate] = []
     decided: Mapping[str, Decision] | None = None
     for hop in plan.hops:
-        decided = ready.decisions(hop, servers, log, force=False, before=decided)
+        decided = decisions(plan, hop, servers, log, before=decided)
         done = {name for name in current if decided[name].reason.needs_no_move}
         wanted = [name for name in plan.ranges if name in current and name not in done]
         compared += [
@@ -154,7 +161,7 @@ def compare(
         if why_not:
             candidates = [Candidate(hop, name, why_not=why_not) for name in wanted]
         else:
-            candidates = _compared(ready, hop, servers, wanted, level, figures)
+            candidates = _compared(plan, hop, servers, wanted, level, figures)
         if record is not None:
             with ThreadPoolExecutor(_RECORDED_AT_ONCE) as pool:
                 recorded = [pool.submit(_recorded, candidate, record) for candidate in candidates]
@@ -201,14 +208,14 @@ def unfit(transfer: Transfer, hop: Hop) -> str:
     return ""
 
 
-def stray_notes(ready: Prepared, servers: Servers) -> list[str]:
+def stray_notes(plan: TransferPlan, servers: Servers) -> list[str]:
     """Name the targets with rows that belong to no range, which no run moves or checks."""
     notes = []
-    for hop in ready.plan.hops:
+    for hop in plan.hops:
         if hop.existing is None:
             continue
         target = servers.side(hop.plan, "target")
-        if rows := stray_rows(target, [*ready.plan.ranges.values()]):
+        if rows := stray_rows(target, [*plan.ranges.values()]):
             notes.append(
                 f"{hop.plan.target}: {counted(rows, 'row')} outside of all ranges of the transfer; "
                 "no run will move, check or remove them"
@@ -228,7 +235,7 @@ def _require_adoptable(transfer: Transfer, hops: Sequence[Hop]) -> None:
 
 
 def _compared(
-    ready: Prepared,
+    plan: TransferPlan,
     hop: Hop,
     servers: Servers,
     names: Sequence[str],
@@ -236,7 +243,7 @@ def _compared(
     figures: Mapping[str, KnownFigures | None],
 ) -> list[Candidate]:
     """Compare ranges of one hop, all of them by one query to each side as far as possible."""
-    plan, transfer = ready.plan, ready.plan.transfer
+    transfer = plan.transfer
     refused = {name: plan.fingerprints[name].refused for name in names}
     if not hop.first:
         refused = dict.fromkeys(names, "")
@@ -244,7 +251,7 @@ def _compared(
     if not ranges:
         return [Candidate(hop, name, why_not=str(refused[name])) for name in names]
     known = {name: each for name, each in figures.items() if each is not None}
-    snapshot = ready.snapshot if hop.first else None
+    snapshot = plan.snapshot if hop.first else None
     both = servers.comparison(hop.found_plan, ranges, snapshot=snapshot)
     sums = reconcile_all(replace(both, known=known), "checksum")
     by_range: dict[str, tuple[Verdict, ...]] = {}
@@ -259,7 +266,7 @@ def _compared(
         if transfer.suite and all(verdict.passed for verdict in verdicts):
             verdicts += (run_suite(transfer.suite, servers.side(hop.plan, "target"), key_range),)
         by_range[key_range.name] = verdicts
-    changed = _changed(ready, hop, servers, by_range)
+    changed = _changed(plan, hop, servers, by_range)
     return [
         Candidate(
             hop,
@@ -282,16 +289,17 @@ def _difference(transfer: Transfer, verdicts: Iterable[Verdict]) -> str:
     return failed[-1].summary() if failed else ""
 
 
-def _changed(ready: Prepared, hop: Hop, servers: Servers, names: Collection[str]) -> dict[str, str]:
+def _changed(
+    plan: TransferPlan, hop: Hop, servers: Servers, names: Collection[str]
+) -> dict[str, str]:
     """Say of which ranges the source has changed since it was fingerprinted.
 
     Under a snapshot, fingerprints and comparisons are of one state, unless the table was rewritten.
     """
     if not hop.first:
         return {}
-    plan = ready.plan
-    if ready.snapshot is not None:
-        ready.snapshot.require_source_unchanged()
+    if plan.snapshot is not None:
+        plan.snapshot.require_source_unchanged()
         return {}
     ranges = [plan.ranges[name] for name in names]
     now = fingerprints_of(plan.transfer, plan.hops[0], servers, ranges, plan.recorded)
@@ -300,6 +308,10 @@ def _changed(ready: Prepared, hop: Hop, servers: Servers, names: Collection[str]
         for name in names
         if now[name] != plan.fingerprints[name]
     }
+
+
+_NOT_MOVED = Decision(Reason.MISSING)
+"""What stands for the decision about a range that has been compared instead."""
 
 
 def _recorded(candidate: Candidate, record: Record) -> Candidate:
@@ -330,7 +342,7 @@ def _record(work: Work, candidate: Candidate) -> str:
     if not hop.first:
         before = work.recorded_before(hop, candidate.range)
         reading = replace(reading, snapshot=None, of_source=False, before=before)
-    attempt = RangeAttempt(work, hop, work.plan.ranges[candidate.range], reading)
+    attempt = RangeAttempt(work, hop, work.plan.ranges[candidate.range], reading, _NOT_MOVED)
     if attempt.marked_by_moving:
         if hop.plan.target.system.by_path:
             return "its marker is part of its file, which only a move writes"

@@ -6,34 +6,32 @@ import logging
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import dagster as dg
 
-from tableferry.assets.asset_keys import rejected_key
+from tableferry.assets.asset_keys import asset_key, rejected_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.profiles import profile
 from tableferry.assets.log.ledger import committed, committed_records, latest_record, records
-from tableferry.assets.log.run_tags import (
-    FORCE,
-    PROFILE,
-)
+from tableferry.assets.log.run_tags import PROFILE
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.changes.drift import Unplanned
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.hazards import require_harmless
+from tableferry.assets.planning.intent import Intent
+from tableferry.assets.planning.planner import ranges_moving_with
 from tableferry.assets.planning.resolve import Hop, levels_of
-from tableferry.assets.planning.rows.decisions import Decision
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.source_state import (
     MOST_READINGS,
     SourceState,
 )
-from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_growth
+from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_transfer
 from tableferry.assets.planning.wires import with_wires
-from tableferry.assets.running.caller import Caller, Prepared, prepared, ranges_moving_with
+from tableferry.assets.running.caller import Caller, plan_of_run
 from tableferry.assets.running.fitting import prepare, with_fitting_targets
 from tableferry.assets.running.launches import ends_last, share_pool
 from tableferry.assets.running.processes import (
@@ -71,47 +69,46 @@ def execute(
     instance = context.instance
     if process := run_process(instance, context.job_def.executor_def.name):
         instance.add_run_tags(context.run.run_id, {PROCESS: process})
-    if note := share_pool(instance, transfer):
+    intent = Intent.parse(context.run.tags)
+    settings = intent.carried_out(transfer)
+    if note := share_pool(instance, settings):
         context.log.warning(note)
-    names, partitions = _ranges_of_run(context, transfer, servers), transfer.partitions_name
+    names = _ranges_of_run(context, transfer, servers, intent)
+    partitions = transfer.partitions_name
     planned = list(instance.get_dynamic_partitions(partitions)) if transfer.by_place else names
-    with prepared(transfer, servers, instance, planned, caller) as plan_of_all:
-        ready, hops = plan_of_all, plan_of_all.plan.hops
-        selected = tuple(hop for hop in hops if hop.asset in context.selected_asset_keys)
+    numbers = [
+        number
+        for number, hop in enumerate(transfer.hops, start=1)
+        if asset_key(hop.to) in context.selected_asset_keys
+    ]
+    with plan_of_run(
+        transfer, servers, instance, intent, planned, caller, selected=numbers
+    ) as complete:
+        plan, hops = complete, complete.hops
+        selected = tuple(hop for hop in hops if hop.number in numbers)
         if transfer.by_place:
-            ready = _with_moved_along(context, ready, servers, selected, set(names))
-        if note := _source_regressed(instance, ready):
+            plan = _with_moved_along(context, plan, servers, selected, set(names))
+        if note := _source_regressed(instance, plan):
             context.log.warning(note)
             caller.notes.append(note)
-        force = context.run.tags.get(FORCE) == "true"
-        decided: dict[int, Mapping[str, Decision]] = {}
-        only_read = ready.unrepaired() if transfer.repairs and not transfer.watches else ready
-        for hop in hops:
-            decided[hop.number] = (ready if hop in selected else only_read).decisions(
-                hop,
-                servers,
-                instance,
-                force=force and hop in selected,
-                before=decided.get(hop.number - 1),
-            )
-        ready, selected = _loadable(ready, servers, selected, decided)
-        moving = [hop for hop in selected if _moves(decided[hop.number])]
-        ready, selected = with_fitting_targets(context, ready, servers, selected, moving, caller)
-        work = build_work(context, ready, servers, selected, decided, caller)
-        if transfer.write.whole_table:
+        plan, selected = _loadable(plan, servers, selected)
+        moving = [hop for hop in selected if _moves(plan, hop)]
+        plan, selected = with_fitting_targets(context, plan, servers, selected, moving, caller)
+        work = build_work(context, plan, servers, selected, caller)
+        if plan.transfer.write.whole_table:
             outcomes = _swap(work, selected, instance.get_dynamic_partitions(partitions))
         else:
             outcomes = run_ranges(work, selected)
         _record_rejected(work, selected, instance.get_dynamic_partitions(partitions))
         good = caller.last and all(outcome.good for outcome in outcomes)
-        if good and ends_last(instance, transfer, context.run):
-            _forget_rejected(context, ready, selected, servers)
-            check_tables(context, transfer, hops, servers, caller, work.source)
+        if good and ends_last(instance, settings, context.run):
+            _forget_rejected(context, plan, selected, servers)
+            check_tables(context, complete, servers, caller, work.source)
         return outcomes
 
 
 def _ranges_of_run(
-    context: dg.AssetExecutionContext, transfer: Transfer, servers: Servers
+    context: dg.AssetExecutionContext, transfer: Transfer, servers: Servers, intent: Intent
 ) -> list[str]:
     """Return the partition keys of the run; of a run without any, all keys, after growth.
 
@@ -119,80 +116,77 @@ def _ranges_of_run(
     """
     if context.has_partition_key or context.has_partition_key_range:
         return list(context.partition_keys)
-    apply_growth(plan_growth(transfer, servers, context.instance), servers, context.instance)
+    plan = plan_transfer(transfer, servers, context.instance, intent, purpose="cut")
+    apply_growth(plan, servers, context.instance)
     return list(context.instance.get_dynamic_partitions(transfer.partitions_name))
 
 
-def _source_regressed(instance: dg.DagsterInstance, ready: Prepared) -> str | None:
+def _source_regressed(instance: dg.DagsterInstance, plan: TransferPlan) -> str | None:
     """Return a note if the source is at an earlier position than when it was last recorded."""
-    last, snapshot = latest_record(instance, ready.plan.hops[0].asset), ready.snapshot
+    last, snapshot = latest_record(instance, plan.hops[0].asset), plan.snapshot
     position = last.source_position if last else None
     note = snapshot.gone_back(position) if snapshot is not None and position else None
-    if note and ready.shared is not None and ready.shared.state is not None:
+    if note and plan.shared is not None and plan.shared.state is not None:
         note += "; or another run has read a later state than that of the set"
-    return f"{ready.plan.transfer.source}: {note}" if note else None
+    return f"{plan.transfer.source}: {note}" if note else None
 
 
 def _with_moved_along(
     context: dg.AssetExecutionContext,
-    ready: Prepared,
+    plan: TransferPlan,
     servers: Servers,
     selected: Sequence[Hop],
     names: set[str],
-) -> Prepared:
+) -> TransferPlan:
     """Restrict a plan of all ranges to these ranges and those that have to move along."""
-    along = ranges_moving_with(ready, servers, context.instance, selected, names)
+    along = ranges_moving_with(plan, servers, context.instance, selected, names)
     if along:
         context.log.warning(
             f"{', '.join(sorted(along))} changed, too, and move along: rows may have moved "
             "between blocks"
         )
-    return ready.only(servers, [name for name in ready.plan.ranges if name in names | along])
+    return plan.only(names | along)
 
 
 def _loadable(
-    ready: Prepared,
-    servers: Servers,
-    selected: Sequence[Hop],
-    decided: Mapping[int, Mapping[str, Decision]],
-) -> tuple[Prepared, tuple[Hop, ...]]:
+    plan: TransferPlan, servers: Servers, selected: Sequence[Hop]
+) -> tuple[TransferPlan, tuple[Hop, ...]]:
     """Give the selected hops with ranges to move a wire format that their targets accept."""
-    moving = [hop for hop in selected if _moves(decided[hop.number])]
+    moving = [hop for hop in selected if _moves(plan, hop)]
     require_harmless(moving)
-    plan = ready.plan
     tried = {hop.number: hop for hop in with_wires(plan.transfer, moving, servers, moving=True)}
     plan = replace(plan, hops=tuple(tried.get(hop.number, hop) for hop in plan.hops))
     numbers = {hop.number for hop in selected}
-    return replace(ready, plan=plan), tuple(hop for hop in plan.hops if hop.number in numbers)
+    return plan, tuple(hop for hop in plan.hops if hop.number in numbers)
 
 
-def _moves(decided: Mapping[str, Decision]) -> bool:
-    return any(not decision.reason.needs_no_move for decision in decided.values())
+def _moves(plan: TransferPlan, hop: Hop) -> bool:
+    decided = plan.decided.get(hop.number, {}).values()
+    return any(not decision.reason.needs_no_move for decision in decided)
 
 
 def build_work(
     context: dg.AssetExecutionContext,
-    ready: Prepared,
+    plan: TransferPlan,
     servers: Servers,
     selected: Sequence[Hop],
-    decided: Mapping[int, Mapping[str, Decision]],
     caller: Caller,
 ) -> Work:
     """Prepare the targets, and assemble what the attempts share."""
-    instance, run, plan = context.instance, context.run, ready.plan
+    instance, run = context.instance, context.run
     transfer, alive = plan.transfer, run_is_alive(instance)
     gone = unplanned_columns(plan.hops, instance)
     shadows: dict[int, str | None] = {}
     loaders: dict[int, Target] = {}
     for hop in selected:
         # a shadow copies the whole target: only if ranges will be gathered in it
-        written = hop if _moves(decided[hop.number]) else hop.in_place
+        written = hop if _moves(plan, hop) else hop.in_place
         table = written.written_plan.target
         target = caller.ready.get(table)
         if target is None:
             target = servers.target(table)
             try:
-                notes = prepare(transfer, written, servers, target, instance, gone[hop.number])
+                notes = prepare(plan, written, servers, target, instance, gone[hop.number])
             except StatementFailed as error:
                 raise TableferryError(f"{table}: {error}") from error
             if target.created:
@@ -204,13 +198,13 @@ def build_work(
         loaders[hop.number] = target
         for name in target.clean(hop.plan.target, alive, rejected=False):
             context.log.info(f"{hop.plan.target}: dropped {name}, which a dead run left")
-        context.log.info(_summary(hop.asset, decided[hop.number]))
+        context.log.info(_summary(plan, hop))
         if transfer.write.whole_table:
             shadows[hop.number] = target.identity(table)
     knobs, parallel = profile(run.tags.get(PROFILE, transfer.profile)), transfer.parallel
     pools = dict.fromkeys(filter(None, map(servers.pool_line, transfer.tables)))
     caller.notes += [line for line in pools if line not in caller.notes]
-    moving = [hop.plan for hop in selected if _moves(decided[hop.number])]
+    moving = [hop.plan for hop in selected if _moves(plan, hop)]
     fitting = min((_fitting(servers, copied) for copied in moving), default=sys.maxsize)
     tables = {
         table.connection: table for hop in selected for table in (hop.plan.source, hop.plan.target)
@@ -225,14 +219,13 @@ def build_work(
         log=instance,
         home=home_name(instance),
         alive=alive,
-        source=SourceState(plan, servers, ready.shared, ready.snapshot),
+        source=SourceState(plan, servers),
         levels=levels_of(transfer),
         batch_rows=knobs.batch_rows,
         workers=min(max(parallel.export or knobs.export, parallel.load or knobs.load), fitting),
         identities={name: servers.identity(table) for name, table in tables.items()},
         shadows=shadows,
-        decided=decided,
-        refused={} if transfer.watches else _stale_sources(selected, decided),
+        refused=_stale_sources(plan, selected) if plan.declared.write.moves else {},
         writers={hop.number: Writer(context, hop.asset, transfer) for hop in plan.hops},
         on_progress=caller.on_progress,
         exports=threading.BoundedSemaphore(parallel.export or knobs.export),
@@ -269,7 +262,7 @@ def _earlier(
 ) -> Earlier:
     """Return what earlier runs recorded of values that are not the source's."""
     # a table that is made anew has the planned columns alone, and so have files
-    anew = plan.transfer.recreates or hop.plan.target.system.by_path
+    anew = plan.intent.recreate or hop.plan.target.system.by_path
     kept = () if anew else tuple(gone.kept(plan.transfer.dropped_columns))
     relaxed = any(column.on_overflow != "refuse" or column.lossy for column in hop.plan.columns)
     if not (kept or relaxed or hop.plan.fitting):
@@ -287,10 +280,10 @@ def _record_rejected(work: Work, hops: Sequence[Hop], names: Sequence[str]) -> N
 
 
 def _forget_rejected(
-    context: dg.AssetExecutionContext, ready: Prepared, selected: Sequence[Hop], servers: Servers
+    context: dg.AssetExecutionContext, plan: TransferPlan, selected: Sequence[Hop], servers: Servers
 ) -> None:
     """Remove what is kept of rows that are in the target now, or beside it with other ranges."""
-    transfer, instance = ready.plan.transfer, context.instance
+    transfer, instance = plan.transfer, context.instance
     if transfer.on_reject != "quarantine":
         return
     names = instance.get_dynamic_partitions(transfer.partitions_name)
@@ -302,20 +295,14 @@ def _forget_rejected(
 
 def check_tables(
     context: dg.AssetExecutionContext,
-    transfer: Transfer,
-    hops: Sequence[Hop],
+    plan: TransferPlan,
     servers: Servers,
     caller: Caller,
     source: SourceState | None = None,
 ) -> None:
     """Run the selected checks of whole tables, after a move with its state of the source."""
     results = check_whole_tables(
-        context,
-        transfer,
-        hops,
-        servers,
-        selected=context.selected_asset_check_keys,
-        source=source,
+        context, plan, servers, selected=context.selected_asset_check_keys, source=source
     )
     caller.checked += results
     for checked in results:
@@ -347,16 +334,15 @@ def _swap(work: Work, hops: Sequence[Hop], all_names: Sequence[str]) -> list[Ran
     return done
 
 
-def _summary(asset: dg.AssetKey, decided: Mapping[str, Decision]) -> str:
+def _summary(plan: TransferPlan, hop: Hop) -> str:
     """Return one line with the number of ranges by reason."""
+    decided, asset = plan.decided.get(hop.number, {}), hop.asset
     counts = Counter(decision.reason for decision in decided.values())
     parts = ", ".join(f"{number} {reason}" for reason, number in sorted(counts.items()))
     return f"{asset.to_user_string()}: {counted(len(decided), 'range')}: {parts or 'none'}"
 
 
-def _stale_sources(
-    selected: Sequence[Hop], decided: Mapping[int, Mapping[str, Decision]]
-) -> dict[tuple[int, str], str]:
+def _stale_sources(plan: TransferPlan, selected: Sequence[Hop]) -> dict[tuple[int, str], str]:
     """Return why a hop cannot take ranges whose previous hop is neither in the run nor current."""
     numbers = {hop.number for hop in selected}
     return {
@@ -364,6 +350,6 @@ def _stale_sources(
         f"({decision.reason} there); run hop {hop.number - 1} first, or both together"
         for hop in selected
         if not hop.first and hop.number - 1 not in numbers
-        for name, decision in decided[hop.number - 1].items()
+        for name, decision in plan.decided.get(hop.number - 1, {}).items()
         if not decision.reason.current
     }

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import dagster as dg
 
-from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.written_columns import committed_schema
 from tableferry.assets.planning.changes.drift import (
     ADDING,
@@ -23,7 +22,8 @@ from tableferry.assets.planning.columns.hop_columns import new_columns, target_c
 from tableferry.assets.planning.columns.renaming import statements
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.running.caller import Caller, Prepared
+from tableferry.assets.planning.transfer_plan import TransferPlan
+from tableferry.assets.running.caller import Caller
 from tableferry.resources.contract.target import Target
 from tableferry.resources.crash_points import reached
 from tableferry.resources.errors import SchemaDrift, StatementFailed, concerning
@@ -31,17 +31,17 @@ from tableferry.resources.errors import SchemaDrift, StatementFailed, concerning
 
 def with_fitting_targets(
     context: dg.AssetExecutionContext,
-    ready: Prepared,
+    plan: TransferPlan,
     servers: Servers,
     selected: Sequence[Hop],
     moving: Collection[Hop],
     caller: Caller,
-) -> tuple[Prepared, tuple[Hop, ...]]:
+) -> tuple[TransferPlan, tuple[Hop, ...]]:
     """Widen the columns of targets where the transfer asks for it, and drop empty ones of ours.
 
     Args:
         context: the context of the run.
-        ready: the plan.
+        plan: the plan.
         servers: the servers of its tables.
         selected: the hops of the run.
         moving: those of them into which rows are about to move.
@@ -53,9 +53,8 @@ def with_fitting_targets(
     Raises:
         SchemaDrift: a server refuses to alter a column.
     """
-    plan = ready.plan
-    if plan.transfer.recreates:
-        return ready, tuple(selected)
+    if plan.intent.recreate:
+        return plan, tuple(selected)
     policy, anew = plan.transfer.on_schema_drift, {}
     for hop in moving:
         anew[hop.number] = made_anew(hop, servers, context.instance)
@@ -93,12 +92,11 @@ def with_fitting_targets(
             for note in notes:
                 context.log.warning(note)
     hops = tuple(changed.get(hop.number, hop) for hop in plan.hops)
-    ready = replace(ready, plan=replace(plan, hops=hops))
-    return ready, tuple(changed.get(hop.number, hop) for hop in selected)
+    return replace(plan, hops=hops), tuple(changed.get(hop.number, hop) for hop in selected)
 
 
 def prepare(
-    transfer: Transfer,
+    plan: TransferPlan,
     hop: Hop,
     servers: Servers,
     target: Target,
@@ -108,8 +106,8 @@ def prepare(
     """Create or verify a hop's target by the transfer's drift policy; return notes for the user.
 
     Args:
-        transfer: the transfer.
-        hop: the hop.
+        plan: the plan of the transfer.
+        hop: one of its hops.
         servers: the servers of its tables.
         target: its loader.
         instance: tells what earlier runs have done.
@@ -118,9 +116,9 @@ def prepare(
     Raises:
         SchemaDrift: the columns of source and target differ, and the policy does not allow it.
     """
-    endpoint = servers.endpoint(hop.plan.target)
+    transfer, endpoint = plan.transfer, servers.endpoint(hop.plan.target)
     actual, policy = hop.existing, transfer.on_schema_drift
-    if transfer.recreates:
+    if plan.intent.recreate:
         return target.prepare(hop.plan, hop.options, [*actual.values()] if actual else None)
     before = committed_schema(instance, hop.asset)
     handled = transfer.dropped_columns

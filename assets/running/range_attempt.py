@@ -11,9 +11,8 @@ from tableferry.assets.log.states import Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.changes.drift import column_lineage, column_schema
 from tableferry.assets.planning.resolve import Hop
-from tableferry.assets.planning.source_state import (
-    Reading,
-)
+from tableferry.assets.planning.rows.decision import Decision
+from tableferry.assets.planning.source_state import Reading
 from tableferry.assets.running.work import Earlier, Work
 from tableferry.checks.delta import RangeProof
 from tableferry.checks.in_flight import StreamDigest
@@ -55,6 +54,8 @@ class RangeAttempt:
     key_range: KeyRange
     reading: Reading
     """What the attempt reads of the hop's source."""
+    decision: Decision
+    """What was decided about the range."""
     number: int = 1
     """Number of the attempt on this range and hop in the run, from 1."""
     proven: Proven | None = None
@@ -261,11 +262,11 @@ class RangeAttempt:
     @property
     def _origin_before(self) -> dict[str, str | None]:
         """The same of rows that stay, which may have been compared with their source again."""
-        decision = self.work.decided[self.hop.number][self.name]
-        if decision.reason is Reason.TARGET_MOVED:
+        if self.decision.reason is Reason.TARGET_MOVED:
             return {}  # somebody else has written them
-        taken_from = self._origin["taken_from"] if self.reading.before else decision.taken_from
-        return {"written_by": decision.written_by, "taken_from": taken_from}
+        before = self.reading.before
+        taken_from = self._origin["taken_from"] if before else self.decision.taken_from
+        return {"written_by": self.decision.written_by, "taken_from": taken_from}
 
     @property
     def _rejects(self) -> bool:
@@ -280,8 +281,7 @@ class RangeAttempt:
         """
         if self.work.plan.transfer.sees_all_changes:
             return True
-        decision = self.work.decided[self.hop.number][self.name]
-        return not decision.reason.needs_no_move and self.reading.since is None
+        return not self.decision.reason.needs_no_move and self.reading.since is None
 
     @property
     def _earlier(self) -> Earlier:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.movers import MOVERS
@@ -11,29 +11,29 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.deltas import only_whole
 from tableferry.assets.planning.servers import Servers
+from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.assets.running.adopting import unfit
 from tableferry.assets.verifying.as_committed import changed_since
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import InputError
-from tableferry.resources.keys.range import KeyRange
 
 
-def require_repairable(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> None:
+def require_repairable(plan: TransferPlan, hops: Sequence[Hop], servers: Servers) -> None:
     """Refuse to repair what another tool has moved, where a row of it cannot be written.
 
     Nothing is created or altered for a repair, as it is for a move.
 
     Args:
-        transfer: the transfer, as `Transfer.repaired` returns it.
+        plan: the plan of a repair.
         hops: its hops that would be repaired.
         servers: the servers of its tables.
 
     Raises:
         InputError: names each target, and why its rows cannot be put right.
     """
-    if not transfer.watches:
+    if plan.declared.write.moves:
         return
-    reasons = []
+    transfer, reasons = plan.transfer, []
     for hop in hops:
         why = (
             _kept_by_its_mover(transfer)
@@ -51,30 +51,25 @@ def require_repairable(transfer: Transfer, hops: Sequence[Hop], servers: Servers
 
 
 def damaged_sources(
-    transfer: Transfer,
-    hops: Sequence[Hop],
-    number: int | None,
-    servers: Servers,
-    log: Log,
-    ranges: Sequence[KeyRange],
+    plan: TransferPlan, number: int | None, servers: Servers, log: Log, names: Collection[str]
 ) -> dict[str, str]:
     """Say of which ranges the source of a later hop is not what the hop before has proved.
 
     Args:
-        transfer: the transfer.
-        hops: all of its hops.
+        plan: the plan of the transfer.
         number: the only hop that is repaired; None: all are, the one before first.
         servers: the servers of its tables.
         log: the event log.
-        ranges: the ranges in question.
+        names: the ranges in question.
     """
-    if number in (None, 1) or transfer.watches:
+    if number in (None, 1) or not plan.declared.write.moves:
         return {}
-    before = hops[number - 2]
-    known = committed_records(log, before.spec.to, [one.name for one in ranges])
-    changed = changed_since(before, servers, ranges, known, transfer.reconcile)
+    before, hop = plan.hops[number - 2 : number]
+    ranges = [each for name, each in plan.ranges.items() if name in names]
+    known = committed_records(log, before.spec.to, [each.name for each in ranges])
+    changed = changed_since(before, servers, ranges, known, plan.transfer.reconcile)
     return {
-        name: f"{hops[number - 1].plan.target} {name}: {before.plan.target} has other rows than "
+        name: f"{hop.plan.target} {name}: {before.plan.target} has other rows than "
         f"hop {before.number} has proved there: {verdict.summary()}; repair it first"
         for name, verdict in changed.items()
     }

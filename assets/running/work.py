@@ -14,7 +14,6 @@ from tableferry.assets.log.states import Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.log.written_columns import WrittenColumn
 from tableferry.assets.planning.resolve import Hop
-from tableferry.assets.planning.rows.decisions import Decision
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.source_state import (
     SourceState,
@@ -101,8 +100,6 @@ class Work:
     """Servers and their versions by connection, for records."""
     shadows: Mapping[int, str | None]
     """Identities of the shadow tables, by hop number."""
-    decided: Mapping[int, Mapping[str, Decision]]
-    """Decisions by hop number and range."""
     refused: Mapping[tuple[int, str], str]
     """Why a hop cannot take a range, by hop number and range."""
     on_progress: OnProgress

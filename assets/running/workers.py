@@ -9,7 +9,7 @@ from dataclasses import replace
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.planning.resolve import Hop
-from tableferry.assets.planning.rows.decisions import COMPARED_FIRST
+from tableferry.assets.planning.rows.decision import COMPARED_FIRST
 from tableferry.assets.planning.rows.deltas import compares_first, only_whole
 from tableferry.assets.running.audit import (
     CheckFailed,
@@ -58,7 +58,7 @@ def run_ranges(work: Work, hops: tuple[Hop, ...]) -> list[RangeOutcome]:
         for hop in hops:
             if work.stop.is_set():
                 break
-            outcomes.append(_through(work, hop, name, work.decided[hop.number][name].reason))
+            outcomes.append(_through(work, hop, name, work.plan.decision(hop, name).reason))
             if not outcomes[-1].good:
                 break
             reached("between_hops")
@@ -134,8 +134,8 @@ def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Ra
         before = work.recorded_before(hop, name)
         figures = proven_figures(before.target_digest) if before and not hop.plan.fitting else None
         reading = replace(reading, before=before, source_figures=figures)
-    proven = work.decided[hop.number][name].proven
-    attempt = RangeAttempt(work, hop, key_range, reading, number, proven)
+    decision = work.plan.decision(hop, name)
+    attempt = RangeAttempt(work, hop, key_range, reading, decision, number, decision.proven)
     try:
         return _as_decided(attempt, reason)
     except Exception as error:
@@ -147,7 +147,7 @@ def _attempt(work: Work, hop: Hop, name: str, reason: Reason, number: int) -> Ra
 
 def _as_decided(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     work, hop, reading = attempt.work, attempt.hop, attempt.reading
-    decided = work.decided[hop.number][attempt.name]
+    decided = attempt.decision
     in_place = replace(attempt, hop=hop.in_place)
     if reading.fingerprint == work.plan.fingerprints[attempt.name]:
         if reason in (Reason.UNCHANGED, Reason.UNCHECKED):
@@ -199,12 +199,12 @@ def _move_changed(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     work, rows = attempt.work, attempt.reading.fingerprint.rows
     if not rows and (outcome := _commit_empty(attempt, reason)) is not None:
         return outcome
-    if work.plan.transfer.repairs:
+    if work.plan.intent.repair:
         return _repair(attempt, reason)
     if not compares_first(work.plan.transfer, attempt.hop, work.servers, reason, rows):
         return move(attempt, reason)
     planned = attempt.reading.fingerprint == work.plan.fingerprints[attempt.name]
-    changed = work.decided[attempt.hop.number][attempt.name].changed if planned else ()
+    changed = attempt.decision.changed if planned else ()
     why: list[str | None] = []
     # where the source did not change, others may have changed the target, as the proof shows
     for parts in dict.fromkeys((changed, ())):

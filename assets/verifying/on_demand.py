@@ -27,7 +27,7 @@ from tableferry.assets.planning.columns.renaming import not_yet
 from tableferry.assets.planning.moved_by_others import by_a_mover, last_written
 from tableferry.assets.planning.resolve import Hop, levels_of
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.planning.transfer_plan import present_ranges
+from tableferry.assets.planning.transfer_plan import TransferPlan, present_ranges
 from tableferry.assets.verifying.as_committed import (
     UNKNOWN,
     changed_side,
@@ -99,8 +99,7 @@ class NotCommitted:
 
 
 def verify(
-    transfer: Transfer,
-    hops: Sequence[Hop],
+    plan: TransferPlan,
     servers: Servers,
     context: EventLogger,
     *,
@@ -120,8 +119,7 @@ def verify(
     a run: of those reported outside, Dagster keeps only one per check and range.
 
     Args:
-        transfer: the transfer.
-        hops: its resolved hops.
+        plan: the plan of the transfer.
         servers: the servers of its tables.
         context: the context of the run that reports the verdicts.
         level: the check level; None: the transfer's levels.
@@ -130,8 +128,8 @@ def verify(
         up_to_date: a newer source is a failure, too.
         recheck: how often rows that differ are compared again.
     """
-    instance = context.instance
-    ranges = present_ranges(transfer, hops, servers, instance)
+    instance, transfer, hops = context.instance, plan.transfer, plan.hops
+    ranges = present_ranges(plan, servers)
     checked: list[Checked] = []
     for hop in hops:
         if why := not_yet(hop.plan.target, hop.renames):

@@ -20,7 +20,7 @@ from tableferry.assets.planning.source_state import (
     SourceState,
     read_under,
 )
-from tableferry.assets.planning.transfer_plan import known_ranges
+from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges
 from tableferry.assets.verifying.on_demand import Checked
 from tableferry.checks.verdict import Verdict
 from tableferry.checks.whole_table import TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
@@ -48,8 +48,7 @@ def whole_table_specs(transfer: Transfer) -> list[dg.AssetCheckSpec]:
 
 def check_whole_tables(
     context: EventLogger,
-    transfer: Transfer,
-    hops: Sequence[Hop],
+    plan: TransferPlan,
     servers: Servers,
     *,
     selected: Collection[dg.AssetCheckKey] | None = None,
@@ -63,13 +62,13 @@ def check_whole_tables(
 
     Args:
         context: the context of the run that reports the verdicts.
-        transfer: the transfer.
-        hops: its resolved hops.
+        plan: the plan of the transfer.
         servers: the servers of its tables.
         selected: the checks to record; None: all.
         source: the state of the source that the run has read. Such a run has also written since
             the hops were resolved, so the catalogs are read again.
     """
+    transfer, hops = plan.transfer, plan.hops
     ranges = known_ranges(transfer, hops, context.instance)
     checked: list[Checked] = []
     for hop in hops:

@@ -94,28 +94,30 @@ def adopt_ranges(
     from tableferry.assets.log.queries import Log
     from tableferry.assets.planning.changes.refusals import refusals
     from tableferry.assets.planning.changes.unplanned import unplanned_columns
-    from tableferry.assets.planning.source_state import read_under, shared_snapshot
-    from tableferry.assets.planning.transfer_plan import plan_transfer
+    from tableferry.assets.planning.planner import make_plan
+    from tableferry.assets.planning.source_state import shared_snapshot
+    from tableferry.assets.planning.transfer_plan import TransferPlan
     from tableferry.assets.running.adopting import compare, level_of, stray_notes
-    from tableferry.assets.running.caller import Prepared
     from tableferry.pipelines.command.one.finding import match_ranges
     from tableferry.pipelines.command.show.views import AdoptionView
-    from tableferry.resources.contract.snapshots import Snapshot
 
     transfer = session.moving_transfer(name)
     servers = session.servers_of(transfer)
     with shared_snapshot(transfer, servers) as shared:
 
-        def prepare(log: Log, snapshot: Snapshot | None) -> Prepared:
-            plan = plan_transfer(transfer, servers, log)
-            names = match_ranges(name, ranges, plan.ranges) or [*plan.ranges]
-            if dry_run:
-                plan = plan.fingerprinted(servers, names, snapshot=snapshot)
-            return Prepared(plan.only(names), shared, snapshot)
+        def named(plan: TransferPlan) -> Sequence[str]:
+            return match_ranges(name, ranges, plan.ranges) or [*plan.ranges]
 
-        ready = session.ask_log(lambda log: read_under(shared, lambda state: prepare(log, state)))
-        notes = [] if ranges else stray_notes(ready, servers)
-        hops = ready.plan.hops
+        def asked(plan: TransferPlan) -> Sequence[str]:
+            return named(plan) if dry_run else ()
+
+        def read(log: Log) -> TransferPlan:
+            return make_plan(transfer, servers, log, shared=shared, asked=asked, decides=False)
+
+        plan = session.ask_log(read)
+        plan = plan.only(named(plan))
+        notes = [] if ranges else stray_notes(plan, servers)
+        hops = plan.hops
         gone = session.ask_log(lambda log: unplanned_columns(hops, log))
         refused = session.ask_log(
             lambda log: [
@@ -126,9 +128,9 @@ def adopt_ranges(
         )
         if dry_run:
             strictness = level or level_of(transfer)
-            candidates = session.ask_log(lambda log: compare(ready, servers, log, strictness))
+            candidates = session.ask_log(lambda log: compare(plan, servers, log, strictness))
             return AdoptionView(name, candidates, dry_run, notes=notes, refused=refused)
-    chosen = tuple(ready.plan.ranges) if ranges else ()
+    chosen = tuple(plan.ranges) if ranges else ()
     view = _carried_out(session, name, chosen, level, notes, log_level)
     return replace(view, refused=refused)
 

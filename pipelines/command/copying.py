@@ -189,7 +189,7 @@ def _prepare_targets(
     Raises:
         InputError: names them, with the remedy; or rows cannot be moved into one.
     """
-    from tableferry.assets.planning.transfer_plan import plan_growth
+    from tableferry.assets.planning.transfer_plan import plan_transfer
     from tableferry.resources.contract.target_options import appends
 
     refused = []
@@ -198,7 +198,7 @@ def _prepare_targets(
         servers = session.servers_of(transfer)
         source, target = transfer.source, transfer.hops[0].to
         try:
-            plan = session.ask_log(partial(plan_growth, transfer, servers))
+            plan = session.ask_log(partial(plan_transfer, transfer, servers, purpose="cut"))
         except CutDifferently:
             if not replace:
                 raise

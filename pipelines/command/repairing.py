@@ -136,17 +136,16 @@ def _show(
 
 def _damaged_sources(session: Session, name: str, hop: int | None) -> dict[str, str]:
     """The ranges of which a hop that is repaired alone has a damaged source, and how."""
-    from tableferry.assets.planning.resolve import resolve_hops
-    from tableferry.assets.planning.transfer_plan import known_ranges
+    from tableferry.assets.planning.intent import Intent
+    from tableferry.assets.planning.transfer_plan import plan_transfer
     from tableferry.assets.running.repairs import damaged_sources
 
     if hop is None:
         return {}
-    transfer = session.transfer(name).repaired()
-    servers = session.servers_of(transfer)
-    hops = resolve_hops(transfer, servers)
-    ranges = known_ranges(transfer, hops, session.instance)
-    return damaged_sources(transfer, hops, hop, servers, session.instance, ranges)
+    transfer, log = session.transfer(name), session.instance
+    servers, intent = session.servers_of(transfer), Intent(repair=True)
+    plan = plan_transfer(transfer, servers, log, intent, purpose="compare")
+    return damaged_sources(plan, hop, servers, log, plan.ranges)
 
 
 def _compared(session: Session, name: str, hop: int | None) -> list[str]:
@@ -156,18 +155,12 @@ def _compared(session: Session, name: str, hop: int | None) -> list[str]:
         InputError: a target that others fill cannot be repaired.
     """
     from tableferry.assets.log.ledger import committed, partitions
-    from tableferry.assets.planning.resolve import resolve_hops
-    from tableferry.assets.running.adopting import extend_ranges
-    from tableferry.assets.running.repairs import require_repairable
-    from tableferry.pipelines.command.one.finding import select_hops
+    from tableferry.pipelines.command.one.repair_sql import plan_of_repair
 
-    transfer = session.transfer(name).repaired()
-    if transfer.watches:
-        servers = session.servers_of(transfer)
-        hops = select_hops(name, resolve_hops(transfer, servers), hop)
-        require_repairable(transfer, hops, servers)
-        extend_ranges(transfer, servers, session.instance)
-        return list(session.instance.get_dynamic_partitions(transfer.partitions_name))
+    transfer = session.transfer(name)
+    if not transfer.write.moves:
+        _, plan = plan_of_repair(session, name, hop)
+        return list(plan.ranges)
     targets = [each.to for at, each in enumerate(transfer.hops, 1) if hop in (None, at)]
     present = session.ask_log(lambda log: [committed(log, to, ()) for to in targets])
     names = session.ask_log(lambda log: partitions(log, transfer.partitions_name))

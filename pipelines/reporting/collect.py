@@ -25,8 +25,8 @@ from tableferry.assets.log.states import State
 from tableferry.assets.log.written_columns import committed_schema
 from tableferry.assets.planning.changes.drift import schema_changes
 from tableferry.assets.planning.columns.hop_columns import new_columns
-from tableferry.assets.planning.resolve import Hop, checks_of, resolve_hops
-from tableferry.assets.planning.transfer_plan import known_ranges
+from tableferry.assets.planning.resolve import Hop, checks_of
+from tableferry.assets.planning.transfer_plan import plan_transfer
 from tableferry.assets.transfer import check_description
 from tableferry.assets.verifying.whole_tables import DESCRIPTIONS
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
@@ -144,12 +144,11 @@ def _server_state(session: Session, transfer: Transfer) -> _ServerState:
         except TableferryError as error:
             return _ServerState(identities, not_seen=str(error))
     try:
-        hops = resolve_hops(transfer, servers)
-        ranges = known_ranges(transfer, hops, session.instance)
-        drift = {hop.number: _drift(session, hop) for hop in hops}
+        plan = plan_transfer(transfer, servers, session.instance, purpose="compare")
+        drift = {hop.number: _drift(session, hop) for hop in plan.hops}
     except TableferryError as error:
         return _ServerState(identities, refused=str(error))
-    return _ServerState(identities, {range_.name: range_ for range_ in ranges}, drift)
+    return _ServerState(identities, plan.ranges, drift)
 
 
 def _drift(session: Session, hop: Hop) -> str:

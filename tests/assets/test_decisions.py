@@ -13,7 +13,8 @@ import pytest
 from tableferry.assets.log.ledger import Committed
 from tableferry.assets.log.records import DataVersion
 from tableferry.assets.log.states import Reason
-from tableferry.assets.planning.rows.decisions import Decision, _after_mends, decide
+from tableferry.assets.planning.rows.decision import Decision, decide
+from tableferry.assets.planning.rows.decisions import _after_mends
 from tableferry.resources.contract.markers import ANNOUNCED, Marker, Published
 
 V1 = DataVersion("md5-2-source", "schema", "settings")

@@ -195,7 +195,7 @@ def source(p: Protocol, w: World, run: Run, me: int) -> Outcome:
 
 
 def decide(p: Protocol, w: World, run: Run, me: int) -> Outcome:
-    """`assets.planning.rows.decisions.decide`, from the log of its home."""
+    """`assets.planning.rows.decision.decide`, from the log of its home."""
     assert run.read is not None
     recorded = w.logs[run.home]
     if recorded != run.read.content or (run.known and run.known.content == ANNOUNCED):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -49,9 +50,8 @@ def test_what_a_misspelt_key_means_is_said(surroundings: Path) -> None:
 def test_a_file_that_cannot_be_written_is_named(
     arguments: list[str], file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = {"..": KeyRange("integer")}
-    monkeypatch.setattr(finding, "resolve_hops", lambda *_: ())
-    monkeypatch.setattr(finding, "known_ranges", lambda *_: found.values())
+    plan = SimpleNamespace(hops=(), ranges={"..": KeyRange("integer")})
+    monkeypatch.setattr(finding, "plan_transfer", lambda *_, **__: plan)
     result = ferry(*(one.format(tmp_path) for one in arguments))
     assert_one_clear_line(result, 2, f"{tmp_path}/{file}: No such file or directory")
 

@@ -30,7 +30,7 @@ def not_growing(
     """Return the transfers whose sources certainly have no keys for which ranges are missing.
 
     Those whose server does not answer are returned with the error. The others may have such keys,
-    or cannot be told together with others: `plan_growth` finds out.
+    or cannot be told together with others: `plan_transfer` finds out.
 
     Args:
         transfers: the transfers.
@@ -94,7 +94,7 @@ def _without_new_keys(
             else:
                 queries[transfer.transfer] = query
         except InputError:
-            # ranges of another key, or without an open one; `plan_growth` sees to it
+            # ranges of another key, or without an open one; `plan_transfer` sees to it
             continue
     grown = ask_together(endpoint, queries)
     return names | (queries.keys() - grown.keys())

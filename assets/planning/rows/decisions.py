@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from tableferry.assets.log.ledger import (
     Committed,
@@ -12,62 +12,47 @@ from tableferry.assets.log.ledger import (
     records,
 )
 from tableferry.assets.log.queries import Log
-from tableferry.assets.log.records import DataVersion, Proven
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.log.written_columns import committed_schema
 from tableferry.assets.planning.changes.drift import schema_changes
 from tableferry.assets.planning.changes.unplanned import only_fewer_columns
 from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
 from tableferry.assets.planning.resolve import Hop, checks_of
+from tableferry.assets.planning.rows.decision import Decision, decide, moved_by_others
 from tableferry.assets.planning.rows.deltas import changed_parts, compares_first
 from tableferry.assets.planning.rows.increments import increment, intact, now
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.markers import Marker, Published
 from tableferry.resources.digest.fields import not_compared
 from tableferry.resources.errors import concerning
-from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.words import counted
-
-COMPARED_FIRST = (Reason.DIGEST_CHANGED, Reason.SOURCE_REPLACED, Reason.FEWER_COLUMNS)
-"""Changes after which a range moves only if a comparison shows that it differs."""
 
 ONLY_DIFFERING = "only rows that differ"
 """The detail of a decision to compare a range and to move its rows that differ, if they are few."""
 
 
-@dataclass(frozen=True)
-class Decision:
-    """Why a range runs, or that it does not."""
+def with_decisions(
+    plan: TransferPlan, servers: Servers, log: Log, selected: Collection[int] | None = None
+) -> TransferPlan:
+    """Return the plan with decisions about all of its ranges, which are fingerprinted.
 
-    reason: Reason
-    detail: str = ""
-    """The reason in detail, if there is more to say."""
-    since: str | None = None
-    """`incremental`: move only the rows with this watermark or a later one."""
-    proven: Proven | None = None
-    """`incremental`: the range's last proof, if nothing has called it into question since."""
-    changed: tuple[KeyRange, ...] = ()
-    """The parts of the range whose source has changed, if they are known and few."""
-    written_by: str | None = None
-    taken_from: str | None = None
-    """As in the range's newest `RangeRecord`."""
-
-    def __str__(self) -> str:
-        return f"{self.reason} ({self.detail})" if self.detail else str(self.reason)
-
-
-def decisions_by_hop(
-    plan: TransferPlan, servers: Servers, log: Log, *, force: bool = False
-) -> dict[int, dict[str, Decision]]:
-    """Decide about the fingerprinted ranges of all hops of a plan, see `decisions`."""
-    decided: dict[int, dict[str, Decision]] = {}
+    Args:
+        plan: the plan; what it has decided already stays.
+        servers: the servers of its tables.
+        log: the event log.
+        selected: the numbers of the hops that a run writes, and only reads the others; None: all.
+    """
+    decided: dict[int, Mapping[str, Decision]] = {}
     for hop in plan.hops:
+        known = plan.decided.get(hop.number, {})
+        rest = plan.only(set(plan.ranges) - set(known))
+        if selected is not None and hop.number not in selected:
+            rest = replace(rest, intent=plan.intent.of_hops_that_are_read)
         before = decided.get(hop.number - 1)
-        decided[hop.number] = decisions(plan, hop, servers, log, force=force, before=before)
-    return decided
+        new = decisions(rest, hop, servers, log, before=before) if rest.ranges else {}
+        decided[hop.number] = {name: known.get(name) or new[name] for name in plan.ranges}
+    return replace(plan, decided=decided)
 
 
 def decisions(
@@ -76,7 +61,6 @@ def decisions(
     servers: Servers,
     log: Log,
     *,
-    force: bool = False,
     before: Mapping[str, Decision] | None = None,
 ) -> dict[str, Decision]:
     """Decide why each fingerprinted range of a hop runs, or that it is unchanged.
@@ -88,7 +72,6 @@ def decisions(
         hop: one of its hops.
         servers: the servers of its tables.
         log: the event log.
-        force: run all ranges.
         before: what was decided about the hop before; None for the first one.
     """
     transfer = plan.transfer
@@ -96,7 +79,7 @@ def decisions(
     chained = len(plan.hops) > 1
     declared = checks_of(transfer)
     previous = committed(log, hop.spec.to, blocking, declared=declared, origins=chained)
-    decided = _decided(plan, hop, servers, log, previous, force=force, before=before)
+    decided = _decided(plan, hop, servers, log, previous, before=before)
     if not chained:
         return decided
     return {
@@ -116,18 +99,17 @@ def _decided(
     log: Log,
     previous: Mapping[str, Committed],
     *,
-    force: bool,
     before: Mapping[str, Decision] | None,
 ) -> dict[str, Decision]:
     with concerning(f"{plan.transfer.transfer}: {hop.plan.target}"):
-        alone = _each_alone(plan, hop, servers, log, previous, force=force)
+        alone = _each_alone(plan, hop, servers, log, previous)
     if before is not None:
         alone = _after_mends(hop, alone, previous, before)
-    if plan.transfer.repairs:
+    if plan.intent.repair:
         # what another tool has moved need never have been equal
-        done = alone if plan.transfer.watches else previous
+        done = previous if plan.declared.write.moves else alone
         return {name: Decision(Reason.REPAIR) if name in done else alone[name] for name in alone}
-    if plan.transfer.recreates:
+    if plan.intent.recreate:
         alone = dict.fromkeys(alone, Decision(Reason.RECREATED))
     if not plan.transfer.write.whole_table:
         return _with_deltas(plan, hop, servers, log, alone)
@@ -198,8 +180,6 @@ def _each_alone(
     servers: Servers,
     log: Log,
     previous: Mapping[str, Committed],
-    *,
-    force: bool,
 ) -> dict[str, Decision]:
     """Decide as if each range were replaced alone."""
     transfer = plan.transfer
@@ -224,7 +204,7 @@ def _each_alone(
         lost_columns=lost,
         published=plan.published.get(hop.number),
         fewer=_with_fewer_columns(plan, hop, log, previous),
-        force=force,
+        force=plan.intent.force,
     )
     if hop.first:
         same = [name for name, each in decided.items() if each.reason is Reason.UNCHANGED]
@@ -295,7 +275,7 @@ def _increments(
             at=now(),
         )
         # what others have published may lack rows below the log's watermark
-        elsewhere = name in previous and _moved(markers, name, previous[name].data_version)
+        elsewhere = name in previous and moved_by_others(markers, name, previous[name].data_version)
         since = None if elsewhere else moved.since
         detail = f"{column} >= {since}" if since else decision.detail
         increments[name] = Decision(moved.reason, detail, since, intact(of_range[-1], column))
@@ -358,7 +338,7 @@ def _held_by(
         for name, gathered_in in gathered.items()
         if gathered_in == table
         and rows.get(name, 0) == expected[name]
-        and not _moved(markers, name, versions[name])
+        and not moved_by_others(markers, name, versions[name])
     }
 
 
@@ -369,82 +349,3 @@ def _target_rows(plan: TransferPlan, copy: CopyPlan, servers: Servers) -> dict[s
     if actual is None or new_columns(copy, actual):
         return {}
     return target.counts(list(plan.ranges.values()))
-
-
-def decide(
-    current: Mapping[str, DataVersion],
-    previous: Mapping[str, Committed],
-    *,
-    target_rows: Mapping[str, int] | None = None,
-    expected_rows: Mapping[str, int] | None = None,
-    lost_columns: Sequence[str] = (),
-    published: Published | None = None,
-    fewer: Collection[str] = (),
-    force: bool = False,
-) -> dict[str, Decision]:
-    """Decide why each range runs, or that it is `UNCHANGED`.
-
-    Args:
-        current: the data version with which each range would be committed now.
-        previous: what is committed.
-        target_rows: rows in the target by range; None if there is no such table.
-        expected_rows: rows in the source by range; None if the target may have others.
-        lost_columns: planned columns that the target no longer has.
-        published: the target's markers; None if it has none.
-        fewer: ranges that may differ from what is committed only by columns that are not copied.
-        force: run all ranges.
-    """
-    decisions: dict[str, Decision] = {}
-    markers = published.of_target if published else None
-    for name, version in current.items():
-        before = previous.get(name)
-        change = version.change_since(before.data_version) if before else None
-        if name in fewer and change in (Reason.SCHEMA_CHANGED, Reason.SOURCE_CHANGED):
-            change = Reason.FEWER_COLUMNS
-        if before is None:
-            decisions[name] = Decision(Reason.MISSING)
-        elif force:
-            decisions[name] = Decision(Reason.FORCED)
-        elif change and change not in COMPARED_FIRST:
-            decisions[name] = Decision(change)
-        elif before.failed:
-            decisions[name] = Decision(Reason.LAST_CHECK_FAILED, ", ".join(before.failed))
-        elif target_rows is None:
-            decisions[name] = Decision(Reason.TARGET_MISSING, "no such table")
-        elif lost_columns:
-            decisions[name] = Decision(
-                Reason.TARGET_CHANGED, f"{', '.join(map(repr, lost_columns))} is gone"
-            )
-        elif expected_rows is not None and target_rows.get(name, 0) != expected_rows[name]:
-            decisions[name] = _row_count_differs(target_rows.get(name, 0), expected_rows[name])
-        elif moved := _moved(markers, name, before.data_version):
-            decisions[name] = Decision(Reason.TARGET_MOVED, moved)
-        elif change:
-            decisions[name] = Decision(change)
-        elif before.unchecked:
-            decisions[name] = Decision(Reason.UNCHECKED)
-        else:
-            decisions[name] = Decision(Reason.UNCHANGED)
-    return decisions
-
-
-def _moved(markers: Mapping[str, Marker] | None, name: str, committed: DataVersion) -> str:
-    """How the target's marker of a committed range contradicts the log; empty if it does not."""
-    if markers is None:
-        return ""
-    marker = markers.get(name)
-    if marker is None:
-        return "the target does not say what was published last"
-    if DataVersion.parse(marker.version) == committed:
-        return ""
-    return f"{'was about to publish' if marker.announced else 'published by'} {marker}"
-
-
-def _row_count_differs(rows: int, expected: int) -> Decision:
-    if not rows:
-        return Decision(Reason.TARGET_MISSING, f"all {counted(expected, 'row')} missing")
-    if rows < expected:
-        detail = f"{expected - rows:,} of {counted(expected, 'row')} missing"
-    else:
-        detail = f"{counted(rows - expected, 'row')} more than the source's {expected:,}"
-    return Decision(Reason.ROW_COUNT_DIFFERS, detail)

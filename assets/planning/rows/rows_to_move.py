@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tableferry.assets.planning.resolve import Hop
-from tableferry.assets.planning.rows.decisions import Decision
+from tableferry.assets.planning.rows.decision import Decision
 from tableferry.assets.planning.rows.deltas import compares_first, most_rows
 from tableferry.assets.planning.rows.increments import from_watermark
 from tableferry.assets.planning.servers import Servers

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.queries import Log
 from tableferry.assets.log.states import Reason
 from tableferry.assets.planning.changes.drift import ADDING, Unplanned, add_columns, removals
 from tableferry.assets.planning.changes.evolving import evolve, made_anew
@@ -14,11 +16,12 @@ from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.columns.renaming import renamed, statements
 from tableferry.assets.planning.hazards import require_harmless
+from tableferry.assets.planning.intent import Intent
+from tableferry.assets.planning.planner import make_plan
 from tableferry.assets.planning.resolve import Hop
-from tableferry.assets.planning.rows.decisions import decisions_by_hop
 from tableferry.assets.planning.rows.increments import from_watermark
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
+from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.pipelines.command.one.finding import match_ranges, select_hops, unsettled
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.endpoint import Endpoint
@@ -105,25 +108,28 @@ def dry_run(
         InputError: the transfer, hop or a range does not exist, or a run would be refused.
     """
     transfer = session.moving_transfer(name)
-    if recreate:
-        transfer = transfer.recreated()
-    servers = session.servers_of(transfer)
-    plan = session.ask_log(lambda log: plan_transfer(transfer, servers, log))
-    names = match_ranges(name, ranges, plan.ranges) or list(plan.ranges)
-    plan = plan.fingerprinted(servers, names).only(names)
+    servers, intent = session.servers_of(transfer), Intent(force=force, recreate=recreate)
+
+    def read(log: Log) -> TransferPlan:
+        asked = partial(_asked, name, ranges)
+        return make_plan(transfer, servers, log, intent, asked=asked)
+
+    plan = session.ask_log(read)
     hops = [
-        _hop(session, plan, selected, failed=failed, force=force, show_all=bool(ranges))
+        _hop(session, plan, selected, failed=failed, show_all=bool(ranges))
         for selected in select_hops(name, plan.hops, hop)
     ]
     return DryRun(name, hops)
 
 
+def _asked(name: str, ranges: Sequence[str], plan: TransferPlan) -> Collection[str]:
+    return match_ranges(name, ranges, plan.ranges) or plan.ranges
+
+
 def _hop(
-    session: Session, plan: TransferPlan, hop: Hop, *, failed: bool, force: bool, show_all: bool
+    session: Session, plan: TransferPlan, hop: Hop, *, failed: bool, show_all: bool
 ) -> HopStatements:
-    servers = session.servers_of(plan.transfer)
-    by_hop = session.ask_log(lambda log: decisions_by_hop(plan, servers, log, force=force))
-    decided = by_hop[hop.number]
+    servers, decided = session.servers_of(plan.declared), plan.decided[hop.number]
     runs = [name for name in decided if decided[name].reason is not Reason.UNCHANGED]
     if failed:
         retried = session.ask_log(lambda log: unsettled(log, plan.transfer, [hop]))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.judging import ProofState, judge_range
@@ -13,21 +12,14 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.runs import is_unanswered
 from tableferry.assets.log.states import Reason
+from tableferry.assets.planning.intent import AS_DECLARED, Intent
+from tableferry.assets.planning.planner import make_plan, ranges_moving_with
 from tableferry.assets.planning.ranges.cutting import find_ranges, like_range
-from tableferry.assets.planning.resolve import Hop, checks_of, resolve_hops
-from tableferry.assets.planning.rows.decisions import decisions_by_hop
+from tableferry.assets.planning.resolve import Hop, checks_of
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.planning.source_state import (
-    read_under,
-)
-from tableferry.assets.planning.transfer_plan import (
-    TransferPlan,
-    known_ranges,
-    plan_transfer,
-)
-from tableferry.assets.running.caller import Prepared, ranges_moving_with
+from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.pipelines.command.session import Session
-from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
+from tableferry.resources.contract.snapshots import SharedSnapshot
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 
@@ -36,7 +28,7 @@ from tableferry.resources.keys.range import KeyRange
 class FoundWork:
     """The work that a command has found."""
 
-    prepared: Prepared
+    plan: TransferPlan
     hops: tuple[Hop, ...]
     requested: set[str]
     """The ranges that the user asks for."""
@@ -50,7 +42,7 @@ class FoundWork:
     @property
     def nothing(self) -> bool:
         """Whether no run is needed, and the list of ranges stays as it is."""
-        growth = self.prepared.plan.growth
+        growth = self.plan.growth
         return not (self.ranges or growth.add or growth.retire or growth.remove)
 
 
@@ -58,20 +50,19 @@ def read_work(
     session: Session,
     transfer: Transfer,
     shared: SharedSnapshot | None,
+    intent: Intent = AS_DECLARED,
     *,
     hop: int | None,
     ranges: Sequence[str],
     failed: bool,
-    force: bool,
 ) -> FoundWork:
     """Find the work of a run under a snapshot that stands; nothing is changed."""
     servers = session.servers_of(transfer)
 
     def find(log: Log) -> FoundWork:
-        find_under = partial(
-            find_work, log, transfer, servers, shared, hop=hop, ranges=ranges, failed=failed
+        return find_work(
+            log, transfer, servers, shared, intent, hop=hop, ranges=ranges, failed=failed
         )
-        return read_under(shared, partial(find_under, force=force))
 
     return session.ask_log(find)
 
@@ -81,31 +72,53 @@ def find_work(
     transfer: Transfer,
     servers: Servers,
     shared: SharedSnapshot | None,
-    snapshot: Snapshot | None,
+    intent: Intent = AS_DECLARED,
     *,
     hop: int | None,
     ranges: Sequence[str],
     failed: bool,
-    force: bool,
 ) -> FoundWork:
-    """Find the work of a run; nothing is changed."""
+    """Find the work of a run; nothing is changed.
+
+    The ranges that may be unchanged are fingerprinted and decided about. The others have to move
+    in any case, and the run itself does that with them.
+    """
     name = transfer.transfer
-    plan = plan_transfer(transfer, servers, log)
+    numbers = range(1, len(transfer.hops) + 1)
+
+    def undecided(plan: TransferPlan) -> set[str]:
+        selected = select_hops(name, plan.hops, hop)
+        # what the user asks for is looked at before the source is read
+        match_ranges(name, ranges, plan.ranges)
+        names = set() if intent.force else set(plan.ranges)
+        if plan.transfer.write.whole_table:
+            return names
+        return names.intersection(*(committed(log, each.spec.to, ()) for each in selected))
+
+    newest = {number: newest_ids(log, transfer.hops[number - 1].to) for number in numbers}
+    plan = make_plan(
+        transfer,
+        servers,
+        log,
+        intent,
+        shared=shared,
+        asked=undecided,
+        selected=numbers if hop is None else [hop],
+    )
+    plan = replace(plan, newest=newest)
     hops = select_hops(name, plan.hops, hop)
     requested = set(match_ranges(name, ranges, plan.ranges)) or set(plan.ranges)
-    prepared = _prepare(log, servers, plan, hops, shared, snapshot, force=force)
-    stale = _stale(prepared, hops)
+    stale = _stale(plan, hops)
     if failed:
         requested &= unsettled(log, transfer, hops)
     if transfer.by_place and requested & stale:
-        fingerprinted = prepared.only(servers, [*prepared.plan.fingerprints])
-        requested |= ranges_moving_with(fingerprinted, servers, log, hops, requested)
+        requested |= ranges_moving_with(plan, servers, log, hops, requested)
     todo = requested & stale
     if todo != requested:
         # an unchanged range whose latest attempt failed still has to be verified
         todo |= requested & unsettled(log, transfer, hops)
     if hops[0].first:
-        todo |= requested & prepared.plan.versions_to_record
+        todo |= requested & plan.versions_to_record
     if not todo and is_unanswered(log, transfer, [hop.spec.to for hop in hops]):
         # a run that died or was stopped has left staging tables, and no run has succeeded since
         todo = requested or set(plan.ranges)
@@ -113,31 +126,7 @@ def find_work(
     gone = {range_.name for range_ in (*growth.retire, *growth.remove)}
     order = [key for key in partitions(log, transfer.partitions_name) if key not in gone]
     order += [range_.name for range_ in growth.add if range_.name not in order]
-    return FoundWork(prepared, hops, requested, todo, stale, order)
-
-
-def _prepare(
-    log: Log,
-    servers: Servers,
-    plan: TransferPlan,
-    hops: Sequence[Hop],
-    shared: SharedSnapshot | None,
-    snapshot: Snapshot | None,
-    *,
-    force: bool,
-) -> Prepared:
-    """Fingerprint the ranges that may be unchanged, and decide which of them have to move.
-
-    The others have to move in any case, and the run itself fingerprints them.
-    """
-    newest = {hop.number: newest_ids(log, hop.spec.to) for hop in plan.hops}
-    names = set() if force else set(plan.ranges)
-    if not plan.transfer.write.whole_table:
-        names = names.intersection(*(committed(log, hop.spec.to, ()) for hop in hops))
-    plan = plan.fingerprinted(servers, names, snapshot=snapshot)
-    undecided = plan.only(names)
-    decided = decisions_by_hop(undecided, servers, log) if names else {}
-    return Prepared(plan, shared, snapshot, decided, newest)
+    return FoundWork(plan, hops, requested, todo, stale, order)
 
 
 def select_hops(name: str, hops: tuple[Hop, ...], number: int | None) -> tuple[Hop, ...]:
@@ -176,28 +165,27 @@ def match_ranges(name: str, patterns: Sequence[str], known: Mapping[str, KeyRang
 
 def resolve_range(
     session: Session, name: str, range_name: str
-) -> tuple[Servers, tuple[Hop, ...], KeyRange]:
-    """Return the servers and hops of a transfer, and the range that a user names.
+) -> tuple[Servers, TransferPlan, KeyRange]:
+    """Return the servers and the plan of a transfer, and the range that a user names.
 
     Raises:
         InputError: the transfer or range does not exist, or the name matches several ranges.
     """
     transfer = session.transfer(name)
     servers = session.servers_of(transfer)
-    hops = resolve_hops(transfer, servers)
-    known = {range_.name: range_ for range_ in known_ranges(transfer, hops, session.instance)}
-    matches = match_ranges(name, [range_name], known)
+    plan = plan_transfer(transfer, servers, session.instance, purpose="compare")
+    matches = match_ranges(name, [range_name], plan.ranges)
     if len(matches) > 1:
         raise InputError(f"{range_name} is cut into ranges; name one of {', '.join(matches)}")
-    return servers, hops, known[matches[0]]
+    return servers, plan, plan.ranges[matches[0]]
 
 
-def _stale(prepared: Prepared, hops: Sequence[Hop]) -> set[str]:
+def _stale(plan: TransferPlan, hops: Sequence[Hop]) -> set[str]:
     """Return the ranges that at least one of the hops has to move."""
-    decided = [prepared.decided.get(hop.number, {}) for hop in hops]
+    decided = [plan.decided.get(hop.number, {}) for hop in hops]
     return {
         name
-        for name in prepared.plan.ranges
+        for name in plan.ranges
         if not all(
             name in by_range and by_range[name].reason is Reason.UNCHANGED for by_range in decided
         )

@@ -11,7 +11,8 @@ from uuid import uuid4
 import dagster as dg
 
 from tableferry.assets.log.command_runs import carry_out, selected
-from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, REPAIR, TRANSFER
+from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, TRANSFER
+from tableferry.assets.planning.intent import Intent
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, this_process
 from tableferry.assets.running.progress import OnProgress, Progress
@@ -48,15 +49,9 @@ class RunOutcome:
     notes: list[str] = field(default_factory=list)
 
 
-def built(session: Session, name: str, caller: Caller, *, repairs: bool = False) -> dg.Definitions:
-    """Build the definitions of one transfer on the servers of a session.
-
-    Those of a repair have the targets as assets, also of a transfer that moves nothing.
-    """
-    declared = session.declared.only(name)
-    if repairs:
-        declared = replace(declared, transfers={name: declared.transfer(name).repaired()})
-    return build(declared, {name: caller}, bound=session.servers)
+def built(session: Session, name: str, caller: Caller) -> dg.Definitions:
+    """Build the definitions of one transfer on the servers of a session."""
+    return build(session.declared.only(name), {name: caller}, bound=session.servers)
 
 
 def logging_config(level: str | None) -> dict[str, Any]:
@@ -68,8 +63,7 @@ def execute(session: Session, share: Share, caller: Caller) -> RunOutcome:
     """Execute the runs of a share in this process, one after the other."""
     outcome = RunOutcome()
     name = share.transfer
-    repairs = REPAIR in share.tags
-    job = selected(built(session, name, caller, repairs=repairs), share.hops)
+    job = selected(built(session, name, caller), share.hops)
     for number, (first, last) in enumerate(share.segments, start=1):
         caller.last = number == len(share.segments)
         tags = {**share.tags, TRANSFER: name, RANGE_START: first, RANGE_END: last}
@@ -132,7 +126,9 @@ def _work(parent: Parent, share: Share) -> None:
     """Execute a share in a child process, and send its progress and outcome to the parent."""
     try:
         session = open_session(share.transfer, warns=False)
-        parent.send(execute(session, share, Caller(parent.send, snapshot=share.snapshot)))
+        intent = Intent.parse(share.tags)
+        caller = Caller(parent.send, snapshot=share.snapshot, intent=intent)
+        parent.send(execute(session, share, caller))
     except dg.DagsterExecutionInterruptedError:
         sys.exit(1)
     except TableferryError as error:

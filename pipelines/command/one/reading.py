@@ -45,9 +45,9 @@ def read(
     """
     if side not in ("source", "target"):
         raise InputError(f"side is 'source' or 'target', not {side!r}")
-    servers, hops, key_range = resolve_range(session, name, range)
+    servers, resolved, key_range = resolve_range(session, name, range)
     of_source = side == "source"
-    selected = select_hops(name, hops, hop)[0 if of_source else -1]
+    selected = select_hops(name, resolved.hops, hop)[0 if of_source else -1]
     plan = selected.plan
     if not of_source:
         plan = _from_target(selected.found_plan, servers.endpoint(plan.target))

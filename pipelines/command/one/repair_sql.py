@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tableferry.assets.log.ledger import committed_records
-from tableferry.assets.log.states import Reason
-from tableferry.assets.planning.resolve import Hop, resolve_hops
-from tableferry.assets.planning.rows.deltas import MOST_ROWS, compares_first, only_whole
+from tableferry.assets.planning.intent import Intent
+from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.rows.deltas import MOST_ROWS, only_whole
 from tableferry.assets.planning.rows.rows_to_move import delta_between
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.planning.transfer_plan import known_ranges
+from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
 from tableferry.assets.running.adopting import extend_ranges
 from tableferry.assets.running.repairs import damaged_sources, require_repairable
 from tableferry.pipelines.command.one.finding import match_ranges, select_hops
@@ -67,17 +67,11 @@ def scripts(
             themselves.
         TableferryError: too many rows differ, or they cannot be told by their primary key.
     """
-    transfer = session.transfer(name).repaired()
-    servers = session.servers_of(transfer)
-    hops = resolve_hops(transfer, servers)
-    chosen_hops = select_hops(name, hops, hop)
-    require_repairable(transfer, chosen_hops, servers)
-    if transfer.watches:
-        extend_ranges(transfer, servers, session.instance)
-    known = {each.name: each for each in known_ranges(transfer, hops, session.instance)}
+    servers, plan = plan_of_repair(session, name, hop)
+    log, known, transfer = session.instance, plan.ranges, plan.transfer
+    chosen_hops = select_hops(name, plan.hops, hop)
     chosen = match_ranges(name, ranges, known) or list(known)
-    log, wanted = session.instance, [known[key] for key in chosen]
-    if damaged := damaged_sources(transfer, hops, hop, servers, log, wanted):
+    if damaged := damaged_sources(plan, hop, servers, log, chosen):
         raise TableferryError("; ".join(f"{name}: {why}" for why in damaged.values()))
     rows = {
         (each.number, key): record.rows or 0
@@ -87,21 +81,40 @@ def scripts(
     # what the next hop should have is known once this one has it
     right = set(chosen)
     for selected in chosen_hops:
-        if transfer.watches:
+        if not plan.declared.write.moves:
             there = servers.side(selected.plan, "source").counts([*known.values()])
             rows |= {(selected.number, key): number for key, number in there.items()}
         for key in chosen:
             number = rows.get((selected.number, key))
             if number is None or key not in right:
                 continue
-            if not compares_first(transfer, selected, servers, Reason.REPAIR, number):
+            if why := only_whole(transfer, selected):
                 raise InputError(
                     f"{name}: {selected.plan.target}: its rows cannot be put right by themselves: "
-                    f"{only_whole(transfer, selected)}"
+                    f"{why}"
                 )
             if script := _script(selected, servers, known[key], number):
                 right.remove(key)
                 yield script
+
+
+def plan_of_repair(session: Session, name: str, hop: int | None) -> tuple[Servers, TransferPlan]:
+    """Return the servers and the plan of a repair that moves nothing, with the known ranges.
+
+    Those of a transfer that moves nothing are brought up to date first.
+
+    Raises:
+        InputError: there is no such transfer or hop, or its targets cannot be repaired.
+    """
+    transfer, log = session.transfer(name), session.instance
+    servers, intent = session.servers_of(transfer), Intent(repair=True)
+    plan = plan_transfer(transfer, servers, log, intent, purpose="compare")
+    require_repairable(plan, select_hops(name, plan.hops, hop), servers)
+    if not transfer.write.moves:
+        extend_ranges(transfer, servers, log)
+        ranges = known_ranges(plan.transfer, plan.hops, log)
+        plan = replace(plan, ranges={each.name: each for each in ranges})
+    return servers, plan
 
 
 def _as_printed(plan: CopyPlan) -> CopyPlan | None:

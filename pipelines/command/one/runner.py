@@ -21,11 +21,12 @@ from tableferry.assets.planning.changes.refusals import refusals
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.columns.renaming import statements
 from tableferry.assets.planning.hazards import hazard_notes
-from tableferry.assets.planning.resolve import Hop, resolve_hops
-from tableferry.assets.planning.rows.decisions import decisions_by_hop
+from tableferry.assets.planning.intent import Intent
+from tableferry.assets.planning.planner import make_plan
+from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.rows_to_move import rows_to_move
 from tableferry.assets.planning.servers import Servers, require_servers
-from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
+from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.assets.planning.wires import wire_notes
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, run_is_alive, this_process
@@ -65,8 +66,7 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
     servers = session.servers_of(transfer)
 
     def read(log: Log) -> PlanView:
-        plan = plan_transfer(transfer, servers, log)
-        plan = plan.fingerprinted(servers, plan.ranges)
+        plan = make_plan(transfer, servers, log, Intent(force=force))
         rows = plan.rows()
         ranges: list[PlannedRange] = []
         gone = unplanned_columns(plan.hops, log)
@@ -77,9 +77,8 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
             for why in refusals(transfer, hop, servers, log, gone[hop.number])
         ]
         current = set(plan.ranges)
-        by_hop = decisions_by_hop(plan, servers, log, force=force)
         for hop in plan.hops:
-            decided = by_hop[hop.number]
+            decided = plan.decided[hop.number]
             for range_name, decision in decided.items():
                 unreadable = plan.fingerprints[range_name].refused if hop.first else None
                 planned = PlannedRange(
@@ -228,10 +227,9 @@ def check(
     transfer = session.transfer(name)
     caller = Caller()
     if set(ranges) - set(session.instance.get_dynamic_partitions(transfer.partitions_name)):
-        caller.hops = resolve_hops(transfer, session.servers_of(transfer))
-        current = known_ranges(transfer, caller.hops, session.instance)
-        known = {range_.name: range_ for range_ in current}
-        ranges = match_ranges(name, ranges, known)
+        servers = session.servers_of(transfer)
+        caller.plan = plan_transfer(transfer, servers, session.instance, purpose="compare")
+        ranges = match_ranges(name, ranges, caller.plan.ranges)
     request = CheckRequest(
         level,
         tuple(ranges),
@@ -286,10 +284,10 @@ def differences(
     Raises:
         InputError: the transfer, hop or range does not exist.
     """
-    servers, hops, key_range = resolve_range(session, name, range_name)
+    servers, resolved, key_range = resolve_range(session, name, range_name)
     by_target: dict[str, Differences] = {}
     with difference_file(parquet) as writer_for:
-        for selected in select_hops(name, hops, hop):
+        for selected in select_hops(name, resolved.hops, hop):
             plan, table = selected.plan, str(selected.plan.target)
             target = servers.target(plan.target)
             rejected = target.rejected_table(plan, key_range)

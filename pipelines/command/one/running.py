@@ -16,6 +16,7 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.states import State
 from tableferry.assets.planning.hazards import require_harmless
+from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
@@ -91,24 +92,18 @@ def run(
         InputError: the transfer, hop or a range does not exist.
     """
     transfer = session.transfer(name) if repair else session.moving_transfer(name)
-    if recreate:
-        transfer = transfer.recreated()
-    if repair:
-        transfer = transfer.repaired()
-    servers = session.servers_of(transfer)
-    note = _take_turns(session, transfer)
+    servers, intent = session.servers_of(transfer), Intent(force, recreate, repair)
+    note = _take_turns(session, intent.carried_out(transfer))
     # a plan made now is outdated once the run that blocks this one has ended
     blocked = bool(blocking_runs(session, name))
     with nullcontext() if blocked else shared_snapshot(transfer, servers, joined) as shared:
-        work = read_work(
-            session, transfer, shared, hop=hop, ranges=ranges, failed=failed, force=force
-        )
+        work = read_work(session, transfer, shared, intent, hop=hop, ranges=ranges, failed=failed)
         if joined is not None:
             work = replace(work, ranges=work.requested)
         if repair:
             from tableferry.assets.running.repairs import require_repairable
 
-            require_repairable(transfer, work.hops, servers)
+            require_repairable(work.plan, work.hops, servers)
         offered = offers_adopting and work.ranges and not repair
         adoptable = session.ask_log(partial(_adoptable, work, servers)) if offered else None
         if adoptable:
@@ -116,15 +111,13 @@ def run(
         total = len(work.ranges) * len(work.hops)
         on_progress(Progress(name, "", "", "planned", total=total))
         outcome = None
-        caller = Caller(on_progress, None if blocked else work.prepared, snapshot=joined)
+        caller = Caller(on_progress, None if blocked else work.plan, joined, intent)
         if not work.nothing:
             require_harmless(work.hops)
             if work.ranges & work.stale:
-                with_wires(transfer, work.hops, servers, moving=True)
+                with_wires(work.plan.transfer, work.hops, servers, moving=True)
             snapshot = joined or (HeldSnapshot(str(shared.name())) if shared else None)
-            outcome = _move(
-                session, work, caller, snapshot, force=force, profile=profile, log_level=log_level
-            )
+            outcome = _move(session, work, caller, snapshot, profile=profile, log_level=log_level)
     return _view(session, transfer, work, outcome, [line for line in (note, adoptable) if line])
 
 
@@ -163,9 +156,7 @@ def view_if_unchanged(
     if blocking_runs(session, name, moves=True):
         return None
     with shared_snapshot(transfer, session.servers_of(transfer)) as shared:
-        work = read_work(
-            session, transfer, shared, hop=hop, ranges=ranges, failed=failed, force=False
-        )
+        work = read_work(session, transfer, shared, hop=hop, ranges=ranges, failed=failed)
     return _view(session, transfer, work) if work.nothing else None
 
 
@@ -191,7 +182,7 @@ def _view(
         ]
     else:
         errors = [problem for view in views if (problem := view.problem)]
-    notes = [*before, *plan_notes(work.prepared.plan)]
+    notes = [*before, *plan_notes(work.plan)]
     notes += [*(outcome.notes if outcome else ()), *range_notes(views)]
     run_ids = outcome.run_ids if outcome else []
     return TransferView(transfer.transfer, views, not errors, errors, run_ids, notes)
@@ -221,14 +212,13 @@ def _move(
     caller: Caller,
     snapshot: HeldSnapshot | None,
     *,
-    force: bool,
     profile: str | None,
     log_level: str | None,
 ) -> RunOutcome:
     """Bring the list of ranges up to date, and move the ranges by Dagster runs."""
-    plan, order = work.prepared.plan, work.order
+    plan, order = work.plan, work.order
     transfer = plan.transfer
-    servers = session.servers_of(transfer)
+    servers = session.servers_of(plan.declared)
     # servers that code has passed in exist in this process only
     processes = transfer.parallel.runs if session.resources is None else 1
     if servers.budget_line(transfer.source):
@@ -237,12 +227,12 @@ def _move(
     parts = split_by_rows([key for key in order if key in work.ranges], processes, plan.rows())
     # a run may span unrequested ranges only if they are unchanged, so that it skips them
     most_runs = max(1, MOST_RUNS // max(1, len(parts)))
-    if force or not work.stale <= work.ranges:
+    if plan.intent.force or not work.stale <= work.ranges:
         most_runs = len(order)
     if transfer.by_place:
         # ranges of physical places have to be read under the snapshot of one run
         most_runs = 1
-    from tableferry.assets.log.run_tags import FORCE, PROFILE, RECREATE, REPAIR
+    from tableferry.assets.log.run_tags import PROFILE
     from tableferry.pipelines.command.one.launching import (
         RunOutcome,
         Share,
@@ -251,14 +241,16 @@ def _move(
     )
 
     apply_growth(plan, servers, session.instance)
-    tags = {FORCE: "true"} if force else {}
-    tags |= {RECREATE: "true"} if transfer.recreates else {}
-    tags |= {REPAIR: "true"} if transfer.repairs else {}
-    tags |= {PROFILE: profile} if profile else {}
+    tags = {**plan.intent.tags(), **({PROFILE: profile} if profile else {})}
     assets = tuple(hop.asset for hop in work.hops)
     shares = [
         Share(
-            transfer.transfer, assets, segments(order, part, most_runs), tags, log_level, snapshot
+            transfer.transfer,
+            assets,
+            segments(order, part, most_runs),
+            tags,
+            log_level,
+            snapshot,
         )
         for part in parts
     ]
@@ -269,11 +261,11 @@ def _move(
 
 def _adoptable(work: FoundWork, servers: Servers, log: Log) -> str | None:
     """Return a note if a target has rows, and the event log nothing about it."""
-    plan = work.prepared.plan
+    plan = work.plan
     if plan.transfer.by_place:
         return None
     for hop in work.hops:
-        if hop.existing is None or work.prepared.newest.get(hop.number):
+        if hop.existing is None or work.plan.newest.get(hop.number):
             continue
         if newest_attempts(log, hop.spec.to):
             continue
@@ -324,12 +316,12 @@ def blocking_runs(session: Session, name: str, *, moves: bool = False) -> list[s
 
 def _found_by(work: FoundWork, hop: Hop, name: str) -> str | None:
     """Return what the first hop's range was found unchanged by; None of a later hop."""
-    fingerprint = work.prepared.plan.fingerprints.get(name) if hop.first else None
+    fingerprint = work.plan.fingerprints.get(name) if hop.first else None
     return fingerprint.found_by if fingerprint else None
 
 
 def _results(log: Log, transfer: Transfer, work: FoundWork) -> list[RangeView]:
-    names = [name for name in work.prepared.plan.ranges if name in work.requested]
+    names = [name for name in work.plan.ranges if name in work.requested]
     statuses = read_status(log, [transfer], only=work.requested)
     return [
         replace(

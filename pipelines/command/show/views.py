@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tableferry.assets.log.states import Reason, State
-from tableferry.assets.planning.rows.decisions import Decision
+from tableferry.assets.planning.rows.decision import Decision
 from tableferry.assets.planning.rows.rows_to_move import RowsToMove
 from tableferry.assets.running.work import Candidate
 from tableferry.assets.verifying.on_demand import Checked, NotCommitted, closing_line

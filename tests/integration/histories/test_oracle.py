@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tableferry.assets.log.records import Reason
-from tableferry.assets.planning.rows import decisions
+from tableferry.assets.planning.rows import decision, decisions
 from tests.chance import chance
 from tests.integration.histories.oracle import Fault
 from tests.integration.histories.programs import History, Step, random_history, shrunk, step
@@ -33,13 +33,14 @@ def forget_failures(patch: pytest.MonkeyPatch) -> None:
 
 def believe_the_log(patch: pytest.MonkeyPatch) -> None:
     """What a target's marker says does not count."""
-    patch.setattr(decisions, "_moved", lambda *_: "")
+    for module in (decision, decisions):
+        patch.setattr(module, "moved_by_others", lambda *_: "")
 
 
 def count_nothing(patch: pytest.MonkeyPatch) -> None:
     """A target is not counted before its ranges are skipped."""
-    same = decisions.Decision(Reason.UNCHANGED)
-    patch.setattr(decisions, "_row_count_differs", lambda *_: same)
+    same = decision.Decision(Reason.UNCHANGED)
+    patch.setattr(decision, "_row_count_differs", lambda *_: same)
 
 
 CHANGE = step("update", [4], 7)

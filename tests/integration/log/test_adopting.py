@@ -250,6 +250,24 @@ def test_a_source_that_changes_meanwhile_is_left(
     assert states(document) == {FIRST: "adopted", SECOND: "left", OPEN: "adopted"}
 
 
+def test_ranges_whose_fingerprint_is_a_watermark_are_adopted(
+    ferry: Make, lose_log: Callable[[Ferry], None]
+) -> None:
+    """Their record does not say that it is of the source's present state, so it needs a reason."""
+    one = ferry(
+        "['clickhouse://warehouse.{t}']",
+        "CREATE TABLE {t} (id integer PRIMARY KEY, at timestamp NOT NULL)",
+        "INSERT INTO {t} SELECT g, timestamp '2024-01-01' + g * interval '1 hour' "
+        "FROM generate_series(1, 200) g",
+        ranges=RANGES,
+        fingerprint="{watermark: at}",
+    )
+    assert one.run().good
+    lose_log(one)
+    assert {*states(adopted(one)).values()} == {"adopted"}
+    assert {*reasons(one).values()} == {"unchanged"}
+
+
 def test_killed_in_the_middle_it_leaves_what_the_next_command_goes_on_from(
     ferry: Make, lose_log: Callable[[Ferry], None], tmp_path: Path
 ) -> None:

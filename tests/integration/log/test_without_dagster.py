@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from tableferry.assets.log import sqlite_home
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.runs import is_unanswered
+from tableferry.assets.planning.intent import Intent
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import finding, runner
 from tableferry.pipelines.command.session import Session
@@ -40,6 +41,7 @@ CHAIN = "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']"
 FORBIDDEN = """
 import sys
 sys.modules["dagster"] = None
+from tableferry.assets.planning.intent import Intent
 from tableferry.pipelines.cli import main
 main()
 """
@@ -50,15 +52,16 @@ def assert_found_alike(one: Ferry, *reasons: str, **options: Any) -> None:
     """Either connection finds the same to do, and these reasons among others."""
     session = one.session
     transfer = session.transfer(one.table)
-    given = {"hop": None, "ranges": (), "failed": False, "force": False, **options}
+    intent = Intent(force=options.pop("force", False))
+    given = {"hop": None, "ranges": (), "failed": False, **options}
 
     def find(log: Log) -> finding.FoundWork:
-        return finding.find_work(log, transfer, session.servers, None, None, **given)
+        return finding.find_work(log, transfer, session.servers, None, intent, **given)
 
     with files_of(session) as files:
         found = find(files)
     assert found == find(session.instance)
-    decided = found.prepared.decided.values()
+    decided = found.plan.decided.values()
     assert {*reasons} <= {str(one.reason) for of_hop in decided for one in of_hop.values()}
 
 

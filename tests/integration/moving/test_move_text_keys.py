@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tableferry.assets.asset_keys import asset_key
-from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
+from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.checks.levels import ON_DEMAND
 from tableferry.pipelines.command.one import runner
 from tableferry.resources import registry
@@ -191,7 +191,9 @@ def test_growth_that_is_only_planned_changes_no_row(ferry: Make) -> None:
     one.source(GROWTH)
     before = rows_in(one, "clickhouse")
     servers = one.session.servers_of(one.session.transfer(one.table))
-    plan = plan_growth(one.session.transfer(one.table), servers, one.session.instance)
+    plan = plan_transfer(
+        one.session.transfer(one.table), servers, one.session.instance, purpose="cut"
+    )
     apply_growth(plan, servers, one.session.instance)
     assert plan.growth.retire and rows_in(one, "clickhouse") == before
     moved = one.run()
@@ -212,7 +214,9 @@ def test_rows_that_an_open_range_got_alone_stay_until_it_is_cut(ferry: Make) -> 
     before = rows_in(one, "clickhouse")
     assert len(before) == 350
     servers = one.session.servers_of(one.session.transfer(one.table))
-    plan = plan_growth(one.session.transfer(one.table), servers, one.session.instance)
+    plan = plan_transfer(
+        one.session.transfer(one.table), servers, one.session.instance, purpose="cut"
+    )
     apply_growth(plan, servers, one.session.instance)
     assert plan.growth.retire and rows_in(one, "clickhouse") == before
     moved = one.run()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
+from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import (
@@ -179,7 +179,8 @@ def test_growth_that_is_only_planned_changes_no_row(ferry: Make) -> None:
     before = rows_of(one, "clickhouse")
     transfer, instance = one.session.transfer(one.table), one.session.instance
     servers = one.session.servers_of(transfer)
-    apply_growth(plan_growth(transfer, servers, instance), servers, instance)
+    plan = plan_transfer(transfer, servers, instance, purpose="cut")
+    apply_growth(plan, servers, instance)
     assert known(one) == CUT and rows_of(one, "clickhouse") == before
     assert one.run().good
     assert_proven(one, "clickhouse")

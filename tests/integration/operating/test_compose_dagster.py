@@ -23,7 +23,7 @@ import pytest
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.names import ASSET_JOB
-from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
+from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.assets.running.processes import PROCESS
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry_local.process import free_port
@@ -205,7 +205,7 @@ def deployed(stack: Servers, folder: Path, table: str, database: str) -> Iterato
             patch.setenv(name, value)
         session = open_session()
         transfer = session.transfer(table)
-        plan = plan_growth(transfer, session.servers, session.instance)
+        plan = plan_transfer(transfer, session.servers, session.instance, purpose="cut")
         apply_growth(plan, session.servers, session.instance)
         try:
             code_server = start("code-server")

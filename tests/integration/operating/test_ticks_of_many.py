@@ -19,7 +19,7 @@ from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.ranges.growing import not_growing
 from tableferry.assets.planning.servers import Servers as Bound
-from tableferry.assets.planning.transfer_plan import apply_growth, plan_growth
+from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.postgres.resource import PostgresResource
@@ -225,7 +225,7 @@ def test_growth_is_seen_as_the_plan_of_each_transfer_sees_it(
     try:
         broken = transfers.pop("broken")
         for one in transfers.values():
-            apply_growth(plan_growth(one, bound, instance), bound, instance)
+            apply_growth(plan_transfer(one, bound, instance, purpose="cut"), bound, instance)
         instance.add_dynamic_partitions(broken.partitions_name, ["..0000000010", "0000000010.."])
         for new in (None, 27, 60, 61):
             for kind, one in transfers.items():
@@ -239,7 +239,7 @@ def test_growth_is_seen_as_the_plan_of_each_transfer_sees_it(
             settled = not_growing([*transfers.values(), broken], servers, ranges)
             assert broken.transfer not in settled and not any(settled.values())
             for kind, one in transfers.items():
-                plan = plan_growth(one, bound, instance)
+                plan = plan_transfer(one, bound, instance, purpose="cut")
                 grows = bool(plan.growth.add or plan.growth.retire)
                 assert (one.transfer not in settled) == grows, (new, kind)
                 apply_growth(plan, bound, instance)

@@ -1,0 +1,73 @@
+"""What a run is asked to do, beside what the transfer declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.run_tags import FORCE, RECREATE, REPAIR
+from tableferry.resources.contract.loader import loader_of
+from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.errors import InputError
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What a run is asked to do; by default to move what needs it, as declared."""
+
+    force: bool = False
+    """Move ranges also where nothing changed."""
+    recreate: bool = False
+    """Make the targets anew, each replaced by a swap when it is proven."""
+    repair: bool = False
+    """Put right the rows of committed ranges that differ, and nothing else."""
+
+    @property
+    def of_hops_that_are_read(self) -> Intent:
+        """What it means for the hops of the transfer that the run does not write."""
+        return replace(self, force=False, repair=False)
+
+    def carried_out(self, declared: Transfer) -> Transfer:
+        """Return the settings by which a run carries out a declaration.
+
+        A target is made anew by a swap, in one run. A repair finds the rows that differ however
+        many they are, and writes also where the transfer moves nothing (`write: none`).
+
+        Raises:
+            InputError: a target cannot be replaced as a whole.
+        """
+        if self.recreate:
+            _require_replaceable(declared)
+            alone = declared.parallel.model_copy(update={"runs": 1})
+            return declared.model_copy(update={"write": WriteMode.SWAP, "parallel": alone})
+        if self.repair:
+            write = declared.write if declared.write.moves else WriteMode.REPLACE
+            return declared.model_copy(update={"delta": "always", "write": write})
+        return declared
+
+    def tags(self) -> dict[str, str]:
+        """Return the run tags that say the same."""
+        given = {FORCE: self.force, RECREATE: self.recreate, REPAIR: self.repair}
+        return {tag: "true" for tag, wanted in given.items() if wanted}
+
+    @classmethod
+    def parse(cls, tags: Mapping[str, str]) -> Intent:
+        """Read the tags of a run."""
+        force, recreate, repair = (tags.get(tag) == "true" for tag in (FORCE, RECREATE, REPAIR))
+        return cls(force, recreate, repair)
+
+
+AS_DECLARED = Intent()
+"""What a run is asked to do unless a user says more."""
+
+
+def _require_replaceable(declared: Transfer) -> None:
+    if declared.mark is not None:
+        raise InputError(
+            f"{declared.transfer}: a target made anew would be without the rows that "
+            f"{declared.mark!r} marks"
+        )
+    for hop in declared.hops:
+        if not any(mode.whole_table for mode in loader_of(hop.to.system).modes):
+            raise InputError(f"{declared.transfer}: {hop.to} cannot be made anew by a swap")

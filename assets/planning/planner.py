@@ -1,0 +1,83 @@
+"""Plans what a run does: which ranges there are, what is in them, and why each of them runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.queries import Log
+from tableferry.assets.log.states import Reason
+from tableferry.assets.planning.intent import AS_DECLARED, Intent
+from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.rows.decisions import with_decisions
+from tableferry.assets.planning.servers import Servers
+from tableferry.assets.planning.source_state import read_under
+from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
+from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
+
+
+def make_plan(
+    declared: Transfer,
+    servers: Servers,
+    log: Log,
+    intent: Intent = AS_DECLARED,
+    *,
+    shared: SharedSnapshot | None = None,
+    names: Collection[str] | None = None,
+    asked: Callable[[TransferPlan], Collection[str]] = lambda plan: plan.ranges,
+    selected: Collection[int] | None = None,
+    decides: bool = True,
+) -> TransferPlan:
+    """Plan a transfer, fingerprint its ranges and decide about them, in one state of the source.
+
+    Args:
+        declared: the transfer.
+        servers: the servers of its tables.
+        log: the event log.
+        intent: what a run is asked to do.
+        shared: the snapshots of the source, if it is read under one.
+        names: plan these of the known ranges only, and do not look for new ones.
+        asked: the ranges of a plan that are fingerprinted and decided about; by default all.
+        selected: the numbers of the hops that the run writes; by default all.
+        decides: whether to decide, or to leave that to the caller.
+
+    Raises:
+        TableferryError: the declaration does not fit the servers, or one of them does not answer.
+        SourceMoved: the source was altered or replaced each time it was read.
+    """
+
+    def planned(snapshot: Snapshot | None) -> TransferPlan:
+        plan = plan_transfer(declared, servers, log, intent, names=names)
+        plan = replace(plan, shared=shared, snapshot=snapshot)
+        wanted = set(asked(plan))
+        plan = plan.fingerprinted(servers, wanted)
+        if not decides:
+            return plan
+        decided = with_decisions(plan.only(wanted), servers, log, selected).decided
+        return replace(plan, decided=decided)
+
+    return read_under(shared, planned)
+
+
+def ranges_moving_with(
+    plan: TransferPlan, servers: Servers, log: Log, hops: Sequence[Hop], names: Collection[str]
+) -> set[str]:
+    """Return the ranges that have to move with the named ones, if ranges are cut by storage blocks.
+
+    An updated row may be stored in another range. So all changed ranges move under one snapshot:
+    otherwise rows would be lost or duplicated. Ranges that were never committed have none to lose.
+    """
+    if plan.transfer.write.whole_table:
+        return set(plan.ranges) - set(names)
+    # a run of some ranges moves others only if they have changed
+    changed = plan.of(replace(plan.intent, force=False)).only(plan.fingerprints)
+    decided = with_decisions(changed, servers, log).decided
+    return {
+        name
+        for hop in hops
+        for name, decision in decided[hop.number].items()
+        if not decision.reason.needs_no_move
+        and decision.reason is not Reason.MISSING
+        and name not in names
+    }

@@ -1,0 +1,116 @@
+"""Why a range runs, or that it does not: the rule for a range that is replaced alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from tableferry.assets.log.ledger import Committed
+from tableferry.assets.log.records import DataVersion, Proven
+from tableferry.assets.log.states import Reason
+from tableferry.resources.contract.markers import Marker, Published
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.words import counted
+
+COMPARED_FIRST = (Reason.DIGEST_CHANGED, Reason.SOURCE_REPLACED, Reason.FEWER_COLUMNS)
+"""Changes after which a range moves only if a comparison shows that it differs."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Why a range runs, or that it does not."""
+
+    reason: Reason
+    detail: str = ""
+    """The reason in detail, if there is more to say."""
+    since: str | None = None
+    """`incremental`: move only the rows with this watermark or a later one."""
+    proven: Proven | None = None
+    """`incremental`: the range's last proof, if nothing has called it into question since."""
+    changed: tuple[KeyRange, ...] = ()
+    """The parts of the range whose source has changed, if they are known and few."""
+    written_by: str | None = None
+    taken_from: str | None = None
+    """As in the range's newest `RangeRecord`."""
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.detail})" if self.detail else str(self.reason)
+
+
+def decide(
+    current: Mapping[str, DataVersion],
+    previous: Mapping[str, Committed],
+    *,
+    target_rows: Mapping[str, int] | None = None,
+    expected_rows: Mapping[str, int] | None = None,
+    lost_columns: Sequence[str] = (),
+    published: Published | None = None,
+    fewer: Collection[str] = (),
+    force: bool = False,
+) -> dict[str, Decision]:
+    """Decide why each range runs, or that it is `UNCHANGED`.
+
+    Args:
+        current: the data version with which each range would be committed now.
+        previous: what is committed.
+        target_rows: rows in the target by range; None if there is no such table.
+        expected_rows: rows in the source by range; None if the target may have others.
+        lost_columns: planned columns that the target no longer has.
+        published: the target's markers; None if it has none.
+        fewer: ranges that may differ from what is committed only by columns that are not copied.
+        force: run all ranges.
+    """
+    decisions: dict[str, Decision] = {}
+    markers = published.of_target if published else None
+    for name, version in current.items():
+        before = previous.get(name)
+        change = version.change_since(before.data_version) if before else None
+        if name in fewer and change in (Reason.SCHEMA_CHANGED, Reason.SOURCE_CHANGED):
+            change = Reason.FEWER_COLUMNS
+        if before is None:
+            decisions[name] = Decision(Reason.MISSING)
+        elif force:
+            decisions[name] = Decision(Reason.FORCED)
+        elif change and change not in COMPARED_FIRST:
+            decisions[name] = Decision(change)
+        elif before.failed:
+            decisions[name] = Decision(Reason.LAST_CHECK_FAILED, ", ".join(before.failed))
+        elif target_rows is None:
+            decisions[name] = Decision(Reason.TARGET_MISSING, "no such table")
+        elif lost_columns:
+            decisions[name] = Decision(
+                Reason.TARGET_CHANGED, f"{', '.join(map(repr, lost_columns))} is gone"
+            )
+        elif expected_rows is not None and target_rows.get(name, 0) != expected_rows[name]:
+            decisions[name] = _row_count_differs(target_rows.get(name, 0), expected_rows[name])
+        elif moved := moved_by_others(markers, name, before.data_version):
+            decisions[name] = Decision(Reason.TARGET_MOVED, moved)
+        elif change:
+            decisions[name] = Decision(change)
+        elif before.unchecked:
+            decisions[name] = Decision(Reason.UNCHECKED)
+        else:
+            decisions[name] = Decision(Reason.UNCHANGED)
+    return decisions
+
+
+def moved_by_others(markers: Mapping[str, Marker] | None, name: str, committed: DataVersion) -> str:
+    """How the target's marker of a committed range contradicts the log; empty if it does not."""
+    if markers is None:
+        return ""
+    marker = markers.get(name)
+    if marker is None:
+        return "the target does not say what was published last"
+    if DataVersion.parse(marker.version) == committed:
+        return ""
+    return f"{'was about to publish' if marker.announced else 'published by'} {marker}"
+
+
+def _row_count_differs(rows: int, expected: int) -> Decision:
+    if not rows:
+        return Decision(Reason.TARGET_MISSING, f"all {counted(expected, 'row')} missing")
+    if rows < expected:
+        detail = f"{expected - rows:,} of {counted(expected, 'row')} missing"
+    else:
+        detail = f"{counted(rows - expected, 'row')} more than the source's {expected:,}"
+    return Decision(Reason.ROW_COUNT_DIFFERS, detail)
