@@ -78,19 +78,6 @@ class Reason(StrEnum):
     UNCHANGED = "unchanged"
 
     @property
-    def compared(self) -> bool:
-        """Whether both sides are compared, and the range is moved only if they differ."""
-        return self in (
-            Reason.DIGEST_CHANGED,
-            Reason.SOURCE_REPLACED,
-            Reason.FULL_CHECK,
-            Reason.TARGET_MOVED,
-            Reason.FEWER_COLUMNS,
-            Reason.SOURCE_REWRITTEN,
-            Reason.REPAIR,
-        )
-
-    @property
     def current(self) -> bool:
         """Whether the target holds the source's current rows, so that a later hop can read it."""
         return self in (Reason.UNCHANGED, Reason.FULL_CHECK)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning.hazards import require_harmless, with_hazards
 from tableferry.assets.planning.rows.deltas import most_rows
 from tableferry.assets.running.audit import require_green, require_proven_source
 from tableferry.assets.running.increment import (
+    NewerRows,
     completed,
     keys_and_watermarks_of,
     proven_whole,
 )
-from tableferry.assets.running.range_attempt import NewerRows, RangeAttempt
+from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.verifying.as_committed import digest_text, target_digest_of
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.delta import RangeProof, StillDiffers, delta_in, delta_of
@@ -61,11 +63,11 @@ def rows_that_differ(
     # a whole move is written by other statements
     (hop,) = with_hazards([replace(hop, options=options)], work.servers)
     require_harmless([hop])
-    return replace(attempt, hop=hop, proof=proof)
+    return replace(attempt, hop=hop, proof=proof, completed=_with_proven_range)
 
 
-def with_proven_range(
-    attempt: RangeAttempt, record: RangeRecord
+def _with_proven_range(
+    attempt: RangeAttempt, record: RangeRecord, _verdicts: tuple[Verdict, ...]
 ) -> tuple[RangeRecord, tuple[Verdict, ...]]:
     """Return the record and the verdicts of a range whose delta has become visible.
 
@@ -113,11 +115,11 @@ def rows_gone(attempt: RangeAttempt, newer: NewerRows) -> RangeAttempt:
     assert restricted.proof is not None
     if moved := restricted.proof.delta.moved:
         raise StillDiffers(f"{counted(moved, 'row')} came or changed with an older watermark")
-    return replace(restricted, newer=newer)
+    return replace(restricted, completed=partial(_with_rows_gone, newer))
 
 
-def with_rows_gone(
-    attempt: RangeAttempt, newer: NewerRows
+def _with_rows_gone(
+    newer: NewerRows, attempt: RangeAttempt, _record: RangeRecord, _verdicts: tuple[Verdict, ...]
 ) -> tuple[RangeRecord, tuple[Verdict, ...]]:
     """Return the record and verdicts of a range from which these rows were removed.
 

@@ -21,6 +21,7 @@ from tableferry.assets.planning.changes.refusals import too_narrow
 from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
 from tableferry.assets.planning.columns.renaming import statements
 from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.rows.actions import with_actions
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.assets.running.caller import Caller
@@ -92,7 +93,14 @@ def with_fitting_targets(
             for note in notes:
                 context.log.warning(note)
     hops = tuple(changed.get(hop.number, hop) for hop in plan.hops)
-    return replace(plan, hops=hops), tuple(changed.get(hop.number, hop) for hop in selected)
+    plan = replace(plan, hops=hops)
+    # a range whose target has all columns now may be moved otherwise
+    decided = {
+        number: with_actions(plan, hop, servers, plan.decided[number])
+        for number, hop in changed.items()
+    }
+    plan = replace(plan, decided={**plan.decided, **decided})
+    return plan, tuple(changed.get(hop.number, hop) for hop in selected)
 
 
 def prepare(

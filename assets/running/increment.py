@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tableferry.assets.log.records import Proven, RangeRecord
+from tableferry.assets.log.states import State
 from tableferry.assets.planning.rows.increments import from_watermark, keys_and_watermarks, now
-from tableferry.assets.running.range_attempt import NewerRows, RangeAttempt
+from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.levels import CHECK_NAMES
 from tableferry.checks.reconcile import reconcile, row_count_of
@@ -16,6 +16,20 @@ from tableferry.checks.verdict import Verdict
 from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.words import counted
+
+
+@dataclass(frozen=True)
+class NewerRows:
+    """The rows of a range from a watermark on, which were moved and are visible."""
+
+    before: Proven
+    """The state that the range was proven in before."""
+    since: str
+    """The condition that selects the rows."""
+    record: RangeRecord
+    """The record of their move."""
+    verdicts: tuple[Verdict, ...]
+    """Those of the rows alone."""
 
 
 class RangeDiffers(TableferryError):
@@ -31,7 +45,7 @@ class RangeDiffers(TableferryError):
 
 
 def newer_rows(attempt: RangeAttempt, since: str) -> RangeAttempt:
-    """Restrict an attempt to the rows from a watermark on."""
+    """Restrict an attempt to the rows from a watermark on; `_with_whole_range` completes it."""
     transfer, hop = attempt.work.plan.transfer, attempt.hop
     plan = from_watermark(hop.plan, transfer, since)
     # what is not staged is older, not gone
@@ -39,11 +53,12 @@ def newer_rows(attempt: RangeAttempt, since: str) -> RangeAttempt:
     reading = replace(
         attempt.reading, since=f"{transfer.watermark} >= {since}", source_figures=None
     )
-    return replace(attempt, hop=replace(hop, plan=plan, options=options), reading=reading)
+    hop = replace(hop, plan=plan, options=options)
+    return replace(attempt, hop=hop, reading=reading, completed=_with_whole_range)
 
 
-def with_whole_range(
-    attempt: RangeAttempt, record: RangeRecord, verdicts: Sequence[Verdict]
+def _with_whole_range(
+    attempt: RangeAttempt, record: RangeRecord, verdicts: tuple[Verdict, ...]
 ) -> tuple[RangeRecord, tuple[Verdict, ...]]:
     """Return the record and verdicts of a range whose newer rows have become visible.
 
@@ -56,7 +71,8 @@ def with_whole_range(
     """
     before, since = attempt.proven, attempt.reading.since
     assert before is not None and since is not None
-    newer, whole = NewerRows(before, since, record, tuple(verdicts)), _compared(attempt)
+    attempt.writer.progress(replace(record, state=State.FINALISED))
+    newer, whole = NewerRows(before, since, record, verdicts), _compared(attempt)
     if (kept := _kept(whole)) != before.kept:
         attempt.require_source_unchanged()
         raise RangeDiffers(

@@ -20,8 +20,7 @@ from tableferry.assets.running.audit import (
     audit,
     settle,
 )
-from tableferry.assets.running.delta import with_proven_range, with_rows_gone
-from tableferry.assets.running.increment import proven_whole, with_whole_range
+from tableferry.assets.running.increment import proven_whole
 from tableferry.assets.running.prefetch import Prefetch
 from tableferry.assets.running.range_attempt import RangeAttempt, stream_digest_of
 from tableferry.assets.running.work import RangeOutcome
@@ -152,15 +151,8 @@ def _move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
             moving = time.perf_counter() - began - (audited - started)
             record = replace(record, moving_seconds=moving)
         reached("after_commit")
-        if attempt.reading.since:
-            attempt.writer.progress(replace(record, state=State.FINALISED))
-            record, verdicts = with_whole_range(attempt, record, verdicts)
-            return settle(attempt, record, reason, verdicts)
-        if attempt.newer is not None:
-            record, verdicts = with_rows_gone(attempt, attempt.newer)
-            return settle(attempt, record, reason, verdicts)
-        if attempt.proof is not None:
-            record, verdicts = with_proven_range(attempt, record)
+        if attempt.completed is not None:
+            record, verdicts = attempt.completed(attempt, record, verdicts)
             return settle(attempt, record, reason, verdicts)
         extra = visible - staged if hop.options.mode.updates_known else 0
         if extra:

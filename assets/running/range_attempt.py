@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,19 +31,10 @@ from tableferry.resources.digest.measure import client_computes
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 
-
-@dataclass(frozen=True)
-class NewerRows:
-    """The rows of a range from a watermark on, which were moved and are visible."""
-
-    before: Proven
-    """The state that the range was proven in before."""
-    since: str
-    """The condition that selects the rows."""
-    record: RangeRecord
-    """The record of their move."""
-    verdicts: tuple[Verdict, ...]
-    """Those of the rows alone."""
+Completion = Callable[
+    ["RangeAttempt", RangeRecord, tuple[Verdict, ...]], tuple[RangeRecord, tuple[Verdict, ...]]
+]
+"""Turns the record and the verdicts of rows that were moved into those of their range."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +56,26 @@ class RangeAttempt:
     """Why moving the newer rows, or those that differ, did not suffice."""
     repaired: Differences | None = None
     """The rows that a repair puts right, as they were found."""
-    newer: NewerRows | None = None
-    """`incremental`: the newer rows, if they are visible and others have to be removed."""
     proof: RangeProof | None = None
     """The proof that the range needs if only the rows that differ are moved."""
+    completed: Completion | None = None
+    """What is recorded once the rows that the attempt is restricted to are visible; None: all of
+    the range's rows are."""
 
     @property
     def name(self) -> str:
         """The range's partition key."""
         return self.key_range.name
+
+    @property
+    def is_as_planned(self) -> bool:
+        """Whether the source is as it was when the range was decided about."""
+        return self.reading.fingerprint == self.work.plan.fingerprints[self.name]
+
+    @property
+    def in_place(self) -> RangeAttempt:
+        """The attempt on the rows that readers see, not those in the shadow table of a `swap`."""
+        return replace(self, hop=self.hop.in_place)
 
     @property
     def data_version(self) -> str:

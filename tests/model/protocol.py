@@ -395,7 +395,7 @@ def _is_mine(marker: Marker | None, me: int) -> bool:
 
 
 def compare(p: Protocol, w: World, run: Run, me: int) -> Outcome:
-    """`workers._skip_if_equal`: the target against the source as it was read, without a lock."""
+    """`actions._compare`: the target against the source as it was read, without a lock."""
     assert run.read is not None
     yield w, run, "next" if w.rows.content == run.read.content else "move"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from tableferry.assets.log.ledger import Committed
 from tableferry.assets.log.records import DataVersion, Proven
@@ -14,6 +15,33 @@ from tableferry.resources.words import counted
 
 COMPARED_FIRST = (Reason.DIGEST_CHANGED, Reason.SOURCE_REPLACED, Reason.FEWER_COLUMNS)
 """Changes after which a range moves only if a comparison shows that it differs."""
+
+
+class Action(Enum):
+    """What a run does with a range of a hop; `running.actions` does it."""
+
+    SKIP = "skip"
+    """Count its rows, and record that it is unchanged."""
+    RECHECK = "recheck"
+    """Check it as declared, and record that it is unchanged; move it if it differs."""
+    COMPARE = "compare"
+    """Record it anew if both sides are equal; move it if they differ."""
+    RECORD = "record"
+    """Check what a swap has put in place, and record it."""
+    CHECK_GATHERED = "check_gathered"
+    """Check what is gathered in the shadow table of a swap."""
+    MOVE_ALL = "move_all"
+    MOVE_DIFFERING = "move_differing"
+    """Move the rows that differ, if they are few."""
+    MOVE_NEWER = "move_newer"
+    """`incremental`: move the rows from a watermark on, and remove those that are gone."""
+    REPAIR = "repair"
+    """Put right the rows that differ, and never move the range as a whole."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether it is of use whatever the source holds when it is taken."""
+        return self in (Action.MOVE_ALL, Action.MOVE_DIFFERING, Action.MOVE_NEWER, Action.REPAIR)
 
 
 @dataclass(frozen=True)
@@ -32,6 +60,8 @@ class Decision:
     written_by: str | None = None
     taken_from: str | None = None
     """As in the range's newest `RangeRecord`."""
+    action: Action = Action.MOVE_ALL
+    """What is done for that reason."""
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.detail})" if self.detail else str(self.reason)

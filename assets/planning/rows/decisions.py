@@ -18,8 +18,9 @@ from tableferry.assets.planning.changes.drift import schema_changes
 from tableferry.assets.planning.changes.unplanned import only_fewer_columns
 from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
 from tableferry.assets.planning.resolve import Hop, checks_of
-from tableferry.assets.planning.rows.decision import Decision, decide, moved_by_others
-from tableferry.assets.planning.rows.deltas import changed_parts, compares_first
+from tableferry.assets.planning.rows.actions import with_actions
+from tableferry.assets.planning.rows.decision import Action, Decision, decide, moved_by_others
+from tableferry.assets.planning.rows.deltas import changed_parts
 from tableferry.assets.planning.rows.increments import increment, intact, now
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan
@@ -27,6 +28,7 @@ from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.digest.fields import not_compared
 from tableferry.resources.errors import concerning
+from tableferry.resources.keys.range import KeyRange
 
 ONLY_DIFFERING = "only rows that differ"
 """The detail of a decision to compare a range and to move its rows that differ, if they are few."""
@@ -80,6 +82,7 @@ def decisions(
     declared = checks_of(transfer)
     previous = committed(log, hop.spec.to, blocking, declared=declared, origins=chained)
     decided = _decided(plan, hop, servers, log, previous, before=before)
+    decided = _with_details(plan, hop, log, with_actions(plan, hop, servers, decided))
     if not chained:
         return decided
     return {
@@ -112,7 +115,7 @@ def _decided(
     if plan.intent.recreate:
         alone = dict.fromkeys(alone, Decision(Reason.RECREATED))
     if not plan.transfer.write.whole_table:
-        return _with_deltas(plan, hop, servers, log, alone)
+        return alone
     reasons = {name: decision.reason for name, decision in alone.items()}
     return {
         name: alone[name] if reason is reasons[name] else Decision(reason)
@@ -120,27 +123,28 @@ def _decided(
     }
 
 
-def _with_deltas(
-    plan: TransferPlan, hop: Hop, servers: Servers, log: Log, alone: Mapping[str, Decision]
+def _with_details(
+    plan: TransferPlan, hop: Hop, log: Log, decided: Mapping[str, Decision]
 ) -> dict[str, Decision]:
-    """Say of decisions that the range is compared first, and where, if it is."""
-    decided = dict(alone)
-    segmented: list[str] = []
-    for name, decision in alone.items():
-        reason, fingerprint = decision.reason, plan.fingerprints[name]
-        if decision.since or reason.compared:
-            continue
-        if compares_first(plan.transfer, hop, servers, reason, fingerprint.rows):
-            detail = ", ".join(filter(None, (decision.detail, ONLY_DIFFERING)))
-            decided[name] = replace(decision, detail=detail)
-            if reason is Reason.SOURCE_CHANGED and fingerprint.segments:
-                segmented.append(name)
+    """Say of decisions that only rows that differ move, and where these are, if that is known."""
+    differing = {
+        name: each for name, each in decided.items() if each.action is Action.MOVE_DIFFERING
+    }
+    segmented = [
+        name
+        for name, each in differing.items()
+        if each.reason is Reason.SOURCE_CHANGED and plan.fingerprints[name].segments
+    ]
     before = committed_records(log, hop.spec.to, segmented) if segmented else {}
-    for name, record in before.items():
-        now = plan.fingerprints[name].segments
-        changed = changed_parts(plan.ranges[name], record.segments or "", now)
-        decided[name] = replace(decided[name], changed=changed)
-    return decided
+    detailed = dict(decided)
+    for name, each in differing.items():
+        detail = ", ".join(filter(None, (each.detail, ONLY_DIFFERING)))
+        changed: tuple[KeyRange, ...] = ()
+        if name in before:
+            segments = before[name].segments or "", plan.fingerprints[name].segments
+            changed = changed_parts(plan.ranges[name], *segments)
+        detailed[name] = replace(each, detail=detail, changed=changed)
+    return detailed
 
 
 def _after_mends(

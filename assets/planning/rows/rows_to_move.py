@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tableferry.assets.planning.resolve import Hop
-from tableferry.assets.planning.rows.decision import Decision
-from tableferry.assets.planning.rows.deltas import compares_first, most_rows
+from tableferry.assets.planning.rows.actions import action_of_move
+from tableferry.assets.planning.rows.decision import Action, Decision
+from tableferry.assets.planning.rows.deltas import most_rows
 from tableferry.assets.planning.rows.increments import from_watermark
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan
@@ -80,7 +81,10 @@ def rows_to_move(
     if decision.since:
         newer = from_watermark(hop.plan, transfer, decision.since)
         return RowsToMove(servers.side(newer, "source").counts([key_range])[name])
-    if hop.renames or not compares_first(transfer, hop, servers, decision.reason, rows):
+    action = decision.action
+    if action is Action.COMPARE:
+        action = action_of_move(plan, hop, servers, decision.reason, rows)
+    if hop.renames or action is not Action.MOVE_DIFFERING:
         return None
     try:
         most = most_rows(transfer, hop, rows)

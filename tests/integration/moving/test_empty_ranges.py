@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tableferry.assets.running import moving, workers
+from tableferry.assets.running import actions, moving
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 
@@ -25,11 +25,11 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     move = moving.move
 
-    def noting(attempt: workers.RangeAttempt, reason: workers.Reason) -> workers.RangeOutcome:
+    def noting(attempt: actions.RangeAttempt, reason: actions.Reason) -> actions.RangeOutcome:
         names.append(attempt.name)
         return move(attempt, reason)
 
-    monkeypatch.setattr(workers, "move", noting)
+    monkeypatch.setattr(actions, "move", noting)
     return names
 
 

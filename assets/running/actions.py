@@ -1,0 +1,289 @@
+"""What is done with a key range of a hop: the actions, each with what it records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from tableferry.assets.log.states import Reason, State
+from tableferry.assets.planning.rows.actions import action_of_move
+from tableferry.assets.planning.rows.decision import COMPARED_FIRST, Action
+from tableferry.assets.planning.rows.deltas import only_whole
+from tableferry.assets.running.audit import (
+    CheckFailed,
+    MiddleDamaged,
+    allowing_extra_rows_in,
+    audit_in_place,
+    blocking_failures,
+    settle,
+    verdicts_of,
+)
+from tableferry.assets.running.delta import rows_gone, rows_that_differ
+from tableferry.assets.running.increment import RangeDiffers, newer_rows, proven_whole
+from tableferry.assets.running.moving import move
+from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.assets.running.work import RangeOutcome
+from tableferry.assets.verifying.as_committed import target_digest_of
+from tableferry.checks.delta import TooManyDiffer
+from tableferry.checks.expectations import ALL_CHECKS
+from tableferry.checks.levels import CHECK_NAMES
+from tableferry.checks.reconcile import reconcile
+from tableferry.checks.verdict import Verdict
+from tableferry.resources.connecting.retry import is_transient
+from tableferry.resources.digest.fields import not_compared
+from tableferry.resources.digest.measure import ROWS
+from tableferry.resources.errors import InputError, RowsReferredTo, TableferryError, describe
+
+
+def act(attempt: RangeAttempt) -> RangeOutcome:
+    """Do what was decided about a range.
+
+    Where its source has changed since, there is nothing to record without a move.
+
+    Raises:
+        TableferryError: a range has changed that other ranges of a swap are gathered with.
+    """
+    decision = attempt.decision
+    if attempt.is_as_planned or decision.action.moves:
+        return ACTIONS[decision.action](attempt, decision.reason)
+    if decision.reason.needs_no_move and attempt.hop.options.mode.whole_table:
+        raise TableferryError(
+            "its rows changed after the run was planned, and a swap moves all ranges together; "
+            "run it again"
+        )
+    compared = decision.action is Action.COMPARE
+    return _move_rows(attempt, decision.reason if compared else Reason.SOURCE_CHANGED)
+
+
+def _skip(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
+    """Record an unchanged range again, after comparing its row count.
+
+    Without a materialization, Dagster would show a backfill with skipped ranges as failed.
+    """
+    in_place = attempt.in_place
+    counted = reconcile(in_place.comparison(in_place.hop.plan.target), "count")
+    return _record_again(in_place, reason, _allowing_extra_rows(in_place, (counted,)))
+
+
+def _recheck(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
+    """Record an unchanged range again, after comparing all that is declared.
+
+    If it differs, it has to move at once: the verdict would not stand if a check of the range found
+    then that its source is newer.
+    """
+    in_place = attempt.in_place
+    verdicts = verdicts_of(in_place, attempt.hop.plan.target)
+    verdicts = _allowing_extra_rows(in_place, verdicts)
+    if attempt.hop.options.mode.whole_table or not blocking_failures(attempt.work, verdicts):
+        return _record_again(in_place, reason, verdicts)
+    return _move_rows(attempt, Reason.LAST_CHECK_FAILED)
+
+
+def _compare(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
+    """Record a range anew if both sides agree, and move it if they do not.
+
+    Its data version does not suffice: the digest's definition has changed, a full check is due, or
+    another home has published the range.
+    """
+    moved_as = Reason.SOURCE_CHANGED if reason in COMPARED_FIRST else reason
+    if not_compared(attempt.hop.plan) or attempt.marked_by_moving:
+        return _move_rows(attempt, moved_as)
+    target = attempt.hop.plan.target
+    verdicts = verdicts_of(attempt, target)
+    declared = len(verdicts)
+    if not any(verdict.check == CHECK_NAMES["checksum"] for verdict in verdicts):
+        verdicts = (*verdicts, reconcile(attempt.comparison(target), "checksum"))
+    verdicts = _allowing_extra_rows(attempt, verdicts)
+    if not all(verdict.passed for verdict in verdicts):
+        return _move_rows(attempt, moved_as)
+    extra = verdicts[0].target[ROWS] != verdicts[0].source[ROWS]
+    attempt = replace(attempt, proven=proven_whole(attempt, extra=extra))
+    with attempt.marking():
+        digest = target_digest_of(attempt.hop, verdicts)
+        return _record_again(attempt, reason, verdicts[:declared], digest)
+
+
+def _record(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
+    """Check and record a range that a swap has put in place without recording it."""
+    in_place = attempt.in_place
+    record = in_place.record_of_move(State.FINALISED, rows=in_place.reading.fingerprint.rows)
+    return audit_in_place(in_place, record, reason)
+
+
+def _check_gathered(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
+    """Check a range that an earlier run has gathered in the shadow table.
+
+    The verdicts of that run are lost: they are recorded only with the commit.
+    """
+    verdicts = verdicts_of(attempt, attempt.hop.written_plan.target)
+    if not all(verdict.passed for verdict in verdicts):
+        attempt.require_source_unchanged()
+    failed = blocking_failures(attempt.work, verdicts)
+    attempt.tell("failed" if failed else "shadowed")
+    record = attempt.record(
+        State.FAILED if failed else State.SHADOWED,
+        rows=attempt.reading.fingerprint.rows,
+        shadow=attempt.shadow,
+        target_digest=target_digest_of(attempt.hop, verdicts),
+        error="; ".join(verdict.summary() for verdict in failed) or None,
+    )
+    return RangeOutcome(attempt.hop, record, reason, verdicts)
+
+
+def _move_rows(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
+    """Move a range that an action has found to differ, or could not do otherwise."""
+    work, rows = attempt.work, attempt.reading.fingerprint.rows
+    return ACTIONS[action_of_move(work.plan, attempt.hop, work.servers, reason, rows)](
+        attempt, reason
+    )
+
+
+def _move_all(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
+    """Move the whole range; one without rows on either side is only recorded."""
+    return _record_empty(attempt, reason) or move(attempt, reason)
+
+
+def _move_differing(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
+    """Move the rows that differ, or the whole range if they are too many or cannot be told."""
+    if (outcome := _record_empty(attempt, reason)) is not None:
+        return outcome
+    changed = attempt.decision.changed if attempt.is_as_planned else ()
+    why: list[str | None] = []
+    # where the source did not change, others may have changed the target, as the proof shows
+    for parts in dict.fromkeys((changed, ())):
+        try:
+            return move(rows_that_differ(attempt, parts=parts), reason)
+        except TableferryError as error:
+            if is_transient(error) or isinstance(error, MiddleDamaged | RowsReferredTo):
+                raise
+            why = [attempt.whole_because, describe(error)]
+            if isinstance(error, TooManyDiffer):
+                break
+    return move(replace(attempt, whole_because="; ".join(filter(None, why))), reason)
+
+
+def _move_newer(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
+    """Move the rows from a watermark on, and remove those that are gone.
+
+    If the range differs nevertheless, the audit of all of its rows decides; the move of the others
+    includes what was missed.
+    """
+    since = attempt.decision.since
+    if since is None or attempt.work.was_refreshed(attempt.hop, attempt.name):
+        return _move_rows(attempt, reason)
+    try:
+        return move(newer_rows(attempt, since), reason)
+    except CheckFailed as error:
+        why = str(error)
+    except RangeDiffers as error:
+        why = str(error)
+        if attempt.hop.options.removes:
+            try:
+                return move(rows_gone(attempt, error.newer), reason)
+            except TableferryError as refused:
+                if is_transient(refused):
+                    raise
+                why = f"{why}; {describe(refused)}"
+    return _move_rows(replace(attempt, whole_because=why), reason)
+
+
+def _repair(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
+    """Put right the rows that differ; the range is never moved as a whole.
+
+    Raises:
+        InputError: its rows cannot be told, or written, by themselves.
+    """
+    if (outcome := _record_empty(attempt, reason)) is not None:
+        return outcome
+    if reason is not Reason.REPAIR:
+        raise InputError("it has not been moved yet, so that there is nothing to repair")
+    if why := only_whole(attempt.work.plan.transfer, attempt.hop):
+        raise InputError(
+            f"its rows cannot be put right by themselves: {why}; `ferry run --force` moves the "
+            "range"
+        )
+    restricted = rows_that_differ(attempt)
+    assert restricted.proof is not None
+    return move(replace(restricted, repaired=restricted.proof.comparison.differences), reason)
+
+
+ACTIONS: Mapping[Action, Callable[[RangeAttempt, Reason], RangeOutcome]] = {
+    Action.SKIP: _skip,
+    Action.RECHECK: _recheck,
+    Action.COMPARE: _compare,
+    Action.RECORD: _record,
+    Action.CHECK_GATHERED: _check_gathered,
+    Action.MOVE_ALL: _move_all,
+    Action.MOVE_DIFFERING: _move_differing,
+    Action.MOVE_NEWER: _move_newer,
+    Action.REPAIR: _repair,
+}
+"""How each action is taken, for a reason that the log is told."""
+
+
+def _record_empty(attempt: RangeAttempt, reason: Reason) -> RangeOutcome | None:
+    """Record a range as committed, if neither side has rows of it; return None if one has.
+
+    Of small tables, these are the open ranges at both ends: to stage nothing takes as many
+    statements as to stage rows.
+    """
+    hop = attempt.hop
+    if attempt.reading.fingerprint.rows or hop.options.mode.whole_table:
+        return None
+    if attempt.marked_by_moving or not_compared(hop.plan):
+        return None
+    if hop.plan.fitting:
+        return None  # only a move removes what is kept of rows that were rejected before
+    attempt.tell("reconcile")
+    verdicts = verdicts_of(attempt, hop.plan.target)
+    if not all(verdict.passed for verdict in verdicts) or verdicts[0].target[ROWS]:
+        return None
+    if attempt.reading.is_live:
+        attempt.require_source_unchanged()
+    attempt.require_snapshot()
+    with attempt.marking():
+        proven = proven_whole(attempt, extra=False)
+        record = attempt.record_of_move(State.FINALISED, rows=0, proven=proven)
+        return settle(attempt, record, reason, verdicts)
+
+
+def _allowing_extra_rows(
+    attempt: RangeAttempt, verdicts: tuple[Verdict, ...]
+) -> tuple[Verdict, ...]:
+    """Pass verdicts that failed only because of rows that the write mode keeps.
+
+    Raises:
+        SourceMoved: they failed as the source has changed since it was read.
+    """
+    if all(verdict.passed for verdict in verdicts):
+        return verdicts
+    attempt.require_source_unchanged()
+    return allowing_extra_rows_in(attempt, verdicts, attempt.hop.plan.target)
+
+
+def _record_again(
+    attempt: RangeAttempt,
+    reason: Reason,
+    verdicts: tuple[Verdict, ...],
+    digest: str | None = None,
+) -> RangeOutcome:
+    """Record a range that was not moved, with the verdicts of its checks, and the target's digest
+    if they have none."""
+    attempt.require_snapshot()
+    failed = blocking_failures(attempt.work, verdicts)
+    digest = target_digest_of(attempt.hop, verdicts) or digest
+    record = replace(attempt.record_of_skip(), target_digest=digest)
+    damaged = []
+    if not failed:
+        checked = {verdict.check for verdict in verdicts}
+        unchecked = [check for check in ALL_CHECKS if check not in checked]
+        damaged = attempt.writer.commit_again(record, unchecked)
+    attempt.writer.all_checked(attempt.name, reversed(verdicts))
+    attempt.tell("skipped")
+    problems = [verdict.summary() for verdict in failed]
+    problems += [f"{name} FAILED in a check that ran meanwhile; run it again" for name in damaged]
+    if problems:
+        problem = "; ".join(problems)
+        error = attempt.message(problem)
+        record = replace(record, state=State.FAILED, error=error, why=problem)
+    return RangeOutcome(attempt.hop, record, reason, verdicts)
