@@ -27,14 +27,14 @@ from tableferry.assets.running.processes import PROCESS
 from tableferry.assets.running.source_slots import sharing
 from tableferry.assets.running.work import RangeOutcome
 from tableferry.assets.verifying.check_request import CheckRequest
-from tableferry.assets.verifying.on_demand import (
+from tableferry.assets.verifying.checked import (
     Checked,
     closing_line,
+    explain_unproven,
     not_committed,
     summarise,
-    verify,
 )
-from tableferry.assets.verifying.unproven import explain_unproven
+from tableferry.assets.verifying.on_demand import verify
 from tableferry.assets.verifying.whole_tables import whole_table_specs
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.levels import BY_CHECK

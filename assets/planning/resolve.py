@@ -30,6 +30,14 @@ from tableferry.assets.planning.columns.hop_columns import (
 from tableferry.assets.planning.columns.renaming import Renames, renamed, renames_of
 from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.moved_by_others import present_rows
+from tableferry.assets.planning.requirements import (
+    require_filter,
+    require_movable,
+    require_overflowing,
+    require_readable,
+    require_rows_numbered,
+    require_rows_shown,
+)
 from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
@@ -37,23 +45,17 @@ from tableferry.checks.rejected import fitting, rejecting
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.contract.looking_ahead import release
-from tableferry.resources.contract.table_sql import filtered, qualified
 from tableferry.resources.contract.target_options import TargetOptions, written_to
 from tableferry.resources.digest.fields import all_fields, with_columns
 from tableferry.resources.digest.measure import check_figures
 from tableferry.resources.errors import (
     ColumnsRefused,
     InputError,
-    RowsHidden,
-    StatementFailed,
     concerning,
 )
-from tableferry.resources.keys.range import ROW
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
-from tableferry.resources.types.kinds import Integer
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -151,12 +153,10 @@ def resolve_hops(
     require_one_name(transfer, servers.endpoint, servers.namesakes)
     with concerning(f"{transfer.transfer}: {transfer.source}"):
         columns = source_columns(transfer, servers.endpoint(transfer.source))
-    for table in transfer.tables:
-        if refused := inspection_of(table.system).refused(servers.endpoint(table), table):
-            raise InputError(f"{transfer.transfer}: {table}: {refused}")
-    withheld = _require_rows_shown(transfer, servers)
+    require_movable(transfer, servers)
+    withheld = require_rows_shown(transfer, servers)
     with concerning(f"{transfer.transfer}: {transfer.source}"):
-        _require_filter(transfer, servers)
+        require_filter(transfer, servers)
     raw = columns
     columns, source = with_expressions(transfer, raw)
     require_expressions(transfer, raw, servers.endpoint(transfer.source))
@@ -197,9 +197,9 @@ def resolve_hops(
             error.hop = number
             raise
         if number == 1:
-            _require_readable(transfer, plan, withheld)
+            require_readable(transfer, plan, withheld)
         if transfer.rows_per_file_range:
-            _require_rows_numbered(plan)
+            require_rows_numbered(plan)
         options = TargetOptions(
             mode=transfer.write,
             engine=spec.engine,
@@ -267,7 +267,7 @@ def resolve_hops(
     if transfer.final and None not in unversioned.values():
         why = "; ".join(f"{table}: {reason}" for table, reason in unversioned.items())
         raise InputError(f"{transfer.transfer}: final: {why}")
-    _require_overflowing(transfer, hops)
+    require_overflowing(transfer, [hop.plan for hop in hops])
     return tuple(hops)
 
 
@@ -275,86 +275,6 @@ def _one_expression(order_by: Sequence[str] | None) -> str | None:
     if not order_by:
         return None
     return order_by[0] if len(order_by) == 1 else f"({', '.join(order_by)})"
-
-
-def _require_overflowing(transfer: Transfer, hops: Sequence[Hop]) -> None:
-    """Refuse an `on_overflow` of the transfer that is of no use in any hop.
-
-    Raises:
-        ColumnsRefused: names the columns.
-    """
-    relaxed = {
-        name
-        for name, column in transfer.columns.items()
-        if column.on_overflow in ("null", "clamp")
-        for hop in hops
-        for each in hop.plan.columns
-        if each.on_overflow != "refuse"
-        and each.target.name == transfer.target_name(name, hop.number)
-    }
-    copied = {column.target.name for column in hops[0].plan.columns}
-    useless = {
-        name: f"column {name!r}: no value can overflow"
-        for name, column in transfer.columns.items()
-        if column.on_overflow in ("null", "clamp")
-        and name not in relaxed
-        and transfer.target_name(name, 1) in copied
-    }
-    if useless:
-        tables = " -> ".join(map(str, transfer.tables))
-        raise ColumnsRefused(tables, useless)
-
-
-def _require_rows_shown(transfer: Transfer, servers: Servers) -> Sequence[str]:
-    """Refuse tables of which row-level security hides rows, unless that is declared.
-
-    Returns:
-        The columns of the source that the login may not read.
-
-    Raises:
-        RowsHidden: names the table and the remedies.
-    """
-    columns: Sequence[str] = ()
-    for number, table in enumerate(transfer.tables):
-        if number and transfer.row_security == "apply":
-            break
-        with concerning(f"{transfer.transfer}: {table}"):
-            inspection = inspection_of(table.system)
-            why, withheld = inspection.withheld_from(servers.endpoint(table), table)
-        if why and transfer.row_security != "apply":
-            raise RowsHidden(f"{transfer.transfer}: {table}: {why}")
-        if not number:
-            columns = withheld
-    return columns
-
-
-def _require_readable(transfer: Transfer, plan: CopyPlan, withheld: Sequence[str]) -> None:
-    """Refuse columns of the source that the login may not read; the server names the table only.
-
-    Raises:
-        ColumnsRefused: names them, and the remedies.
-        InputError: it may read none of them.
-    """
-    computed = {name for name, column in transfer.columns.items() if column.expression}
-    read = [column.source.name for column in plan.columns]
-    names = [name for name in read if name in withheld and name not in computed]
-    if not names:
-        return
-    table = f"{transfer.transfer}: {plan.source}"
-    if names == read:
-        raise InputError(
-            f"{table}: this login may not read it: it needs SELECT, and in PostgreSQL USAGE of "
-            "its schema"
-        )
-    quote = plan.source.system.quote
-    remedy = f"GRANT SELECT ({', '.join(map(quote, names))}) ON {qualified(plan.source)}"
-    if plan.key.source.name not in names:
-        exclude = ", ".join([*transfer.exclude, *names])
-        remedy += f", or declare 'exclude: [{exclude}]'"
-    problems = {
-        name: f"column {name!r}: this login may not read it (SELECT); {remedy}" for name in names
-    }
-    raise ColumnsRefused(table, problems)
 
 
 def _plan_hop(
@@ -394,38 +314,6 @@ def _plan_hop(
     if number == 1:
         plan = replace(plan, where=transfer.where)
     return _with_figures(transfer, plan, number) if transfer.figures else plan
-
-
-def _require_rows_numbered(plan: CopyPlan) -> None:
-    """Refuse a hop that does not copy the column which tells the ranges of a file apart."""
-    types = plan.target.system.types
-    targets = [each.target for each in plan.columns if each.source.name == each.target.name == ROW]
-    if not targets or not isinstance(types.read(targets[0].type).kind, Integer):
-        raise InputError(
-            f"{plan.target}: 'ranges' of files need the column {ROW!r} in the target, as an "
-            "integer of that name"
-        )
-
-
-def _require_filter(transfer: Transfer, servers: Servers) -> None:
-    """Refuse a row filter that is not exactly one condition that the source understands."""
-    if transfer.where is None:
-        return
-    filter_ = f"{transfer.transfer}: where: {transfer.where!r}"
-    first, last = transfer.source.system.dialect.limited(1)
-    table, nowhere = qualified(transfer.source), filtered("1 = 0", transfer.where)
-    try:
-        rows = servers.endpoint(transfer.source).query(
-            f"SELECT {first}1 FROM {table} WHERE {nowhere}{last}"
-        )
-    except StatementFailed as error:
-        if error.transient:
-            raise
-        raise InputError(
-            f"{filter_} is not a valid condition for {transfer.source}: {error}"
-        ) from None
-    if rows:
-        raise InputError(f"{filter_} should be one condition; its parentheses do not match")
 
 
 def _with_figures(transfer: Transfer, plan: CopyPlan, number: int) -> CopyPlan:

@@ -25,7 +25,7 @@ from tableferry.resources.tables import TableRef
 
 if TYPE_CHECKING:
     from tableferry.assets.running.work import Candidate
-    from tableferry.assets.verifying.on_demand import Checked
+    from tableferry.assets.verifying.checked import Checked
 
 
 @dataclass

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-import dagster as dg
-
-from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.judging import why_not_committed
 from tableferry.assets.log.ledger import (
     committed,
     committed_records,
     newest,
-    records,
     standing,
 )
 from tableferry.assets.log.records import DataVersion, RangeRecord, digest
@@ -37,6 +31,7 @@ from tableferry.assets.verifying.as_committed import (
     source_is_newer,
     target_digest_of,
 )
+from tableferry.assets.verifying.checked import Checked
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows, allows_extra_rows
 from tableferry.checks.expectations import run_suite
 from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
@@ -44,58 +39,13 @@ from tableferry.checks.recheck import ONCE, Recheck, RepeatedLooks
 from tableferry.checks.reconcile import reconcile_all, target_digests
 from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Verdict
-from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.words import counted
 
 MOST_COMPARISONS = 4
 """Maximum comparisons of a range that runs keep recording; its last verdict does not count then."""
-
-
-@dataclass(frozen=True)
-class Checked:
-    """One verdict about one range of one hop, or about a whole target table."""
-
-    hop: Hop
-    range: str | None
-    """None for a whole table."""
-    verdict: Verdict
-    warning: bool = False
-    """A failure is only a warning, e.g. because the source has changed since the commit."""
-
-    @property
-    def failed(self) -> bool:
-        return not self.verdict.passed and not self.warning
-
-    def summary(self) -> str:
-        """Return one line, e.g. `clickhouse://w.t 1..5: checksum FAILED: ...`."""
-        where = "as a whole" if self.range is None else self.range
-        return f"{self.hop.plan.target} {where}: {self.outcome}"
-
-    @property
-    def outcome(self) -> str:
-        """What was compared, and how it ended."""
-        return self.verdict.summary(warning=self.warning)
-
-
-@dataclass(frozen=True)
-class NotCommitted:
-    """A range of one hop that its latest attempt did not commit, or that no run has moved."""
-
-    target: str
-    range: str
-    state: State
-    error: str | None = None
-    why: str | None = None
-    """The error without the transfer, the target and the range, if that is known."""
-
-    def summary(self) -> str:
-        """Return one line, e.g. `clickhouse://w.t 1..5: failed: value ... is outside of ...`."""
-        why = why_not_committed(self.state, self.why or self.error)
-        return f"{self.target} {self.range}: {why}"
 
 
 def verify(
@@ -158,37 +108,6 @@ def _warns(transfer: Transfer, verdict: Verdict, up_to_date: bool) -> bool:
     if verdict.source_newer and not up_to_date:
         return True
     return transfer.check_spec(verdict.check).severity == "warn"
-
-
-def summarise(
-    transfer: Transfer,
-    context: EventLogger,
-    checked: Sequence[Checked],
-    selected: Collection[dg.AssetCheckKey],
-) -> None:
-    """Record of each selected check how the ranges did in it.
-
-    A check that this run did not do, but selected, repeats how they did in it last.
-    """
-    for key in selected:
-        writer = Writer(context, key.asset_key, transfer)
-        ranges = [
-            check
-            for check in checked
-            if check.hop.asset == key.asset_key and check.verdict.check == key.name and check.range
-        ]
-        if ranges:
-            writer.summarised(
-                key.name,
-                ranges=len(ranges),
-                failed=sum(not check.verdict.passed for check in ranges),
-                warning=all(check.warning for check in ranges if not check.verdict.passed),
-            )
-        elif key.name not in WHOLE_TABLE_CHECKS:
-            last = standing(context.instance, key.asset_key, [key.name])
-            passed = [verdict[key.name].passed for verdict in last.values()]
-            if passed:
-                writer.summarised(key.name, ranges=len(passed), failed=passed.count(False))
 
 
 @dataclass(frozen=True)
@@ -377,69 +296,3 @@ def _up_to_a_failure(
     except Exception as error:
         return done, error
     return done, None
-
-
-def not_committed(
-    transfer: Transfer, instance: dg.DagsterInstance, names: Sequence[str] = ()
-) -> list[NotCommitted]:
-    """Return the ranges, of `names` or of all, that their latest attempt did not commit.
-
-    None of a transfer that moves nothing, whose ranges are all compared.
-    """
-    if not transfer.write.moves:
-        return []
-    known = instance.get_dynamic_partitions(transfer.partitions_name)
-    open_ranges: list[NotCommitted] = []
-    for hop in transfer.hops:
-        asset = asset_key(hop.to)
-        seen, done = records(instance, asset, known), committed(instance, asset, ())
-        for name in known:
-            record = seen.get(name)
-            if names and name not in names:
-                continue
-            if record is None:
-                open_ranges.append(NotCommitted(str(hop.to), name, State.MISSING))
-            elif not record.state.in_target:
-                run = instance.get_run_by_id(record.run_id) if record.run_id else None
-                moving = record.state is not State.FAILED and run and not run.is_finished
-                if moving and name in done:
-                    continue  # what is committed stands until the run has moved it again
-                error, why = record.error, record.why
-                if moving:
-                    error = why = f"run {record.run_id} is moving it"
-                open_ranges.append(NotCommitted(str(hop.to), name, record.state, error, why))
-    return open_ranges
-
-
-def closing_line(checked: Sequence[Checked], open_ranges: Sequence[NotCommitted]) -> str:
-    """Return a summary, e.g. `1 of 32 checks failed, 1 warned; ranges: 2 failed, 1 missing`."""
-    failed = sum(each.failed for each in checked)
-    behind = {each.range: each for each in checked if each.verdict.source_newer}
-    warned = sum(
-        each.warning and not each.verdict.passed and not each.verdict.source_newer
-        for each in checked
-    )
-    line = f"{failed} of {len(checked)} checks failed"
-    if not checked:
-        line = "nothing was checked: no range is committed"
-    elif not failed and not warned and not behind:
-        line = "1 check passed" if len(checked) == 1 else f"all {len(checked)} checks passed"
-    if warned:
-        line += f", {warned} warned"
-    if behind:
-        line += f"; {_behind([each.verdict for each in behind.values()])}"
-    states = Counter(each.state for each in open_ranges)
-    parts = [f"{number} {state}" for state, number in states.items()]
-    return f"{line}; ranges: {', '.join(parts)}" if parts else line
-
-
-def _behind(newer: Sequence[Verdict]) -> str:
-    """Return how far a source has advanced, e.g. `the source is newer ... (120 rows more)`."""
-    rows = sum(
-        int(verdict.source[ROWS]) - int(verdict.target[ROWS])
-        for verdict in newer
-        if ROWS in verdict.source
-    )
-    ranges = "1 range" if len(newer) == 1 else f"{len(newer)} ranges"
-    more = f" ({counted(abs(rows), 'row')} {'more' if rows > 0 else 'fewer'})" if rows else ""
-    return f"the source is newer than the last move in {ranges}{more}"

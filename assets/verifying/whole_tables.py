@@ -21,7 +21,7 @@ from tableferry.assets.planning.source_state import (
     read_under,
 )
 from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges
-from tableferry.assets.verifying.on_demand import Checked
+from tableferry.assets.verifying.checked import Checked
 from tableferry.checks.verdict import Verdict
 from tableferry.checks.whole_table import TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
 from tableferry.resources.contract.snapshots import Snapshot

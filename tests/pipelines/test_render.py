@@ -28,7 +28,7 @@ from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.rows.decisions import Decision
-from tableferry.assets.verifying.on_demand import Checked
+from tableferry.assets.verifying.checked import Checked
 from tableferry.checks.verdict import Difference, Differences, Verdict
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.show import render

@@ -31,7 +31,7 @@ from tableferry.assets.planning.wires import wire_notes
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, run_is_alive, this_process
 from tableferry.assets.verifying.check_request import CheckRequest
-from tableferry.assets.verifying.on_demand import not_committed
+from tableferry.assets.verifying.checked import not_committed
 from tableferry.checks.levels import Level
 from tableferry.checks.recheck import ONCE, Recheck
 from tableferry.checks.verdict import Difference, Differences

@@ -20,7 +20,7 @@ from tableferry.resources.words import counted, one_line
 
 if TYPE_CHECKING:
     from tableferry.assets.running.work import Candidate
-    from tableferry.assets.verifying.on_demand import Checked
+    from tableferry.assets.verifying.checked import Checked
     from tableferry.pipelines.command.show.range_views import RangeView, TransferView
     from tableferry.pipelines.command.show.views import AdoptionView, PlannedRange, PlanView
 

@@ -11,7 +11,7 @@ from tableferry.assets.log.states import Reason, State
 from tableferry.assets.planning.rows.decision import Decision
 from tableferry.assets.planning.rows.rows_to_move import RowsToMove
 from tableferry.assets.running.work import Candidate
-from tableferry.assets.verifying.on_demand import Checked, NotCommitted, closing_line
+from tableferry.assets.verifying.checked import Checked, NotCommitted, closing_line
 from tableferry.pipelines.command.show.range_views import RangeView, TransferView
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.words import counted

@@ -1,0 +1,142 @@
+"""Refuses what a declaration asks of its tables, and their servers or their logins cannot give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.planning.servers import Servers
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.inspection import inspection_of
+from tableferry.resources.contract.table_sql import filtered, qualified
+from tableferry.resources.errors import (
+    ColumnsRefused,
+    InputError,
+    RowsHidden,
+    StatementFailed,
+    concerning,
+)
+from tableferry.resources.keys.range import ROW
+from tableferry.resources.types.kinds import Integer
+
+
+def require_overflowing(transfer: Transfer, plans: Sequence[CopyPlan]) -> None:
+    """Refuse an `on_overflow` of the transfer that is of no use in any hop.
+
+    Raises:
+        ColumnsRefused: names the columns.
+    """
+    relaxed = {
+        name
+        for name, column in transfer.columns.items()
+        if column.on_overflow in ("null", "clamp")
+        for number, plan in enumerate(plans, start=1)
+        for each in plan.columns
+        if each.on_overflow != "refuse" and each.target.name == transfer.target_name(name, number)
+    }
+    copied = {column.target.name for column in plans[0].columns}
+    useless = {
+        name: f"column {name!r}: no value can overflow"
+        for name, column in transfer.columns.items()
+        if column.on_overflow in ("null", "clamp")
+        and name not in relaxed
+        and transfer.target_name(name, 1) in copied
+    }
+    if useless:
+        tables = " -> ".join(map(str, transfer.tables))
+        raise ColumnsRefused(tables, useless)
+
+
+def require_movable(transfer: Transfer, servers: Servers) -> None:
+    """Refuse tables that their servers have otherwise than a move could read or write them.
+
+    Raises:
+        InputError: names the table, and why.
+    """
+    for table in transfer.tables:
+        if refused := inspection_of(table.system).refused(servers.endpoint(table), table):
+            raise InputError(f"{transfer.transfer}: {table}: {refused}")
+
+
+def require_rows_shown(transfer: Transfer, servers: Servers) -> Sequence[str]:
+    """Refuse tables of which row-level security hides rows, unless that is declared.
+
+    Returns:
+        The columns of the source that the login may not read.
+
+    Raises:
+        RowsHidden: names the table and the remedies.
+    """
+    columns: Sequence[str] = ()
+    for number, table in enumerate(transfer.tables):
+        if number and transfer.row_security == "apply":
+            break
+        with concerning(f"{transfer.transfer}: {table}"):
+            inspection = inspection_of(table.system)
+            why, withheld = inspection.withheld_from(servers.endpoint(table), table)
+        if why and transfer.row_security != "apply":
+            raise RowsHidden(f"{transfer.transfer}: {table}: {why}")
+        if not number:
+            columns = withheld
+    return columns
+
+
+def require_readable(transfer: Transfer, plan: CopyPlan, withheld: Sequence[str]) -> None:
+    """Refuse columns of the source that the login may not read; the server names the table only.
+
+    Raises:
+        ColumnsRefused: names them, and the remedies.
+        InputError: it may read none of them.
+    """
+    computed = {name for name, column in transfer.columns.items() if column.expression}
+    read = [column.source.name for column in plan.columns]
+    names = [name for name in read if name in withheld and name not in computed]
+    if not names:
+        return
+    table = f"{transfer.transfer}: {plan.source}"
+    if names == read:
+        raise InputError(
+            f"{table}: this login may not read it: it needs SELECT, and in PostgreSQL USAGE of "
+            "its schema"
+        )
+    quote = plan.source.system.quote
+    remedy = f"GRANT SELECT ({', '.join(map(quote, names))}) ON {qualified(plan.source)}"
+    if plan.key.source.name not in names:
+        exclude = ", ".join([*transfer.exclude, *names])
+        remedy += f", or declare 'exclude: [{exclude}]'"
+    problems = {
+        name: f"column {name!r}: this login may not read it (SELECT); {remedy}" for name in names
+    }
+    raise ColumnsRefused(table, problems)
+
+
+def require_rows_numbered(plan: CopyPlan) -> None:
+    """Refuse a hop that does not copy the column which tells the ranges of a file apart."""
+    types = plan.target.system.types
+    targets = [each.target for each in plan.columns if each.source.name == each.target.name == ROW]
+    if not targets or not isinstance(types.read(targets[0].type).kind, Integer):
+        raise InputError(
+            f"{plan.target}: 'ranges' of files need the column {ROW!r} in the target, as an "
+            "integer of that name"
+        )
+
+
+def require_filter(transfer: Transfer, servers: Servers) -> None:
+    """Refuse a row filter that is not exactly one condition that the source understands."""
+    if transfer.where is None:
+        return
+    filter_ = f"{transfer.transfer}: where: {transfer.where!r}"
+    first, last = transfer.source.system.dialect.limited(1)
+    table, nowhere = qualified(transfer.source), filtered("1 = 0", transfer.where)
+    try:
+        rows = servers.endpoint(transfer.source).query(
+            f"SELECT {first}1 FROM {table} WHERE {nowhere}{last}"
+        )
+    except StatementFailed as error:
+        if error.transient:
+            raise
+        raise InputError(
+            f"{filter_} is not a valid condition for {transfer.source}: {error}"
+        ) from None
+    if rows:
+        raise InputError(f"{filter_} should be one condition; its parentheses do not match")
