@@ -10,7 +10,6 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB, check_schedule_name, schedule_name
 from tableferry.assets.log.ledger import latest_materialization
 from tableferry.assets.log.run_tags import TRANSFER
-from tableferry.assets.log.states import Reason
 from tableferry.assets.planning.planner import make_plan
 from tableferry.assets.planning.servers import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth
@@ -72,7 +71,7 @@ def transfer_schedule(
             name
             for decided in plan.decided.values()
             for name, decision in decided.items()
-            if decision.reason is not Reason.UNCHANGED
+            if decision.runs
         }
         todo |= plan.versions_to_record
         if not todo:

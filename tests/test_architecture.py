@@ -106,6 +106,31 @@ LEVELS_NAMED = {
 }
 
 
+REASONS_NAMED = {
+    "assets/log/records.py": "what has changed between two data versions",
+    "assets/log/states.py": "the reasons",
+    "assets/planning/planner.py": "ranges that were never moved",
+    "assets/planning/rows/actions.py": "the action that each reason asks for",
+    "assets/planning/rows/decision.py": "a range alone",
+    "assets/planning/rows/decisions.py": "the ranges of a hop",
+    "assets/planning/rows/increments.py": "a full check that is due",
+    "assets/running/actions.py": "why a range moves that an action has found to differ",
+    "assets/running/adopting.py": "ranges that were never moved",
+    "assets/running/range_attempt.py": "who has written the rows",
+}
+"""The modules that name the reason of a range; others do what its action is."""
+
+
+def test_few_modules_name_the_reasons_of_ranges() -> None:
+    assert {*files_with(r"\bReason\.[A-Z]")} | {"assets/log/states.py"} == REASONS_NAMED.keys()
+
+
+def test_one_function_makes_plans_and_what_a_run_is_asked_stays_beside_the_declaration() -> None:
+    assert files_with(r"\bTransferPlan\(") == ["assets/planning/transfer_plan.py"]
+    declared = [name for name in files_with(r"\bPrivateAttr\b") if "declaring" in name]
+    assert declared == ["assets/declaring/sections.py"], "a declaration hides nothing"
+
+
 def test_check_levels_are_known_by_their_properties() -> None:
     """The names `count` and `checksum` have other meanings, too."""
     named = files_with(r"""["'](in_flight|sample_hash|full_hash)["']""")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.planning.rows.actions import action_of_move
-from tableferry.assets.planning.rows.decision import COMPARED_FIRST, Action
+from tableferry.assets.planning.rows.decision import MAY_BE_EQUAL, Action
 from tableferry.assets.planning.rows.deltas import only_whole
 from tableferry.assets.running.audit import (
     CheckFailed,
@@ -85,7 +85,7 @@ def _compare(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     Its data version does not suffice: the digest's definition has changed, a full check is due, or
     another home has published the range.
     """
-    moved_as = Reason.SOURCE_CHANGED if reason in COMPARED_FIRST else reason
+    moved_as = Reason.SOURCE_CHANGED if reason in MAY_BE_EQUAL else reason
     if not_compared(attempt.hop.plan) or attempt.marked_by_moving:
         return _move_rows(attempt, moved_as)
     target = attempt.hop.plan.target

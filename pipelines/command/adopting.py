@@ -144,25 +144,13 @@ def _carried_out(
     log_level: str | None,
 ) -> AdoptionView:
     """Adopt ranges by a Dagster run in this process."""
-    from tableferry.assets.log.command_runs import carry_out, selected
-    from tableferry.assets.log.run_tags import TRANSFER
     from tableferry.assets.running.caller import Caller
-    from tableferry.assets.running.processes import PROCESS, this_process
     from tableferry.assets.verifying.check_request import CheckRequest
-    from tableferry.pipelines.command.one.launching import built, failures, logging_config
+    from tableferry.pipelines.command.one.launching import execute_checks, failures
     from tableferry.pipelines.command.show.views import AdoptionView
 
     request, caller = CheckRequest(level, ranges, adopt=True), Caller()
-    checks = request.checks(session.transfer(name))
-    result = carry_out(
-        session.instance,
-        selected(built(session, name, caller), checks=checks),
-        tags={**request.tags(), TRANSFER: name, PROCESS: this_process(session.instance)},
-        checks=checks,
-        run_config=logging_config(log_level),
-    )
-    if caller.error is not None:
-        raise caller.error
+    result = execute_checks(session, session.transfer(name), request, caller, log_level)
     errors = [] if result.success else failures(result)
     tables = [check.summary() for check in caller.checked if not check.verdict.passed]
     notes = [*notes, *dict.fromkeys(caller.notes), *tables]

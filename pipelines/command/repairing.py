@@ -102,14 +102,24 @@ def _print_statements(
 def _show(
     session: Session, name: str, ranges: Sequence[str], hop: int | None, *, as_json: bool
 ) -> None:
-    """Show what differs in the committed ranges, with up to 20 rows of each, and exit."""
+    """Show what differs in the committed ranges, with up to 20 rows of each, and exit.
+
+    Those of a transfer that moves nothing are all compared.
+    """
+    from tableferry.assets.log.ledger import committed
+    from tableferry.assets.running.repairs import damaged_sources
     from tableferry.pipelines.command.one import runner
+    from tableferry.pipelines.command.one.finding import select_hops
+    from tableferry.pipelines.command.one.repair_sql import plan_of_repair
     from tableferry.pipelines.command.show.render import console, difference_table
     from tableferry.resources.words import counted
 
-    known = _compared(session, name, hop)
+    servers, plan = plan_of_repair(session, name, hop)
+    log, moves = session.instance, plan.declared.write.moves
+    present = [committed(log, each.spec.to, ()) for each in select_hops(name, plan.hops, hop)]
+    known = [key for key in plan.ranges if not moves or any(key in of_hop for of_hop in present)]
     chosen = [key for key in known if not ranges or key in ranges] or [*ranges]
-    damaged = _damaged_sources(session, name, hop)
+    damaged = damaged_sources(plan, hop, servers, log, chosen)
     document = []
     for key in chosen:
         if key in damaged:
@@ -132,36 +142,3 @@ def _show(
     elif not problems:
         click.echo(f"{name}: no row differs")
     end(problems)
-
-
-def _damaged_sources(session: Session, name: str, hop: int | None) -> dict[str, str]:
-    """The ranges of which a hop that is repaired alone has a damaged source, and how."""
-    from tableferry.assets.planning.intent import Intent
-    from tableferry.assets.planning.transfer_plan import plan_transfer
-    from tableferry.assets.running.repairs import damaged_sources
-
-    if hop is None:
-        return {}
-    transfer, log = session.transfer(name), session.instance
-    servers, intent = session.servers_of(transfer), Intent(repair=True)
-    plan = plan_transfer(transfer, servers, log, intent, purpose="compare")
-    return damaged_sources(plan, hop, servers, log, plan.ranges)
-
-
-def _compared(session: Session, name: str, hop: int | None) -> list[str]:
-    """The ranges that a repair compares: those that are committed, or all that others fill.
-
-    Raises:
-        InputError: a target that others fill cannot be repaired.
-    """
-    from tableferry.assets.log.ledger import committed, partitions
-    from tableferry.pipelines.command.one.repair_sql import plan_of_repair
-
-    transfer = session.transfer(name)
-    if not transfer.write.moves:
-        _, plan = plan_of_repair(session, name, hop)
-        return list(plan.ranges)
-    targets = [each.to for at, each in enumerate(transfer.hops, 1) if hop in (None, at)]
-    present = session.ask_log(lambda log: [committed(log, to, ()) for to in targets])
-    names = session.ask_log(lambda log: partitions(log, transfer.partitions_name))
-    return [key for key in names if any(key in of_hop for of_hop in present)]

@@ -26,7 +26,7 @@ from tableferry.assets.log.records import DATA_VERSION, DataVersion, RangeRecord
 from tableferry.assets.log.runs import failed_transfers, is_unanswered
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.log.writer import Writer
-from tableferry.assets.planning.rows.decisions import Decision, decide
+from tableferry.assets.planning.rows.decision import Decision, decide
 from tableferry.assets.verifying.checked import NotCommitted
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.verdict import Verdict

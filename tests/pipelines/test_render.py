@@ -27,7 +27,7 @@ from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.log.writer import Writer
-from tableferry.assets.planning.rows.decisions import Decision
+from tableferry.assets.planning.rows.decision import Decision
 from tableferry.assets.verifying.checked import Checked
 from tableferry.checks.verdict import Difference, Differences, Verdict
 from tableferry.pipelines.cli import main

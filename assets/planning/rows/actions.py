@@ -31,6 +31,17 @@ COMPARED = (
 )
 """Reasons for which a range is compared, and moved only if both sides differ."""
 
+DIFFERS_IN_FEW_ROWS = (
+    Reason.SOURCE_CHANGED,
+    Reason.ROW_COUNT_DIFFERS,
+    Reason.LAST_CHECK_FAILED,
+    Reason.TARGET_MOVED,
+    Reason.SOURCE_REWRITTEN,
+    Reason.FULL_CHECK,
+    Reason.SCHEMA_CHANGED,
+)
+"""Reasons for which a range that the target has may differ in few rows."""
+
 
 def with_actions(
     plan: TransferPlan, hop: Hop, servers: Servers, decided: Mapping[str, Decision]
@@ -65,6 +76,6 @@ def action_of_move(
     """
     if plan.intent.repair:
         return Action.REPAIR
-    if compares_first(plan.transfer, hop, servers, reason, rows):
+    if reason in DIFFERS_IN_FEW_ROWS and compares_first(plan.transfer, hop, servers, rows):
         return Action.MOVE_DIFFERING
     return Action.MOVE_ALL

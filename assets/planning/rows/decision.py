@@ -13,8 +13,8 @@ from tableferry.resources.contract.markers import Marker, Published
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.words import counted
 
-COMPARED_FIRST = (Reason.DIGEST_CHANGED, Reason.SOURCE_REPLACED, Reason.FEWER_COLUMNS)
-"""Changes after which a range moves only if a comparison shows that it differs."""
+MAY_BE_EQUAL = (Reason.DIGEST_CHANGED, Reason.SOURCE_REPLACED, Reason.FEWER_COLUMNS)
+"""Changes of a data version after which the rows may be as committed nevertheless."""
 
 
 class Action(Enum):
@@ -40,7 +40,7 @@ class Action(Enum):
 
     @property
     def moves(self) -> bool:
-        """Whether it is of use whatever the source holds when it is taken."""
+        """Whether it moves rows, whatever the source holds by then."""
         return self in (Action.MOVE_ALL, Action.MOVE_DIFFERING, Action.MOVE_NEWER, Action.REPAIR)
 
 
@@ -62,6 +62,11 @@ class Decision:
     """As in the range's newest `RangeRecord`."""
     action: Action = Action.MOVE_ALL
     """What is done for that reason."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is more to do than to record again that the range is unchanged."""
+        return self.reason is not Reason.UNCHANGED
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.detail})" if self.detail else str(self.reason)
@@ -101,7 +106,7 @@ def decide(
             decisions[name] = Decision(Reason.MISSING)
         elif force:
             decisions[name] = Decision(Reason.FORCED)
-        elif change and change not in COMPARED_FIRST:
+        elif change and change not in MAY_BE_EQUAL:
             decisions[name] = Decision(change)
         elif before.failed:
             decisions[name] = Decision(Reason.LAST_CHECK_FAILED, ", ".join(before.failed))

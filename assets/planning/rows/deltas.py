@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.states import Reason
 from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
@@ -32,24 +31,10 @@ and are listed in statements."""
 FEW_OF = 4
 """Up to one in so many segments is read row by row in less time than all are summed up."""
 
-REASONS = (
-    Reason.SOURCE_CHANGED,
-    Reason.ROW_COUNT_DIFFERS,
-    Reason.LAST_CHECK_FAILED,
-    Reason.TARGET_MOVED,
-    Reason.SOURCE_REWRITTEN,
-    Reason.FULL_CHECK,
-    Reason.SCHEMA_CHANGED,
-    Reason.REPAIR,
-)
-"""Why a range that the target has may differ in few rows."""
 
-
-def compares_first(
-    transfer: Transfer, hop: Hop, servers: Servers, reason: Reason, rows: int
-) -> bool:
-    """Whether a range of so many rows is compared, to move only the rows that differ."""
-    if transfer.delta == "never" or reason not in REASONS or only_whole(transfer, hop):
+def compares_first(transfer: Transfer, hop: Hop, servers: Servers, rows: int) -> bool:
+    """Whether a range of so many rows is compared, if few may differ, to move only these."""
+    if transfer.delta == "never" or only_whole(transfer, hop):
         return False
     if transfer.delta == "always":
         return True

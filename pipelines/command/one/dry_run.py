@@ -9,7 +9,6 @@ from typing import Any, cast
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.queries import Log
-from tableferry.assets.log.states import Reason
 from tableferry.assets.planning.changes.drift import ADDING, Unplanned, add_columns, removals
 from tableferry.assets.planning.changes.evolving import evolve, made_anew
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
@@ -130,7 +129,7 @@ def _hop(
     session: Session, plan: TransferPlan, hop: Hop, *, failed: bool, show_all: bool
 ) -> HopStatements:
     servers, decided = session.servers_of(plan.declared), plan.decided[hop.number]
-    runs = [name for name in decided if decided[name].reason is not Reason.UNCHANGED]
+    runs = [name for name in decided if decided[name].runs]
     if failed:
         retried = session.ask_log(lambda log: unsettled(log, plan.transfer, [hop]))
         runs = [name for name in runs if name in retried]

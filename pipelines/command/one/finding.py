@@ -11,8 +11,7 @@ from tableferry.assets.log.ledger import committed, newest_ids, partitions
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.runs import is_unanswered
-from tableferry.assets.log.states import Reason
-from tableferry.assets.planning.intent import AS_DECLARED, Intent
+from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.planner import make_plan, ranges_moving_with
 from tableferry.assets.planning.ranges.cutting import find_ranges, like_range
 from tableferry.assets.planning.resolve import Hop, checks_of
@@ -46,33 +45,12 @@ class FoundWork:
         return not (self.ranges or growth.add or growth.retire or growth.remove)
 
 
-def read_work(
-    session: Session,
-    transfer: Transfer,
-    shared: SharedSnapshot | None,
-    intent: Intent = AS_DECLARED,
-    *,
-    hop: int | None,
-    ranges: Sequence[str],
-    failed: bool,
-) -> FoundWork:
-    """Find the work of a run under a snapshot that stands; nothing is changed."""
-    servers = session.servers_of(transfer)
-
-    def find(log: Log) -> FoundWork:
-        return find_work(
-            log, transfer, servers, shared, intent, hop=hop, ranges=ranges, failed=failed
-        )
-
-    return session.ask_log(find)
-
-
 def find_work(
-    log: Log,
     transfer: Transfer,
     servers: Servers,
     shared: SharedSnapshot | None,
-    intent: Intent = AS_DECLARED,
+    intent: Intent,
+    log: Log,
     *,
     hop: int | None,
     ranges: Sequence[str],
@@ -186,9 +164,7 @@ def _stale(plan: TransferPlan, hops: Sequence[Hop]) -> set[str]:
     return {
         name
         for name in plan.ranges
-        if not all(
-            name in by_range and by_range[name].reason is Reason.UNCHANGED for by_range in decided
-        )
+        if any(name not in by_range or by_range[name].runs for by_range in decided)
     }
 
 

@@ -10,12 +10,14 @@ from uuid import uuid4
 
 import dagster as dg
 
+from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.command_runs import carry_out, selected
 from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, TRANSFER
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.processes import PROCESS, this_process
 from tableferry.assets.running.progress import OnProgress, Progress
+from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.pipelines.command.one.child import Children, Ended, Parent
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry.pipelines.definitions import build
@@ -84,6 +86,31 @@ def execute(session: Session, share: Share, caller: Caller) -> RunOutcome:
         if check.failed
     ]
     return outcome
+
+
+def execute_checks(
+    session: Session,
+    transfer: Transfer,
+    request: CheckRequest,
+    caller: Caller,
+    log_level: str | None,
+) -> dg.ExecuteInProcessResult | dg.JobExecutionResult:
+    """Execute a run of checks alone in this process.
+
+    Raises:
+        TableferryError: it could not compare anything.
+    """
+    checks, name = request.checks(transfer), transfer.transfer
+    result = carry_out(
+        session.instance,
+        selected(built(session, name, caller), checks=checks),
+        tags={**request.tags(), TRANSFER: name, PROCESS: this_process(session.instance)},
+        checks=checks,
+        run_config=logging_config(log_level),
+    )
+    if caller.error is not None:
+        raise caller.error
+    return result
 
 
 def execute_parallel(

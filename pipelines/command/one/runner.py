@@ -11,9 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.command_runs import carry_out, selected
 from tableferry.assets.log.queries import Log
-from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.assets.log.written_columns import committed_schema
 from tableferry.assets.planning.changes.drift import Unplanned, foreseen, removals
 from tableferry.assets.planning.changes.evolving import alterations, made_anew
@@ -29,14 +27,14 @@ from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.assets.planning.wires import wire_notes
 from tableferry.assets.running.caller import Caller
-from tableferry.assets.running.processes import PROCESS, run_is_alive, this_process
+from tableferry.assets.running.processes import run_is_alive
 from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.assets.verifying.checked import not_committed
 from tableferry.checks.levels import Level
 from tableferry.checks.recheck import ONCE, Recheck
 from tableferry.checks.verdict import Difference, Differences
 from tableferry.pipelines.command.one.finding import match_ranges, resolve_range, select_hops
-from tableferry.pipelines.command.one.launching import built, failures, logging_config
+from tableferry.pipelines.command.one.launching import execute_checks, failures
 from tableferry.pipelines.command.one.running import blocking_runs, plan_notes, run
 from tableferry.pipelines.command.one.status import status
 from tableferry.pipelines.command.session import Session
@@ -238,20 +236,7 @@ def check(
         complete=True,
         recheck=Recheck.parse(recheck) if recheck else ONCE,
     )
-    checks = request.checks(transfer)
-    result = carry_out(
-        session.instance,
-        selected(built(session, name, caller), checks=checks),
-        tags={
-            **request.tags(),
-            TRANSFER: name,
-            PROCESS: this_process(session.instance),
-        },
-        checks=checks,
-        run_config=logging_config(log_level),
-    )
-    if caller.error is not None:
-        raise caller.error
+    result = execute_checks(session, transfer, request, caller, log_level)
     view = CheckView(name, caller.checked, not_committed(transfer, session.instance, ranges))
     if not result.success and (view.good or not caller.checked):
         raise TableferryError("; ".join(failures(result)))

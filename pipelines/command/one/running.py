@@ -16,7 +16,7 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.states import State
 from tableferry.assets.planning.hazards import require_harmless
-from tableferry.assets.planning.intent import Intent
+from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
@@ -30,7 +30,7 @@ from tableferry.assets.planning.transfer_plan import (
 from tableferry.assets.planning.wires import with_wires
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.progress import OnProgress, Progress, ignore_progress
-from tableferry.pipelines.command.one.finding import FoundWork, read_work
+from tableferry.pipelines.command.one.finding import FoundWork, find_work
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.range_views import (
     RangeView,
@@ -97,7 +97,8 @@ def run(
     # a plan made now is outdated once the run that blocks this one has ended
     blocked = bool(blocking_runs(session, name))
     with nullcontext() if blocked else shared_snapshot(transfer, servers, joined) as shared:
-        work = read_work(session, transfer, shared, intent, hop=hop, ranges=ranges, failed=failed)
+        find = partial(find_work, transfer, servers, shared, intent)
+        work = session.ask_log(partial(find, hop=hop, ranges=ranges, failed=failed))
         if joined is not None:
             work = replace(work, ranges=work.requested)
         if repair:
@@ -155,8 +156,10 @@ def view_if_unchanged(
     transfer = session.moving_transfer(name)
     if blocking_runs(session, name, moves=True):
         return None
-    with shared_snapshot(transfer, session.servers_of(transfer)) as shared:
-        work = read_work(session, transfer, shared, hop=hop, ranges=ranges, failed=failed)
+    servers = session.servers_of(transfer)
+    with shared_snapshot(transfer, servers) as shared:
+        find = partial(find_work, transfer, servers, shared, AS_DECLARED)
+        work = session.ask_log(partial(find, hop=hop, ranges=ranges, failed=failed))
     return _view(session, transfer, work) if work.nothing else None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from tableferry.assets.log.states import Reason, State
+from tableferry.assets.log.states import State
 from tableferry.assets.planning.rows.decision import Decision
 from tableferry.assets.planning.rows.rows_to_move import RowsToMove
 from tableferry.assets.running.work import Candidate
@@ -35,7 +35,7 @@ class PlannedRange:
     @property
     def state(self) -> str:
         """`skip`, `run` or `refused`."""
-        if self.decision.reason is Reason.UNCHANGED:
+        if not self.decision.runs:
             return "skip"
         return "refused" if self.refused else "run"
 

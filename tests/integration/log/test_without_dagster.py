@@ -56,7 +56,7 @@ def assert_found_alike(one: Ferry, *reasons: str, **options: Any) -> None:
     given = {"hop": None, "ranges": (), "failed": False, **options}
 
     def find(log: Log) -> finding.FoundWork:
-        return finding.find_work(log, transfer, session.servers, None, intent, **given)
+        return finding.find_work(transfer, session.servers, None, intent, log, **given)
 
     with files_of(session) as files:
         found = find(files)
