@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
+
+_UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 MOST_NAMES = 5
 """How many names a message lists at most."""
@@ -53,3 +56,21 @@ def iso_time(timestamp: float | None) -> str | None:
     if timestamp is None:
         return None
     return dt.datetime.fromtimestamp(timestamp, dt.UTC).isoformat(timespec="seconds")
+
+
+def duration(seconds: float) -> str:
+    """E.g. `0.4 s`, `45 s`, `12 min`, `3.5 h`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def size(count: float) -> str:
+    """Return bytes in decimal units, e.g. `850 bytes`, `1.2 kB`, `410 MB`."""
+    if count < 1000:
+        return counted(round(count), "byte")
+    power = min(4, int(math.log10(count)) // 3)
+    value = count / 1000**power
+    return f"{value:.1f} {_UNITS[power]}" if value < 10 else f"{value:,.0f} {_UNITS[power]}"

@@ -12,6 +12,7 @@ from tableferry.assets.asset_keys import asset_key, stored_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log import runs
+from tableferry.assets.log.forecasts import Forecast
 from tableferry.assets.log.queries import Log, select_events, select_in, select_runs
 from tableferry.assets.log.records import NOT_COMMITTED, ROWS_SINCE, SOURCE_NEWER
 from tableferry.assets.log.run_tags import (
@@ -19,6 +20,7 @@ from tableferry.assets.log.run_tags import (
     RANGE_START,
     TRANSFER,
     checked_ranges,
+    forecast_tag,
 )
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 
@@ -52,6 +54,8 @@ class PastRun:
     ended_at: float | None = None
     error: str = ""
     """Why the run failed, one line per reason."""
+    forecast: Forecast | None = None
+    """What it was expected to take, and took."""
 
 
 def run_records(instance: dg.DagsterInstance) -> Iterator[dg.RunRecord]:
@@ -77,14 +81,14 @@ def past_runs(
     past: dict[str, PastRun] = {}
     answered: set[dg.AssetKey] = set()
     for record in _records(instance, runs_of(instance, transfer)):
-        if run := _past_run(instance, targets, record):
+        if run := _past_run(instance, transfer, targets, record):
             past[run.run_id] = run
             answered |= run.targets if run.outcome == "succeeded" else set()
         if len(past) >= RECENT_RUNS and answered >= targets:
             break
     if missing := [run_id for run_id in dict.fromkeys(also) if run_id not in past]:
         for record in instance.get_run_records(dg.RunsFilter(run_ids=missing)):
-            if run := _past_run(instance, targets, record):
+            if run := _past_run(instance, transfer, targets, record):
                 past[run.run_id] = run
     return list(past.values())
 
@@ -169,7 +173,10 @@ def coverage(
 
 
 def _past_run(
-    instance: dg.DagsterInstance, targets: frozenset[dg.AssetKey], record: dg.RunRecord
+    instance: dg.DagsterInstance,
+    transfer: Transfer,
+    targets: frozenset[dg.AssetKey],
+    record: dg.RunRecord,
 ) -> PastRun | None:
     """Return a run of the transfer; None for a run of another one."""
     run = record.dagster_run
@@ -193,6 +200,7 @@ def _past_run(
         started_at=record.start_time or record.create_timestamp.timestamp(),
         ended_at=record.end_time,
         error=_error(instance, run.run_id) if run.status in ENDED_BADLY else "",
+        forecast=Forecast.parse(run.tags.get(forecast_tag(transfer.transfer), "")),
     )
 
 

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from tableferry.pipelines.reporting.markdown import to_markdown
 from tableferry.pipelines.reporting.report import RangeEntry, Report, moment
-from tableferry.resources.words import counted
+from tableferry.resources.words import counted, duration
 
 SCHEMA_VERSION = 2
 """Incremented when a field of the JSON report is removed or changes its meaning; see
@@ -67,6 +67,7 @@ def page(template: str) -> Template:
     environment.filters |= {
         "breakable": breakable,
         "count": lambda number, noun: counted(number or 0, noun),
+        "duration": duration,
         "figure": _figure,
         "moment": moment,
         "number": _number,

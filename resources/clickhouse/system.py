@@ -15,7 +15,7 @@ from tableferry.resources.clickhouse.source import ClickHouseSource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.clickhouse.types import TYPES
 from tableferry.resources.contract.inspection import Inspection
-from tableferry.resources.contract.loader import Loader
+from tableferry.resources.contract.loader import Loader, Part
 from tableferry.resources.contract.settings import Scheme
 from tableferry.resources.contract.system import System
 
@@ -39,6 +39,9 @@ SYSTEM = System(
         preview,
         accepts=("arrow", "tab_separated"),
         deltas=True,
+        stored_share=0.4,
+        # min_insert_block_size_rows and ..._bytes of an INSERT, as servers come
+        most_in_part=Part(1_048_449, 268_402_944),
         # only the server can parse SQL
         options={
             "engine": engine_problem,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.recording import Preview
@@ -16,6 +16,14 @@ from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
+
+
+class Part(NamedTuple):
+    """The most that a server stores at once as one part of a table."""
+
+    rows: int
+    bytes: int
+
 
 Rehearsal = Callable[[Any, CopyPlan, TargetOptions], AbstractContextManager[RangeLoad]]
 
@@ -39,6 +47,10 @@ class Loader:
     delta_share: float = 0.0
     """The share of a range's rows up to which it takes no longer to compare the range, and to write
     these rows by themselves, than to write the range; 0 if it always does."""
+    stored_share: float = 1.2
+    """Typical bytes of a stored row, its indexes included, per byte of it in Arrow."""
+    most_in_part: Part | None = None
+    """None in a system whose tables have no parts."""
     updates_in_place: bool = False
     """Whether a row that is updated keeps its values in columns that are not written."""
     removes: bool = False

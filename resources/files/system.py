@@ -38,6 +38,7 @@ SYSTEM = System(
         accepts=("arrow",),
         modes=(WriteMode.REPLACE,),
         quarantines=False,
+        stored_share=0.4,
         table_problem=folder_problem,
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.profiles import profile
+from tableferry.assets.log.forecasts import Forecast
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.written_columns import committed_schema
 from tableferry.assets.planning.changes.drift import Unplanned, foreseen, removals
@@ -18,10 +21,12 @@ from tableferry.assets.planning.changes.evolving import alterations, made_anew
 from tableferry.assets.planning.changes.refusals import refusals
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.columns.renaming import statements
+from tableferry.assets.planning.forecast import expect, workload
 from tableferry.assets.planning.hazards import hazard_notes
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.planner import make_plan
 from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.room import Room, rooms, sampled_row_bytes
 from tableferry.assets.planning.rows.rows_to_move import rows_to_move
 from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
@@ -64,6 +69,7 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
     servers = session.servers_of(transfer)
 
     def read(log: Log) -> PlanView:
+        started = time.monotonic()
         plan = make_plan(transfer, servers, log, Intent(force=force))
         rows = plan.rows()
         ranges: list[PlannedRange] = []
@@ -110,9 +116,30 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
         hazards = [
             (str(hop.plan.target), item) for hop in plan.hops for item in hop.options.hazards
         ]
-        return PlanView(name, ranges, notes, hazards)
+        expected = _forecast(plan, servers, log, time.monotonic() - started)
+        room = _room(plan, servers, expected) if expected else []
+        return PlanView(name, ranges, notes, hazards, expected, room)
 
     return session.ask_log(read)
+
+
+def _forecast(plan: TransferPlan, servers: Servers, log: Log, planning: float) -> Forecast | None:
+    """Forecast a run of a plan, which plans as well; None if it has nothing to do."""
+    ahead = workload(plan, plan.hops)
+    if not ahead.ranges:
+        return None
+    expected = expect(
+        log, plan.transfer.transfer, ahead, sample=lambda: sampled_row_bytes(plan, servers)
+    )
+    return replace(expected, seconds=expected.seconds + planning)
+
+
+def _room(plan: TransferPlan, servers: Servers, expected: Forecast) -> list[Room]:
+    if not expected.rows or expected.bytes is None:
+        return []
+    transfer = plan.transfer
+    lanes = transfer.parallel.runs * (transfer.parallel.load or profile(transfer.profile).load)
+    return [*rooms(plan, servers, expected.bytes / expected.rows, lanes)]
 
 
 def _drift_notes(

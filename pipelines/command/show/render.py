@@ -57,6 +57,8 @@ def show_plan(out: Console, view: PlanView) -> None:
 
     columns = [RANGE, ROWS, ListColumn("action"), ListColumn("reason")]
     _show(out, f"plan of {view.transfer}", columns, view.ranges, lambda range_: range_.target, row)
+    for line in view.outlook:
+        out.print(Text.assemble(("forecast: ", "cyan"), shown(line)))
     _show_notes(out, view.notes)
 
 
