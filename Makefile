@@ -16,7 +16,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 # No server is named, so that the local stack is used.
 NO_SERVERS := ! env | grep -qE '^TABLEFERRY_(POSTGRES|SQLSERVER|CLICKHOUSE)_URL(_FILE)?=.'
 
-.PHONY: help install demo dev env docs screenshots test test-slow test-soak test-mutants test-cluster test-storages test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
+.PHONY: help install demo dev env docs screenshots test test-slow test-soak test-mutants test-cluster cluster-up cluster-logs test-storages test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -93,6 +93,14 @@ test-cluster: install system-packages ## Run tests of ClickHouse on two replicas
 	failed=; for how in "--delay 0" "--delay 0.2" "--delay 2 --sticky"; do \
 		$(IN_MEMORY) $(BIN)/python -m tableferry_local.cluster $$how $(ON_CLUSTER) || failed=$$how; \
 	done; test -z "$$failed"
+
+CLUSTER = docker compose --file .ci/clickhouse-cluster/compose.yml
+
+cluster-up: ## Start two replicas of ClickHouse, a Keeper and a balancer (needs Docker)
+	@$(CLUSTER) up --wait
+
+cluster-logs: ## Print what these have logged
+	@$(CLUSTER) logs
 
 # What depends on the event log most
 STORED = tests/integration/log tests/integration/proving tests/integration/operating \

@@ -39,7 +39,8 @@ def test_continuous_integration_does_what_the_script_does() -> None:
 
 
 def test_all_supported_servers_are_tested_on() -> None:
-    (job,) = jobs(ROOT / ".github/workflows/servers.yml").values()
+    of_workflow = jobs(ROOT / ".github/workflows/servers.yml").values()
+    (job,) = (job for job in of_workflow if "services" in job)
     rows = job["strategy"]["matrix"]["include"]
     versions = {name: {row[name] for row in rows} for name in rows[0]}
     oldest = postgres.OLDEST // 10_000
@@ -49,3 +50,11 @@ def test_all_supported_servers_are_tested_on() -> None:
     for name, service in job["services"].items():
         assert f"${{{{ matrix.{name} }}}}" in service["image"]
     assert set(job["env"]) == {servers.POSTGRES, servers.SQLSERVER, servers.CLICKHOUSE}
+
+
+def test_a_cluster_of_replicas_is_tested_on() -> None:
+    job = jobs(ROOT / ".github/workflows/servers.yml")["clickhouse-cluster"]
+    assert [step["run"] for step in job["steps"] if "run" in step][:2] == [
+        *("make cluster-up", "make test-cluster")
+    ]
+    assert "cluster=" in job["env"][servers.CLICKHOUSE]

@@ -38,6 +38,12 @@ def status(one: Ferry) -> Any:
     return json.loads(command("status", one.table, "--json").stdout)
 
 
+def planned(one: Ferry) -> Any:
+    """The plan without its forecast, in which no two are alike."""
+    plan = json.loads(command("plan", one.table, "--json").stdout)
+    return {name: value for name, value in plan.items() if name != "forecast"}
+
+
 def stored(one: Ferry, home: Path) -> dict[str, int]:
     """Rows of Dagster's tables, by run."""
     found: dict[str, int] = {}
@@ -59,7 +65,7 @@ def test_what_a_transfer_resumes_from_stays(ferry: Make, tmp_path: Path) -> None
     one.source("UPDATE {t} SET amount = -1 WHERE id = 250")
     failed = one.run()
     assert not failed.good
-    before, plan = status(one), command("plan", one.table, "--json").stdout
+    before, plan = status(one), planned(one)
     runs = {run.run_id for run in one.session.instance.get_runs()}
     told = json.loads(command("prune", "--keep", "0d", "--dry-run", "--json").stdout)
     assert {run.run_id for run in one.session.instance.get_runs()} == runs
@@ -74,7 +80,7 @@ def test_what_a_transfer_resumes_from_stays(ferry: Make, tmp_path: Path) -> None
     assert not list((home / "history" / "runs").glob(f"{gone}*"))
     one.session = open_session()
     assert status(one) == before
-    assert command("plan", one.table, "--json").stdout == plan
+    assert planned(one) == plan
     assert command("report", one.table).exit_code == 1, "it has the failed run still"
     one.source("UPDATE {t} SET amount = 1 WHERE id = 250")
     again = one.run(failed=True)
