@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import dagster as dg
+if TYPE_CHECKING:
+    import dagster as dg
 
 SECONDS_TO_END = 60.0
 """How long a process that is told to end may take to bring its ranges to a safe state."""
