@@ -8,7 +8,7 @@ from typing import cast
 
 import pyarrow as pa
 
-from tableferry.resources.clickhouse.ddl import in_partition, not_in
+from tableferry.resources.clickhouse.ddl import in_partition, not_in, strays_of
 from tableferry.resources.clickhouse.dialect import RANGE_COLUMN
 from tableferry.resources.clickhouse.layout import TableLayout, layouts_of
 from tableferry.resources.clickhouse.load import ClickHouseLoad
@@ -132,8 +132,8 @@ def _published(
     staged = 1 if rows is None else min(rows, 1)
     with recorder.attempt(publication, options) as load:
         strays = 0
-        if load.atomic and there and not options.mode.keeps_rows:
-            elsewhere = f"({plan.target_range(key_range)}) AND NOT ({in_partition(key_range)})"
+        elsewhere = strays_of(plan, key_range)
+        if load.atomic and there:
             ((strays,),) = server.query(f"SELECT count() FROM {qualified(table)} WHERE {elsewhere}")
         own, marker = load.owner, load.marker
         standing = [(CLAIM, "", 0), (key_range.name, own.token, 1)]
@@ -141,6 +141,7 @@ def _published(
         recording.answer(definition_query(table, load.lock), (own.text,))
         for text in (f"FROM {qualified(table)} WHERE", qualified(load.staging_table)):
             recording.answer(text, (staged, 0))
+        recording.answer(elsewhere, (strays,))
         recording.answer(not_in(plan, qualified(load.staging_table)), (0, 0))  # rows that stay
         recording.answer(f"SELECT count(), {marker.token}", (staged, own.token))
         recording.answer(

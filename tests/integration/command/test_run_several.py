@@ -145,7 +145,10 @@ def test_a_dry_run_shows_what_a_run_sends_and_sends_nothing(
             streamed = statement.startswith("INSERT") and "SELECT" not in statement
             # ClickHouse's shadow is filled under another name first
             shadow = statement.startswith("CREATE TABLE `") and " AS `" in statement
-            if not (statement.startswith("--") or streamed or (mode == "swap" and shadow)):
+            # that of the markers may be there by now, of another test's table
+            theirs = "CREATE TABLE" in statement and "__ferry_ranges" in statement
+            passed = statement.startswith("--") or streamed or theirs
+            if not (passed or (mode == "swap" and shadow)):
                 assert same(statement) in really, statement
     nothing_known()
     sent.clear()
