@@ -13,7 +13,7 @@ from tableferry.checks.levels import BY_CHECK
 from tableferry.checks.limits import final, limits
 from tableferry.checks.row_tally import Compared, merge_rows
 from tableferry.checks.rowhash import BATCH_ROWS, RowLayout, RowStream
-from tableferry.checks.table_side import SIDES, Digests, TableSide
+from tableferry.checks.table_side import SIDES, Digests, TableSide, at_once
 from tableferry.checks.verdict import Differences, Sink, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
@@ -126,6 +126,16 @@ class Comparison:
         """Write the conditions that select the rows of some ranges."""
         merged = joined(ranges)
         return {side: table.rows_in(merged) for side, table in self.sides.items()}
+
+    def stretches(self, columns: int = 0) -> Iterator[Sequence[KeyRange]]:
+        """Cut the ranges into those of one query of the source; see `TableSide.stretches`.
+
+        Args:
+            columns: how many columns it digests.
+        """
+        if all(each.name in self.known for each in self.ranges):
+            return at_once(self.ranges)  # only the target is read
+        return self.sides["source"].stretches(self.ranges, columns)
 
     def measure(
         self,

@@ -30,6 +30,7 @@ from tableferry.resources.digest.expressions import (
 from tableferry.resources.digest.fields import fields, identity_fields, relaxed_fields
 from tableferry.resources.digest.measure import ROWS, Grouped, measure
 from tableferry.resources.digest.probe import shared
+from tableferry.resources.digest.stretches import stretches
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -126,6 +127,14 @@ class TableSide:
             snapshot=self.snapshot,
         )
 
+    def stretches(
+        self, ranges: Sequence[KeyRange], columns: int = 0
+    ) -> Iterator[Sequence[KeyRange]]:
+        """Cut ranges into those of one query; see `resources.digest.stretches`."""
+        return stretches(
+            self.endpoint, self.table, self.key, ranges, columns=columns, most=MOST_RANGES
+        )
+
     def total(self, where: str = "1 = 1", changed: Mapping[str, str] | None = None) -> Figures:
         """Sum up all rows that meet a condition, whatever the filter; `changed` as in `measure`."""
         return self.measure(Grouped("0", where), changed=changed).get(0, {ROWS: 0})
@@ -137,7 +146,7 @@ class TableSide:
             TableferryError: the table does not exist, or the server cannot be asked.
         """
         counts: dict[str, int] = {}
-        for part in at_once(ranges):
+        for part in self.stretches(ranges):
             figures = self.measure(self.by_range(part))
             for number, key_range in enumerate(part):
                 counts[key_range.name] = figures.get(number, {ROWS: 0})[ROWS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,13 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.contract.quarantine import IDENTITY
-from tableferry.resources.contract.table_sql import MOST_RANGES, filtered, qualified, range_number
+from tableferry.resources.contract.table_sql import (
+    MOST_RANGES,
+    filtered,
+    qualified,
+    range_number,
+    within,
+)
 from tableferry.resources.contract.target_names import of_ranges, quarantine_of
 from tableferry.resources.digest.measure import ROWS, Grouped
 from tableferry.resources.errors import TableMissing, describe
@@ -122,7 +129,17 @@ def _count(comparison: Comparison, known_rows: int | None) -> tuple[int, int, in
         "source": Grouped("0", filtered("1 = 1", plan.where)),
         "target": Grouped(range_number(ranges, target.key, system) if one_query else "0", where),
     }
-    if known_rows is None:
+    if known_rows is None and partitioned:
+        source = comparison.sides["source"]
+        with ThreadPoolExecutor(1) as pool:
+            counting = pool.submit(target.measure, grouped["target"])
+            parts = (
+                within(part, source.key, source.table.system) for part in source.stretches(ranges)
+            )
+            counts = (source.total(filtered(part, plan.where)) for part in parts)
+            source_rows = sum(int(count[ROWS]) for count in counts)
+            target_figures = counting.result()
+    elif known_rows is None:
         source_figures, target_figures = comparison.measure(grouped)
         source_rows = sum(group[ROWS] for group in source_figures.values())
     else:

@@ -48,6 +48,7 @@ from tableferry.assets.declaring.sections import (
     HopSpec,
     Incremental,
     IncrementalSpec,
+    LimitsSpec,
     MarkSpec,
     ParallelSpec,
     RangesSpec,
@@ -59,6 +60,7 @@ from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.suites import ExpectationSpec
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.hazards import PublishAudit
+from tableferry.resources.contract.limits import Value
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import Place, Source, source_of
 from tableferry.resources.contract.write_modes import WriteMode
@@ -194,6 +196,8 @@ class Transfer(Section):
     parallel: ParallelSpec = ParallelSpec()
     """Ranges read and written at the same time, by default those of the profile; and the runs that
     share a table."""
+    source_limits: LimitsSpec = LimitsSpec()
+    """How long statements and snapshots of the source may be, and when to wait for it."""
     profile: Annotated[str, Field(json_schema_extra={"enum": [*PROFILES]})] = DEFAULT
     """How much is in flight at once."""
     on_schema_drift: DriftPolicy = "fail"
@@ -243,6 +247,15 @@ class Transfer(Section):
             why = "is for one run alone with 'by: ctid', whose ranges are read under one snapshot"
         if value.runs > 1 and why:
             raise InvalidParts([(("runs",), why)])
+        return value
+
+    @field_validator("source_limits")
+    @classmethod
+    def check_limits(cls, value: LimitsSpec, info: ValidationInfo) -> LimitsSpec:
+        if (source := _source(info)) is not None:
+            title = info.data["source"].system.title
+            unknown = sorted(source.unlimited() & {*value.declared})
+            InvalidParts.raise_any(((name,), f"{title} has no such limit") for name in unknown)
         return value
 
     @field_validator("profile")
@@ -527,6 +540,11 @@ class Transfer(Section):
     def sees_all_changes(self) -> bool:
         """Whether the fingerprint of a range changes with any value in it."""
         return self.fingerprint in ("auto", "content", "row_version")
+
+    @property
+    def limits(self) -> dict[str, Value]:
+        """The limits that are declared for the source, by name."""
+        return self.source_limits.declared
 
     @property
     def watermark(self) -> str | None:

@@ -24,6 +24,7 @@ from tableferry.assets.declaring.problems import InvalidParts, as_value_error
 from tableferry.checks.suites import ExpectationSpec, kind_problem, read_suite
 from tableferry.resources.columns.planner import is_target_type
 from tableferry.resources.connecting.names import ENV_ONLY, table_of
+from tableferry.resources.contract import limits
 from tableferry.resources.contract.copy_plan import WireChoice
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.system import System
@@ -294,6 +295,55 @@ DeclaredHop = Annotated[
         json_schema_input_type=str | HopSpec,
     ),
 ]
+
+
+def _limit(value: object, info: ValidationInfo) -> object:
+    return limits.read(str(info.field_name), value)
+
+
+Duration = Annotated[
+    float | None, BeforeValidator(_limit, json_schema_input_type=str | float | None)
+]
+Most = Annotated[float | None, BeforeValidator(_limit, json_schema_input_type=int | str | None)]
+
+
+class LimitsSpec(Section):
+    """How long statements and snapshots of the source may be, and when to wait for it.
+
+    Of what the connection declares and what is declared here, the strictest holds. `none` is no
+    limit, where the other declares none.
+    """
+
+    longest_statement: Duration = None
+    """About how long a statement may take that fingerprints, counts or digests rows (3s)."""
+    oldest_snapshot: Duration = None
+    """PostgreSQL: how old a run's snapshot may be: it is then ended between ranges, and a new one
+    taken (15m)."""
+    active_sessions: Most = None
+    """PostgreSQL: wait while more sessions of others run a statement."""
+    replica_lag: Duration = None
+    """PostgreSQL: wait while a replica, or the standby that is read, is further behind."""
+    oldest_xmin: Most = None
+    """PostgreSQL: wait while VACUUM has to keep rows of more transactions for others."""
+    probe: Annotated[str | None, BeforeValidator(_limit, json_schema_input_type=str)] = None
+    """A query in the source's SQL that returns one number: wait while it is above
+    `probe_above`."""
+    probe_above: Annotated[float | None, BeforeValidator(_limit, json_schema_input_type=float)] = (
+        None
+    )
+    """The bound of the probe's number."""
+    longest_wait: Duration = None
+    """How long to wait; a range that waited for longer fails (30m)."""
+
+    @model_validator(mode="after")
+    def check_probe(self) -> Self:
+        limits.require_together(dict.fromkeys(self.model_fields_set))
+        return self
+
+    @property
+    def declared(self) -> dict[str, limits.Value]:
+        """The limits that are given, by name."""
+        return {name: getattr(self, name) for name in limits.NAMES if name in self.model_fields_set}
 
 
 class ParallelSpec(Section):

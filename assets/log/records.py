@@ -78,6 +78,9 @@ _METADATA_NAMES = {
     "updated": "rows_updated",
     "deleted": "rows_deleted",
     "whole_because": "moved_whole_because",
+    "source_seconds": "source_seconds",
+    "longest_statement": "longest_statement",
+    "snapshot_seconds": "snapshot_seconds",
 }
 """The metadata of those fields of a record that are stored as they are."""
 
@@ -205,6 +208,15 @@ class RangeRecord:
     """Seconds by phase. Phases overlap, and do not include waiting for the other side."""
     moving_seconds: float | None = None
     """Seconds from the first row written until the rows are in their table, waiting included."""
+    source_seconds: float | None = None
+    """Seconds in which the hop's source worked for the range: it sent its rows, and its share of
+    the statements that fingerprinted it."""
+    longest_statement: float | None = None
+    """The longest of these statements in seconds, waits for the target included."""
+    snapshot_seconds: float | None = None
+    """The age of the snapshot when the range had been read."""
+    waited: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that the range has waited for signals of the source, by signal."""
     attempts: int = 1
     error: str | None = None
     """Begins with the transfer, the target and the range."""
@@ -272,7 +284,7 @@ class RangeRecord:
         values: dict[str, Any] = {STATE: str(self.state), "attempts": self.attempts}
         for name, key in _METADATA_NAMES.items():
             if (value := getattr(self, name)) not in (None, ""):
-                values[key] = value
+                values[key] = round(value, 4) if isinstance(value, float) else value
         if self.rows is not None:
             values["dagster/partition_row_count"] = self.rows
         if self.seconds:
@@ -282,6 +294,7 @@ class RangeRecord:
             values["moving_seconds"] = round(self.moving_seconds, 4)
         if self.rows_per_second is not None:
             values["rows_per_second"] = round(self.rows_per_second, 1)
+        values |= {f"waited_for_{name}": round(value, 1) for name, value in self.waited.items()}
         values |= {f"overflow_{column}": number for column, number in self.counts.items()}
         values |= {f"cast_{column}": number for column, number in self.cast.items()}
         if self.not_filled:
@@ -315,6 +328,7 @@ class RangeRecord:
             seconds={name: float(value) for name, value in _prefixed(values, "seconds_")},
             moving_seconds=values.get("moving_seconds"),
             attempts=int(values.get("attempts", 1)),
+            waited={name: float(value) for name, value in _prefixed(values, "waited_for_")},
             counts={name: int(value) for name, value in _prefixed(values, "overflow_")},
             cast={name: int(value) for name, value in _prefixed(values, "cast_")},
             not_filled=tuple(json.loads(values.get("columns_not_filled", "[]"))),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.namesakes import Namesake
@@ -15,6 +15,7 @@ from tableferry.resources.contract.budget import Sharing
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Side
+from tableferry.resources.contract.limits import Value
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.looking_ahead import LookAhead
 from tableferry.resources.contract.source import source_of
@@ -36,6 +37,8 @@ class Servers:
     """The transfer's source; without a transfer, all tables are read as sources."""
     versioned: Collection[TableRef] = ()
     """The tables that may have several versions of a row, of which the newest are read."""
+    limits: Mapping[str, Value] = field(default_factory=dict)
+    """The limits that the transfer declares for its source."""
     namesakes: Sequence[Namesake] = ()
     """The targets of other transfers that may be a target of this one by another name."""
 
@@ -66,7 +69,11 @@ class Servers:
         if transfer.row_security != "refuse":
             endpoints = {name: each.under_policies() for name, each in endpoints.items()}
         return replace(
-            self, endpoints=endpoints, source=transfer.source, versioned=transfer.versioned
+            self,
+            endpoints=endpoints,
+            source=transfer.source,
+            versioned=transfer.versioned,
+            limits=transfer.limits,
         )
 
     def looking_ahead(self, tables: Iterable[TableRef]) -> Servers:
@@ -104,7 +111,7 @@ class Servers:
         if table in self.versioned:
             endpoint = endpoint.newest_versions()
         if self.source is None or table == self.source:
-            return endpoint.within_budget(table.connection, self.sharing)
+            return endpoint.within_budget(table.connection, self.sharing, self.limits)
         return endpoint
 
     def unversioned(self, plan: CopyPlan, tables: Iterable[TableRef]) -> dict[TableRef, str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, fingerprints_of
+from tableferry.resources.connecting.pace import going_on
 from tableferry.resources.contract.fingerprint import KnownFigures, SourceFingerprint
 from tableferry.resources.contract.snapshots import HeldSnapshot, SharedSnapshot, Snapshot
 from tableferry.resources.contract.source import source_of
@@ -27,8 +29,17 @@ from tableferry.resources.keys.range import KeyRange
 
 Found = TypeVar("Found")
 
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.2
+"""Between two looks at whether the run was stopped."""
+
 MOST_READINGS = 5
 """Maximum readings of a source that keeps being altered."""
+
+
+class SnapshotTooOld(TableferryError):
+    """A snapshot has passed its declared age, and ranges have to be read in one state."""
 
 
 class SourceUnreadable(TableferryError):
@@ -118,6 +129,11 @@ class SourceState:
         self._alike = snapshot
         """The newest snapshot under which the source has the planned columns."""
         self._moves = plan.shared.moves if plan.shared else 0
+        self._limits = servers.endpoint(plan.transfer.source).limits
+        self._turn = threading.Condition()
+        self._readers = 0
+        """The ranges that are read under the snapshot now."""
+        self._told_of_age = False
 
     @property
     def shared(self) -> SharedSnapshot | None:
@@ -133,6 +149,92 @@ class SourceState:
     def state(self) -> str | None:
         """The state in which all tables of the run's set are read; None if it is of no set."""
         return self._shared.state if self._shared else None
+
+    @property
+    def snapshot_seconds(self) -> float | None:
+        """How old the snapshot is that is read under now."""
+        return self._shared.age if self._shared else None
+
+    @contextmanager
+    def turn(self, hop: Hop, waiting: Callable[[str], None]) -> Iterator[dict[str, float]]:
+        """Hold the right to read a range: its snapshot stays as long.
+
+        Before, wait for the source's guard; and end a snapshot that has passed its age, once nobody
+        reads under it, so that a later state is read from now on.
+
+        Yields:
+            The seconds that were waited for the guard, by signal.
+
+        Raises:
+            SourceBusy: a signal of the source stayed above its bound.
+            SnapshotTooOld: ranges have to be read in one state, and a declared age was passed.
+        """
+        if not hop.first:
+            yield {}
+            return
+
+        def meanwhile(sentence: str) -> None:
+            if sentence:
+                waiting(sentence)
+            with self._turn:
+                if not self._readers and self._too_old():
+                    self._renew()
+
+        waited = self._servers.endpoint(self._plan.transfer.source).guarded(meanwhile)
+        require_going_on = going_on(self._plan.transfer.source.connection)
+        with self._turn:
+            while self._too_old() and self._readers:
+                self._turn.wait(POLL_SECONDS)
+                require_going_on()
+            if self._too_old():
+                self._renew()
+            self._readers += 1
+        try:
+            yield waited
+        finally:
+            with self._turn:
+                self._readers -= 1
+                self._turn.notify_all()
+
+    def _too_old(self) -> bool:
+        oldest = self._limits.oldest_snapshot if self._limits else None
+        if oldest is None or self._shared is None or self._shared.age <= oldest:
+            return False
+        if (why := self._one_state) is None:
+            return True
+        passed = (
+            f"{self._plan.transfer.source}: the snapshot is {self._shared.age:.0f} s old, more "
+            f"than the oldest_snapshot of {oldest:g} s, and {why}"
+        )
+        if self._limits and "oldest_snapshot" in self._limits.declared:
+            raise SnapshotTooOld(f"{passed}; what is committed stays: raise the limit")
+        if not self._told_of_age:
+            self._told_of_age = True
+            logger.warning("%s: it is kept until the run ends", passed)
+        return False
+
+    @property
+    def _one_state(self) -> str | None:
+        """Say why all ranges are read in one state of the source; None if they need not be."""
+        transfer, key = self._plan.transfer, self._plan.hops[0].plan.key.source
+        if self.state is not None:
+            return "the tables of a set are read in one state"
+        if transfer.by_place:
+            return "an updated row may be stored in another range"
+        if transfer.write.whole_table:
+            return "a swap shows all ranges in one state"
+        if not key.primary_key:
+            return f"rows may change range with {key.name!r}, which is not of the primary key"
+        return None
+
+    def _renew(self) -> None:
+        assert self._shared is not None
+        logger.info(
+            "%s: the snapshot is %.0f s old and ends; what is read from now on is a later state",
+            self._plan.transfer.source,
+            self._shared.age,
+        )
+        self._shared.renew()
 
     def latest(self, name: str) -> Reading:
         """Return the latest reading of a range of the source, or the planned one."""

@@ -231,6 +231,13 @@ def fingerprints_of(
     snapshot: str | None = None,
 ) -> dict[str, SourceFingerprint]:
     """Compute the declared fingerprint of a transfer's source rows, by range name."""
+    usual = transfer.ranges.rows
+    expected = {
+        each.name: usual
+        for each in ranges
+        if usual is not None and each.lower is not None and each.upper is not None
+    }
+    expected |= {name: each.rows for name, each in recorded.items()}
     with concerning(f"{transfer.transfer}: {transfer.source}"):
         return fingerprints(
             servers.endpoint(transfer.source),
@@ -242,6 +249,7 @@ def fingerprints_of(
             greatest=transfer.incremental is not None,
             recorded=recorded,
             segmented=uses_segments(transfer),
+            expected=expected,
         )
 
 

@@ -128,6 +128,7 @@ def _move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
                 artifacts=(*artifacts, *receipt.artifacts),
                 cast=_lost(attempt),
                 quarantined=kept.rows if kept is not None else None,
+                **attempt.of_source(stream.source_seconds, stream.open_seconds),
             )
             if staged >= MIN_ROWS_FOR_PROGRESS or record.artifacts:
                 attempt.writer.progress(record)
@@ -323,6 +324,7 @@ def _watched(attempt: RangeAttempt, items: Iterable[Any], row_end: bytes) -> Ite
     """Pass a stream on, and report the rows of each item; `row_end` ends each row of text."""
     for item in items:
         reached("during_export")
+        attempt.pause()
         yield item
         attempt.tell("load", _rows_of(item, row_end))
         reached("during_load")

@@ -39,6 +39,8 @@ class Prefetch(AbstractContextManager["Prefetch[Item]"], Generic[Item]):
         self._thread = threading.Thread(target=self._read, name="export", daemon=True)
         self.source_seconds = 0.0
         """Time spent in the source, not counting waits for the sink."""
+        self.open_seconds = 0.0
+        """How long the source was open, which includes waits for the sink."""
         self.waited_seconds = 0.0
         """Time that the sink has waited for the source."""
 
@@ -62,8 +64,9 @@ class Prefetch(AbstractContextManager["Prefetch[Item]"], Generic[Item]):
             raise self._error
 
     def _read(self) -> None:
+        began = time.perf_counter()
         try:
-            started = time.perf_counter()
+            started = began
             with self._source() as items:
                 for item in items:
                     self.source_seconds += time.perf_counter() - started
@@ -74,6 +77,7 @@ class Prefetch(AbstractContextManager["Prefetch[Item]"], Generic[Item]):
         except BaseException as error:
             self._error = error
         finally:
+            self.open_seconds = time.perf_counter() - began
             self._on_done()
             self._put(None)
 

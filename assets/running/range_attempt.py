@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tableferry.assets.log.records import Proven, RangeRecord
@@ -61,6 +61,8 @@ class RangeAttempt:
     completed: Completion | None = None
     """What is recorded once the rows that the attempt is restricted to are visible; None: all of
     the range's rows are."""
+    waited: dict[str, float] = field(default_factory=dict)
+    """The seconds that were waited for signals of the source."""
 
     @property
     def name(self) -> str:
@@ -176,6 +178,33 @@ class RangeAttempt:
             return nullcontext()
         return self.loader.marking(self.publication, self.hop.options, self.work.alive)
 
+    def pause(self) -> None:
+        """Wait while a signal of the source is above its bound, in the middle of its rows."""
+        if not self.hop.first:
+            return
+        for name, seconds in self.source.guarded(self.tell_waiting, beside=True).items():
+            self.waited[name] = self.waited.get(name, 0.0) + seconds
+
+    def tell_waiting(self, sentence: str) -> None:
+        """Report that the attempt waits; '' says nothing new."""
+        if sentence:
+            self.tell(sentence)
+
+    def of_source(self, copied: float = 0.0, statement: float = 0.0) -> dict[str, Any]:
+        """Return the fields of a record that say what reading the range cost the source.
+
+        Args:
+            copied: the seconds in which the source sent the rows.
+            statement: how long its statement was under way.
+        """
+        seen, first = self.reading.fingerprint, self.hop.first
+        return {
+            "source_seconds": copied + (seen.source_seconds if first else 0.0),
+            "longest_statement": max(statement, seen.statement_seconds if first else 0.0),
+            "snapshot_seconds": self.work.source.snapshot_seconds if first else None,
+            "waited": {**self.waited},
+        }
+
     def require_source_unchanged(self) -> None:
         """Raise `SourceMoved` if the source has changed since it was read."""
         self.work.source.require_source_unchanged(self.key_range, self.reading)
@@ -211,7 +240,7 @@ class RangeAttempt:
             whole_because=self.whole_because,
             repaired=self.repaired,
             **(self._columns if self._shows_columns else {}),
-            **more,
+            **{**self.of_source(), **more},
         )
 
     def record_of_skip(self) -> RangeRecord:
@@ -225,6 +254,7 @@ class RangeAttempt:
             row_versions=self.reading.row_versions,
             segments=self.reading.segments,
             unchanged_by=self.reading.found_by,
+            **self.of_source(),
             source_position=self.reading.position,
             proven=self.proven,
             counts=before.counts if before else {},

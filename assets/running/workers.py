@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
@@ -107,6 +108,13 @@ def _attempt(work: Work, hop: Hop, name: str, number: int) -> RangeOutcome:
     """Do what was decided about a range, with what is read of its source now."""
     if refused := work.refused.get((hop.number, name)):
         raise InputError(refused)
+    with work.source.turn(hop, partial(work.tell, hop, name)) as waited:
+        return _in_turn(work, hop, name, number, waited)
+
+
+def _in_turn(
+    work: Work, hop: Hop, name: str, number: int, waited: dict[str, float]
+) -> RangeOutcome:
     key_range = work.plan.ranges[name]
     decision, reading = work.plan.decision(hop, name), work.source.reading(hop, key_range)
     as_planned = reading.fingerprint == work.plan.fingerprints[name]
@@ -115,7 +123,9 @@ def _attempt(work: Work, hop: Hop, name: str, number: int) -> RangeOutcome:
         before = work.recorded_before(hop, name)
         figures = proven_figures(before.target_digest) if before and not hop.plan.fitting else None
         reading = replace(reading, before=before, source_figures=figures)
-    attempt = RangeAttempt(work, hop, key_range, reading, decision, number, decision.proven)
+    attempt = RangeAttempt(
+        work, hop, key_range, reading, decision, number, decision.proven, waited=waited
+    )
     try:
         return act(attempt)
     except Exception as error:

@@ -31,6 +31,7 @@ SECTIONS = {
     "IncrementalSpec": "incremental",
     "MarkSpec": "deletes",
     "ParallelSpec": "parallel",
+    "LimitsSpec": "source_limits",
 }
 """The models of the file's parts, by the key that has them."""
 
@@ -58,6 +59,7 @@ MORE = {
     "expression": "transfers.md#expressions",
     "cast": "transfers.md#casts",
     "parallel": "tuning.md#several-runs-of-one-table",
+    "source_limits": "kindness.md",
     "profile": "tuning.md#profiles",
     "on_schema_drift": "concepts.md#schema-drift",
     "schedule": "schedules.md",

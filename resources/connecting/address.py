@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from tableferry.resources import registry
 from tableferry.resources.connecting import budget, secret_files
 from tableferry.resources.connecting.gate import Gate, gate
-from tableferry.resources.connecting.names import budget_prefix
+from tableferry.resources.connecting.guard import Guard, Waiting, guard, unheard
+from tableferry.resources.connecting.names import LIMITS, budget_prefix
 from tableferry.resources.connecting.password_commands import (
     KEPT_SECONDS,
     PasswordCommand,
@@ -24,8 +25,11 @@ from tableferry.resources.connecting.password_commands import (
     named,
 )
 from tableferry.resources.contract.budget import Budget, Sharing, unshared
+from tableferry.resources.contract.endpoint import NO_LIMITS
+from tableferry.resources.contract.limits import SourceLimits, Value, parse
 from tableferry.resources.contract.looking_ahead import LookAhead
 from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
@@ -40,6 +44,8 @@ ENCODE = (
 
 PASSWORD_OPTIONS = ("password_command", "password_command_seconds")
 """Fields of a server that may be options of its URL as well; no driver sees them."""
+
+OWN_OPTIONS = (*PASSWORD_OPTIONS, "source_limits")
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.:-]*)://", re.IGNORECASE)
 _HOST = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]@]*)(?::(?P<port>\d*))?")
@@ -176,6 +182,10 @@ class Server(BaseModel):
     max_mb_per_second: float | None = Field(
         default=None, description="The most megabytes per second that all runs read from it."
     )
+    source_limits: str | None = Field(
+        default=None,
+        description="Limits for reading from it, e.g. longest_statement=2s; active_sessions=50.",
+    )
 
     _policies_apply: bool = PrivateAttr(default=False)
     """Whether tables are read as row-level security shows them; otherwise a table of which it
@@ -184,6 +194,8 @@ class Server(BaseModel):
 
     _gate: Gate | None = PrivateAttr(default=None)
     """Lets connections be opened within a budget, see `within_budget`."""
+    _guard: Guard | None = PrivateAttr(default=None)
+    _limits: SourceLimits | None = PrivateAttr(default=None)
 
     def __init__(self, **values: Any) -> None:
         if values.get("password_provider"):
@@ -246,23 +258,70 @@ class Server(BaseModel):
             )
         return bounds
 
-    def within_budget(self, connection: str, sharing: Sharing | None = None) -> Self:
-        """Return the server as a source that is read within the connection's budget.
+    def declared_limits(self, connection: str) -> dict[str, Value]:
+        """Return the limits that the connection declares: its variable, else the field or URL.
+
+        Raises:
+            InputError: they are invalid, or the system does not know one of them.
+        """
+        name, field = f"{budget_prefix(connection)}_{LIMITS}", "source_limits"
+        variable, url = secret_files.set_as(name), self._secret("url")
+        text = os.environ[variable] if variable else self._value(field)
+        if not text and url and field in url:
+            text = parse_url(self.system, url).options.get(field)
+        values = parse(text, variable or field) if text else {}
+        if unknown := sorted(source_of(self.system).unlimited() & {*values}):
+            raise InputError(
+                f"{variable or field}: {self.system.title} has no {' and '.join(unknown)}"
+            )
+        return values
+
+    def within_budget(
+        self,
+        connection: str,
+        sharing: Sharing | None = None,
+        limits: Mapping[str, Value] = NO_LIMITS,
+    ) -> Self:
+        """Return the server as a source that is read within the connection's budget and limits.
 
         Args:
             connection: the name of the connection.
             sharing: how processes share the budget; by default each has all of it.
+            limits: those that a transfer declares; of both, the strictest hold.
 
         Raises:
-            InputError: see `budget`.
+            InputError: see `budget` and `declared_limits`.
         """
-        bounds = self.budget(connection)
-        if bounds is None:
-            return self
+        bounds, declared = self.budget(connection), self.declared_limits(connection)
         copy = self.model_copy()
-        # what a pooler lends each process is found out by each
-        copy._gate = gate(connection, bounds, unshared if bounds.of_pooler else sharing)
+        if bounds is not None:
+            # what a pooler lends each process is found out by each
+            copy._gate = gate(connection, bounds, unshared if bounds.of_pooler else sharing)
+        if not self.system.by_path:
+            copy._limits = SourceLimits.of(declared, limits)
+            copy._guard = guard(connection, copy._limits) if copy._limits.above else None
         return copy
+
+    @property
+    def limits(self) -> SourceLimits | None:
+        """The limits that it is read within; None if it is not read as a source."""
+        return self._limits
+
+    @property
+    def asks_beside(self) -> bool:
+        """Whether who reads from it can have another connection to ask something by."""
+        return self._gate is None
+
+    def guarded(self, waiting: Waiting = unheard, *, beside: bool = False) -> dict[str, float]:
+        """See `Endpoint.guarded`."""
+        limits, guard = self._limits, self._guard
+        if guard is None or limits is None or (beside and not self.asks_beside):
+            return {}
+        return guard.wait(limits, source_of(self.system).signals, self.query, waiting)
+
+    def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
+        """See `Endpoint.query`."""
+        raise NotImplementedError
 
     @property
     def bounded(self) -> bool:
@@ -343,7 +402,7 @@ class Server(BaseModel):
             database=self._value("database") or base.database,
             user=self._value("user") or base.user,
             given_password=password,
-            options={k: v for k, v in base.options.items() if k not in PASSWORD_OPTIONS},
+            options={k: v for k, v in base.options.items() if k not in OWN_OPTIONS},
             more_hosts=() if host else base.more_hosts,
             password_source=command,
         )

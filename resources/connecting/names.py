@@ -20,8 +20,9 @@ variable with a URL it may name a file instead: `TABLEFERRY_CONNECTION_<NAME>_FI
 ENV_ONLY: Mapping[str, str] = MappingProxyType({})
 """No connections but those that the environment defines."""
 
+LIMITS = "SOURCE_LIMITS"
 LOGIN = ("PASSWORD_COMMAND", "AUTHENTICATION", "TRUSTED_CONNECTION")
-OPTIONS = (*budget.OPTIONS, *LOGIN)
+OPTIONS = (*budget.OPTIONS, LIMITS, *LOGIN)
 """What variables say of a connection besides its URL, behind the prefix of their names."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
 
 from tableferry.resources.contract.budget import Budget, Sharing
+from tableferry.resources.contract.limits import SourceLimits, Value
 from tableferry.resources.contract.looking_ahead import LookAhead
 from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
+
+NO_LIMITS: Mapping[str, Value] = {}
 
 BATCH_ROWS = 65_536
 """The maximum rows of a batch that `read_arrow` yields."""
@@ -50,8 +54,32 @@ class Endpoint(Protocol):
     def read_beside(self, other: object) -> AbstractContextManager[None]:
         """Hold the right to read a table of this server, and one of another, at the same time."""
 
-    def within_budget(self, connection: str, sharing: Sharing | None = None) -> Self:
-        """Return the server as a source that is read within the connection's budget."""
+    def within_budget(
+        self,
+        connection: str,
+        sharing: Sharing | None = None,
+        limits: Mapping[str, Value] = NO_LIMITS,
+    ) -> Self:
+        """Return the server as a source that is read within the connection's budget and limits, and
+        those that a transfer declares."""
+
+    @property
+    def limits(self) -> SourceLimits | None:
+        """The limits that it is read within; None if it is not read as a source."""
+
+    def guarded(
+        self, waiting: Callable[[str], None] = lambda sentence: None, *, beside: bool = False
+    ) -> dict[str, float]:
+        """Wait while a signal of the source is above its bound, see `connecting.guard`.
+
+        Args:
+            waiting: called before each pause, with a sentence now and then, else ''.
+            beside: whether the caller holds a connection: it only waits where another one can be
+                had to ask by.
+
+        Returns:
+            The seconds that were waited, by the signal that was waited for.
+        """
 
     def location_warning(self, table: TableRef) -> str | None:
         """Warn if another process might look for the table in another place."""

@@ -41,6 +41,10 @@ class SourceFingerprint:
     """What `auto` looked at to find the value."""
     no_versions: str = field(default="", compare=False)
     """Why `auto` could not read the versions of the rows, in the server's words."""
+    statement_seconds: float = field(default=0.0, compare=False)
+    """How long the statement took that read its rows, maybe with those of other ranges."""
+    source_seconds: float = field(default=0.0, compare=False)
+    """Its share of the statements that read its rows, by the number of rows."""
 
 
 Figures = dict[str, Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -100,6 +101,19 @@ class SharedSnapshot:
         """How many times the snapshot was replaced."""
         self.moves = 0
         """How many of these times the table had been rewritten."""
+        self._taken = 0.0
+
+    @property
+    def age(self) -> float:
+        """For how many seconds the present snapshot has been held; 0 if none is."""
+        return time.monotonic() - self._taken if self._snapshot is not None else 0.0
+
+    def renew(self) -> None:
+        """End the snapshot, under which nobody reads: the next `name` takes a later one."""
+        with self._lock:
+            if self._snapshot is not None:
+                self._release()
+                self.renewals += 1
 
     def name(self) -> Snapshot:
         """Return the snapshot to read now; any thread may call it.
@@ -137,6 +151,7 @@ class SharedSnapshot:
             self._release()
 
     def _join(self) -> Snapshot:
+        self._taken = time.monotonic()
         try:
             self._snapshot = self._held.enter_context(self._take())
         except SnapshotLost as error:

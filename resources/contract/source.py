@@ -13,6 +13,7 @@ from tableferry.resources.contract.catalog import Catalogued, Described, Listed,
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fingerprint import SourceFingerprint
+from tableferry.resources.contract.limits import NAMES
 from tableferry.resources.contract.refusals import Where
 from tableferry.resources.contract.snapshots import HeldSnapshot, SetSnapshot, SharedSnapshot
 from tableferry.resources.contract.structure import Structure
@@ -84,6 +85,9 @@ class Source:
 
     snapshots = False
     """Whether all readers of a run can share a state of the database."""
+
+    signals: Mapping[str, str] = {}
+    """The queries of what readers may wait for, by `contract.limits.SIGNALS`, without the probe."""
 
     instead_of_snapshot = "a copy of the tables that nobody writes to"
     """Where a set of tables can be read in one state, if there are no `snapshots`."""
@@ -236,6 +240,16 @@ class Source:
     def serves_order(self, endpoint: Endpoint, table: TableRef, key: Column) -> bool:
         """Whether an index serves the order of a text key; True for a view, where it is unknown."""
         return key.name in self.leading(endpoint, table)
+
+    def scattered(self, endpoint: Endpoint, table: TableRef, key: Column) -> bool:
+        """Whether the rows of neighbouring keys are known to lie all over the table."""
+        return False
+
+    def unlimited(self) -> frozenset[str]:
+        """Name the `contract.limits` that the system does not know."""
+        here = {"longest_statement", "longest_wait", "probe", "probe_above", *self.signals}
+        here |= {"oldest_snapshot"} if self.snapshots else set()
+        return frozenset(NAMES) - (here if self.file_key is None else set())
 
     def index_of_order(self, table: TableRef, key: Column) -> str | None:
         """Say how to make an index for that order: a statement, or a sentence."""

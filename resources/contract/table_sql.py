@@ -169,7 +169,7 @@ def _by_division(
 def within(ranges: Sequence[KeyRange], column: Column, system: System) -> str:
     """Write a condition that is true for all rows of the ranges, and cheap to evaluate."""
     if len(ranges) <= ENUMERATED or ranges[0].kind == "file":
-        return " OR ".join(f"({predicate(column, r, system)})" for r in ranges)
+        return " OR ".join(f"({predicate(column, r, system)})" for r in joined(ranges))
     bounded = [r for r in ranges if not r.null]
     lowers, uppers = [r.lower for r in bounded], [r.upper for r in bounded]
     lower = None if None in lowers else min(lowers, key=_sort_key)

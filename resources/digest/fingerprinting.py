@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,6 @@ from tableferry.resources.contract.fingerprint import (
     SourceFingerprint,
 )
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.system import System
 from tableferry.resources.contract.table_sql import filtered, qualified, range_number, within
 from tableferry.resources.digest.definition import definition
 from tableferry.resources.digest.expressions import RowDigest
@@ -27,6 +27,7 @@ from tableferry.resources.digest.fields import all_fields, fields, own_field
 from tableferry.resources.digest.measure import DIGEST, ROWS, Grouped, empty, measure
 from tableferry.resources.digest.probe import dialect, preferred
 from tableferry.resources.digest.segments import put_together
+from tableferry.resources.digest.stretches import stretches
 from tableferry.resources.errors import InputError, StatementFailed, concerning
 from tableferry.resources.keys.bounds import to_bound
 from tableferry.resources.keys.range import KeyKind, KeyRange
@@ -73,11 +74,13 @@ def fingerprints(
     greatest: bool = False,
     recorded: Mapping[str, SourceFingerprint] | None = None,
     segmented: bool = False,
+    expected: Mapping[str, int] | None = None,
 ) -> dict[str, SourceFingerprint]:
-    """Fingerprint ranges of a hop's source by one aggregate query (SQL Server: one per 500).
+    """Fingerprint ranges of a hop's source by aggregate queries, see `stretches`.
 
-    The value does not depend on the order in which the server reads the rows. With up to 16 ranges
-    the query selects just these, so that an index on the key serves it.
+    The value does not depend on the order in which the server reads the rows, nor on how many
+    queries do. With up to 16 ranges a query selects just these, so that an index on the key serves
+    it.
 
     Args:
         endpoint: the server of `plan.source`.
@@ -89,6 +92,7 @@ def fingerprints(
         greatest: whether to find each range's greatest watermark, too.
         recorded: for `auto`, earlier fingerprints with `row_versions`, by range name.
         segmented: whether contents are hashed by `segments`, too.
+        expected: how many rows the ranges have, as far as that is known.
 
     Returns:
         The fingerprints by range name, also of ranges without rows.
@@ -109,22 +113,27 @@ def fingerprints(
             greatest=greatest,
             recorded=recorded,
             segmented=segmented,
+            expected=expected,
         )
         return {name: replace(each, source_figures=None) for name, each in of_all.items()}
-    table, source = plan.source, source_of(endpoint.system)
+    table, source, expected = plan.source, source_of(endpoint.system), expected or {}
     if method in ("auto", "content") and source.file_key is not None:
         return source.fingerprints(endpoint, table, ranges, plan.where)
     if method == "auto":
-        return _by_versions_first(endpoint, plan, ranges, snapshot, recorded or {}, segmented)
+        return _by_versions_first(
+            endpoint, plan, ranges, snapshot, recorded or {}, segmented, expected
+        )
     if method == "content":
-        return _contents(endpoint, plan, ranges, snapshot, segmented)
+        return _contents(endpoint, plan, ranges, snapshot, segmented, expected)
     if method == "row_version" and not source.versions_last:
         raise InputError(
             f"{table}: fingerprint row_version would take each merge of {endpoint.system} for a "
             "change; use auto, which then looks at the content"
         )
     with concerning(f"{table}: fingerprint {method}"):
-        results = _aggregates(endpoint, plan, ranges, method, snapshot, watermark_column, greatest)
+        results = _aggregates(
+            endpoint, plan, ranges, method, snapshot, expected, watermark_column, greatest
+        )
     if method not in OF_WRITES:
         return results
     # asked last, so that rows of the old history may pass for the new one's, but not the reverse
@@ -140,6 +149,7 @@ def _aggregates(
     ranges: Sequence[KeyRange],
     method: str,
     snapshot: str | None,
+    expected: Mapping[str, int],
     watermark_column: str | None = None,
     greatest: bool = False,
 ) -> dict[str, SourceFingerprint]:
@@ -171,7 +181,8 @@ def _aggregates(
 
     nothing = fingerprint(0, [None] * (len(figures) - bool(mark_kind) - counts_keys), None)
     results = {key_range.name: nothing for key_range in ranges}
-    for chunk in _chunks(ranges, system):
+    for chunk in _chunks(endpoint, plan, ranges, len(digested), expected):
+        began = time.monotonic()
         group, where = range_number(chunk, key, system), within(chunk, key, system)
         where = filtered(where, plan.where)
         prefix = alias_prefix(group, where, *(value for value, _ in figures))
@@ -188,12 +199,38 @@ def _aggregates(
                 if counts_keys:
                     _require_distinct(plan, chunk[number], int(rows), int(values.pop()))
                 results[chunk[number].name] = fingerprint(int(rows), values, greatest_mark)
+        _note_seconds(results, chunk, time.monotonic() - began)
     return results
 
 
-def _chunks(ranges: Sequence[KeyRange], system: System) -> Iterator[Sequence[KeyRange]]:
-    size = system.dialect.most_branches or max(1, len(ranges))
-    return (ranges[start : start + size] for start in range(0, len(ranges), size))
+def _chunks(
+    endpoint: Endpoint,
+    plan: CopyPlan,
+    ranges: Sequence[KeyRange],
+    columns: int,
+    expected: Mapping[str, int],
+) -> Iterator[Sequence[KeyRange]]:
+    """Cut ranges into those of one statement; see `stretches`."""
+    return stretches(
+        endpoint,
+        plan.source,
+        plan.key.source,
+        ranges,
+        columns=columns,
+        rows=expected,
+        most=endpoint.system.dialect.most_branches,
+    )
+
+
+def _note_seconds(
+    results: dict[str, SourceFingerprint], chunk: Sequence[KeyRange], seconds: float
+) -> None:
+    """Note how long the statement took that has read some ranges."""
+    rows = sum(results[each.name].rows for each in chunk) or 1
+    for each in chunk:
+        before = results[each.name]
+        share = seconds * before.rows / rows
+        results[each.name] = replace(before, statement_seconds=seconds, source_seconds=share)
 
 
 def _by_versions_first(
@@ -203,49 +240,65 @@ def _by_versions_first(
     snapshot: str | None,
     recorded: Mapping[str, SourceFingerprint],
     segmented: bool,
+    expected: Mapping[str, int],
 ) -> dict[str, SourceFingerprint]:
     """Fingerprint the contents of ranges, but for those whose row versions are the recorded ones.
 
     Where readers share no snapshot, the row versions are looked at again after the
     contents: only versions that did not change meanwhile are those of the rows that were read.
     """
-    versions: dict[str, tuple[int, str]] = {}
+    versions: dict[str, tuple[SourceFingerprint, str]] = {}
     refused = ""
     try:
-        versions = _row_versions(endpoint, plan, ranges, snapshot)
+        versions = _row_versions(endpoint, plan, ranges, snapshot, expected)
     except StatementFailed as error:
         if error.transient:
             raise
         # e.g. a login that may read some columns only: versions are granted with the table
         refused = str(error)
     results: dict[str, SourceFingerprint] = {}
-    for name, (rows, row_versions) in versions.items():
+    for name, (version, row_versions) in versions.items():
         before = recorded.get(name)
         if before is not None and before.row_versions == row_versions:
-            known = before.source_figures or KnownFigures("", {ROWS: rows})
+            known = before.source_figures or KnownFigures("", {ROWS: version.rows})
             results[name] = replace(
-                before, rows=rows, source_figures=known, found_by="row versions"
+                before,
+                rows=version.rows,
+                source_figures=known,
+                found_by="row versions",
+                statement_seconds=version.statement_seconds,
+                source_seconds=version.source_seconds,
             )
     changed = [key_range for key_range in ranges if key_range.name not in results]
     if not changed:
         return results
-    contents = _contents(endpoint, plan, changed, snapshot, segmented)
+    expected = {**expected, **{name: version.rows for name, (version, _) in versions.items()}}
+    contents = _contents(endpoint, plan, changed, snapshot, segmented, expected)
     after = versions
     if versions and not _share_snapshots(endpoint):
-        after = _row_versions(endpoint, plan, changed, snapshot)
+        after = _row_versions(endpoint, plan, changed, snapshot, expected)
     for name, content in contents.items():
-        rows, row_versions = versions.get(name, (0, ""))
-        if after.get(name) != (rows, row_versions) or rows != content.rows:
+        version, row_versions = versions.get(name, (content, ""))
+        if after.get(name) != versions.get(name) or version.rows != content.rows:
             row_versions = ""
         results[name] = replace(
-            content, row_versions=row_versions, found_by="content", no_versions=refused
+            content,
+            row_versions=row_versions,
+            found_by="content",
+            no_versions=refused,
+            statement_seconds=max(content.statement_seconds, version.statement_seconds),
+            source_seconds=content.source_seconds + version.source_seconds,
         )
     return results
 
 
 def _row_versions(
-    endpoint: Endpoint, plan: CopyPlan, ranges: Sequence[KeyRange], snapshot: str | None
-) -> dict[str, tuple[int, str]]:
+    endpoint: Endpoint,
+    plan: CopyPlan,
+    ranges: Sequence[KeyRange],
+    snapshot: str | None,
+    expected: Mapping[str, int],
+) -> dict[str, tuple[SourceFingerprint, str]]:
     """Count the rows of each range and hash their versions; {} if these stand for no values.
 
     The hash covers how the content is computed, so that it holds for one content fingerprint only.
@@ -256,7 +309,7 @@ def _row_versions(
     tie = source.version_scope(endpoint, plan.source, copied, snapshot)
     if tie is None:
         return {}
-    versions = _aggregates(endpoint, plan, ranges, "row_version", snapshot)
+    versions = _aggregates(endpoint, plan, ranges, "row_version", snapshot, expected)
     # a server that took over meanwhile may have given the same versions to other rows
     unshared = not _share_snapshots(endpoint)
     if unshared and source.version_scope(endpoint, plan.source, copied, snapshot) != tie:
@@ -264,7 +317,7 @@ def _row_versions(
     digest = RowDigest(preferred(endpoint, plan.target.system), all_fields(plan), "source")
     content = (definition(digest.dialect.algorithm), str(digest), plan.where)
     return {
-        name: (version.rows, _hash(version.value, tie, name, content))
+        name: (version, _hash(version.value, tie, name, content))
         for name, version in versions.items()
     }
 
@@ -283,6 +336,7 @@ def _contents(
     ranges: Sequence[KeyRange],
     snapshot: str | None,
     segmented: bool,
+    expected: Mapping[str, int],
 ) -> dict[str, SourceFingerprint]:
     digest = RowDigest(preferred(endpoint, plan.target.system), all_fields(plan), "source")
     used = definition(digest.dialect.algorithm)
@@ -291,7 +345,8 @@ def _contents(
     segmented = segmented and not summed
     grouped = Grouped.by_segment if segmented else Grouped.by_range
     results: dict[str, SourceFingerprint] = {}
-    for chunk in _chunks(ranges, endpoint.system):
+    for chunk in _chunks(endpoint, plan, ranges, len(digest.fields), expected):
+        began = time.monotonic()
         measured = measure(
             endpoint,
             plan.source,
@@ -315,6 +370,7 @@ def _contents(
                 source_figures=known,
                 segments=hashes.get(number, ""),
             )
+        _note_seconds(results, chunk, time.monotonic() - began)
     return results
 
 

@@ -270,6 +270,11 @@ class PostgresServer(Server):
             return declared
         return Budget(sessions, of_pooler=True)
 
+    @property
+    def asks_beside(self) -> bool:
+        """See `Server.asks_beside`. A pooler may have no session but the one that it has lent."""
+        return super().asks_beside and self.settings().facts.latest(OWN_SESSION, False)
+
     def by_kerberos(self) -> bool:
         """Whether a ticket has logged in."""
         with self._lent(QUERIES) as connection:

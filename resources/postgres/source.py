@@ -26,6 +26,7 @@ from tableferry.resources.postgres.names import about
 from tableferry.resources.postgres.position import position
 from tableferry.resources.postgres.row_version import catalog_state, row_version, version_scope
 from tableferry.resources.postgres.server import PostgresServer
+from tableferry.resources.postgres.signals import SCATTERED_SQL, SIGNALS
 from tableferry.resources.postgres.storage import foreign_tables
 from tableferry.resources.postgres.text_formats import bcp_expression, guarded, text_expression
 from tableferry.resources.postgres.types import TYPES, binary_safe, read
@@ -139,6 +140,7 @@ class PostgresSource(Source):
     place = places.PLACE
     require_tools = staticmethod(require_adbc)
     snapshots = True
+    signals = SIGNALS
     examples = (
         *("boolean", "smallint", "integer", "bigint", "numeric(38,10)", "numeric(18,0)", "real"),
         *("double precision", "text", "character(10)", "character varying(40)", "date", "uuid"),
@@ -207,6 +209,11 @@ class PostgresSource(Source):
             if blocks is not None
         }
 
+    def scattered(self, endpoint: Endpoint, table: TableRef, key: Column) -> bool:
+        """See `Source.scattered`. ANALYZE knows it."""
+        rows = endpoint.query(about(SCATTERED_SQL, table, key=DIALECT.literal(key.name)))
+        return bool(rows and rows[0][0])
+
     def index_of_order(self, table: TableRef, key: Column) -> str:
         """The statement for an index by expression: the column has another collation."""
         ordered = DIALECT.in_key_order(DIALECT.quote(key.name), key, "text")
@@ -258,8 +265,8 @@ class PostgresSource(Source):
     ) -> AbstractContextManager[SharedSnapshot | None]:
         """See `PostgresServer.shared_snapshot`.
 
-        A look takes none: one statement reads a table. A budget of one connection leaves none to
-        read under a snapshot, and one that others hold cannot be joined by it.
+        A look takes none: what it says of a range is of one statement. A budget of one connection
+        leaves none to read under a snapshot, and one that others hold cannot be joined by it.
         """
         if not resource.shares_snapshots and by_place:
             raise InputError(

@@ -26,6 +26,9 @@ class SessionReader:
     def __init__(self, resource: Server, session: TargetSession) -> None:
         self.system, self._resource, self._session = resource.system, resource, session
 
+    limits: None = None
+    """It reads what this process has written."""
+
     def settings(self) -> ConnectionSettings:
         """See `Endpoint.settings`."""
         return self._resource.settings()

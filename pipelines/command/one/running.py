@@ -332,6 +332,7 @@ def _results(log: Log, transfer: Transfer, work: FoundWork) -> list[RangeView]:
             state=State.SKIPPED_UNCHANGED,
             seconds={},
             moving_seconds=None,
+            waited={},
             unchanged_by=_found_by(work, hop, view.range),
         )
         if view.range not in work.ranges and view.good

@@ -23,6 +23,7 @@ JSON_FIELDS = (
     *("hop", "target", "range", "rows", "bytes", "seconds", "moving_seconds", "rows_per_second"),
     *("attempts", "run_id", "timestamp", "checks", "error", "since", "rows_moved"),
     *("inserted", "updated", "deleted", "whole_because"),
+    *("source_seconds", "longest_statement", "snapshot_seconds", "waited"),
     *("quarantined", "changed", "cast", "not_filled", "unchanged_by", "source_snapshot"),
 )
 """The fields of a range in the `--json` form; the event log has others."""
@@ -135,6 +136,11 @@ def range_notes(views: Sequence[RangeView]) -> list[str]:
             kinds = dict.fromkeys(kind for delta in deltas for kind in delta)
             done = ", ".join(f"{sum(d.get(kind, 0) for d in deltas):,} {kind}" for kind in kinds)
             notes.append(f"{target}: rows that differed in {counted(len(deltas), 'range')}: {done}")
+        signals = dict.fromkeys(name for view in settled for name in view.waited)
+        if signals:
+            waits = {name: sum(view.waited.get(name, 0.0) for view in settled) for name in signals}
+            shown = ", ".join(f"{seconds:.0f} s for {name}" for name, seconds in waits.items())
+            notes.append(f"{target}: the ranges waited for their source: {shown}")
         if rejected := sum(view.quarantined or 0 for view in settled):
             notes.append(f"{target}: {counted(rejected, 'row')} rejected, see {target}{SUFFIX}")
         changed: Counter[str] = Counter()

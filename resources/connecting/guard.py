@@ -1,0 +1,153 @@
+"""Has readers of a source wait while something there is above its bound."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from tableferry.resources.connecting.pace import SLICE_SECONDS, going_on
+from tableferry.resources.contract.limits import SourceLimits
+from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError, describe
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0
+"""How long what was seen holds."""
+
+TOLD_SECONDS = 30.0
+"""Between two messages of those that wait."""
+
+Query = Callable[[str], list[tuple[Any, ...]]]
+Waiting = Callable[[str], None]
+"""Hears that a reader waits, by a sentence or ''."""
+
+
+def unheard(sentence: str) -> None:
+    """Hear nothing."""
+
+
+class SourceBusy(TableferryError):
+    """A signal of the source stayed above its bound for the longest wait."""
+
+
+class Guard:
+    """Looks at the signals of one source for all threads of this process.
+
+    Args:
+        connection: the name of the connection.
+    """
+
+    def __init__(self, connection: str) -> None:
+        self.connection = connection
+        self._lock = threading.Lock()
+        self._looked = self._told = -float("inf")
+        self._above: tuple[str, str] | None = None
+        """The signal that is above its bound, and a sentence that says so."""
+        self._since = 0.0
+        """When one of them was first seen above its bound, if one is."""
+
+    def wait(
+        self,
+        limits: SourceLimits,
+        signals: Mapping[str, str],
+        query: Query,
+        waiting: Waiting = unheard,
+    ) -> dict[str, float]:
+        """Wait until no signal is above its bound.
+
+        Args:
+            limits: the bounds.
+            signals: the queries of the system's signals, by their names.
+            query: asks the source; never called where the caller holds its last connection.
+            waiting: called before each pause, with a sentence now and then.
+
+        Returns:
+            The seconds that were waited, by the signal that was waited for.
+
+        Raises:
+            SourceBusy: it took longer than the longest wait.
+            InputError: a signal cannot be read, or is no number.
+        """
+        waited: dict[str, float] = {}
+        require_going_on = going_on(self.connection)
+        while limits.above and (above := self._look(limits, signals, query)):
+            name, sentence = above
+            seconds = time.monotonic() - self._since
+            if seconds >= limits.longest_wait:
+                raise SourceBusy(
+                    f"{self.connection}: {sentence}: given up after {seconds:.0f} s, as "
+                    "longest_wait of its source_limits says"
+                )
+            waiting(self._told_now(f"waiting as {sentence}", seconds))
+            began = time.monotonic()
+            until = began + min(LOOK_SECONDS, limits.longest_wait - seconds)
+            while (rest := until - time.monotonic()) > 0:
+                require_going_on()
+                time.sleep(min(rest, SLICE_SECONDS))
+            waited[name] = waited.get(name, 0.0) + time.monotonic() - began
+        return waited
+
+    def _look(
+        self, limits: SourceLimits, signals: Mapping[str, str], query: Query
+    ) -> tuple[str, str] | None:
+        with self._lock:
+            age = time.monotonic() - self._looked
+            if age < LOOK_SECONDS:
+                return self._above
+            # of what was seen long ago, nobody has waited for the end
+            before, self._above = self._above if age < 3 * LOOK_SECONDS else None, None
+            for name, bound in limits.above.items():
+                value = self._value(name, signals.get(name, limits.probe), query)
+                if value > bound:
+                    self._above = name, f"{name} is {value:g}, above its bound of {bound:g}"
+                    break
+            self._looked = time.monotonic()
+            if before is None:
+                self._since = self._looked
+            return self._above
+
+    def _value(self, name: str, sql: str, query: Query) -> float:
+        subject = f"{self.connection}: {name} of its source_limits"
+        try:
+            rows = query(sql)
+        except TableferryError as error:
+            if isinstance(error, ConnectionFailed) or getattr(error, "transient", False):
+                raise
+            raise InputError(f"{subject} cannot be read: {describe(error)}") from error
+        value: Any = rows[0][0] if len(rows) == 1 and len(rows[0]) == 1 else rows
+        number = not isinstance(value, bool) and isinstance(value, int | float | Decimal)
+        if not number or value != value:
+            hint = (
+                ""
+                if name == "probe"
+                else " (the login should see the sessions of others: GRANT pg_monitor)"
+            )
+            shown = "NULL" if value is None else repr(value)[:60]
+            raise InputError(f"{subject} should be one number; it is {shown}{hint}")
+        return float(value)
+
+    def _told_now(self, sentence: str, seconds: float) -> str:
+        """Log a sentence and return it, unless one was told a moment ago."""
+        with self._lock:
+            if time.monotonic() - self._told < TOLD_SECONDS:
+                return ""
+            self._told = time.monotonic()
+        logger.warning("%s: %s, for %.0f s by now", self.connection, sentence, seconds)
+        return sentence
+
+
+_guards: dict[tuple[str, str], Guard] = {}
+
+
+def guard(connection: str, limits: SourceLimits) -> Guard:
+    """Return the guard of a connection by some limits, which all threads of this process share."""
+    signals = f"{limits.probe} {sorted(limits.above.items())} {limits.longest_wait}"
+    return _guards.setdefault((connection, signals), Guard(connection))
+
+
+os.register_at_fork(after_in_child=_guards.clear)

@@ -1,0 +1,134 @@
+"""Cuts what is read of a source's ranges into statements that take about as long as they may."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.source import source_of
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
+
+AIM = 0.7
+"""The share of the longest statement that one should take, as some rows take longer than others."""
+
+FIRST_VALUES = 15_000_000
+"""Values of the first statement that digests rows: of 15 columns, a slow server's core writes
+them as text in two seconds."""
+
+FIRST_ROWS = 4_000_000
+"""Rows of the first statement that reads no values."""
+
+FEW = 4
+"""So many ranges, or fewer, are read by one statement unless their rows are known."""
+
+USUAL_ROWS = 250_000
+"""The rows of a range by default."""
+
+GROWTH = 4
+"""A statement has at most so many times the rows of the one before."""
+
+SIZE_SECONDS = 60.0
+"""How long the size of a table is taken for what it was."""
+
+_sizes: dict[tuple[str, str], tuple[float, int | None]] = {}
+
+_learned: dict[tuple[str, str, int], float] = {}
+"""Rows per second by server, table and columns: what the last statements took."""
+
+
+def stretches(
+    endpoint: Endpoint,
+    table: TableRef,
+    key: Column,
+    ranges: Sequence[KeyRange],
+    *,
+    columns: int = 0,
+    rows: Mapping[str, int] | None = None,
+    most: int | None = None,
+) -> Iterator[Sequence[KeyRange]]:
+    """Yield ranges as one statement should read them; it is to be run before the next are taken.
+
+    How many rows a statement can read is learned from how long the ones before took. A range is
+    the least that a statement reads. Where no index finds the rows of a range, or they lie all over
+    the table, each statement would read all of it, so that there is one for all ranges.
+
+    Args:
+        endpoint: the table's server.
+        table: the table.
+        key: its key column.
+        ranges: all ranges to read, in key order.
+        columns: how many columns the statement reads; 0 if it reads no values.
+        rows: how many rows are expected, by range, as far as they are known.
+        most: the maximum ranges of a statement, if it has one.
+    """
+    most = most or max(1, len(ranges))
+    expected = _expected(ranges, rows or {})
+    limits = endpoint.limits
+    longest = limits.longest_statement if limits and len(ranges) > 1 else None
+    which = (endpoint.settings().address, str(table), columns) if longest else ("", "", 0)
+    budget = _learned.get(which, 0.0) * AIM * (longest or 0.0)
+    budget = budget or (FIRST_VALUES / columns if columns else float(FIRST_ROWS))
+    if longest and sum(expected) > budget and not rows and len(ranges) > FEW:
+        known = _rows(endpoint, table, which[0])
+        if known is not None:
+            closed = sum(map(bool, expected))
+            expected = [known / closed if each else 0.0 for each in expected]
+    whole = longest is None or sum(expected) <= budget
+    whole = whole or not _found_by_key(endpoint, table, key, ranges)
+    start = 0
+    while start < len(ranges):
+        end, sum_ = start + 1, expected[start]
+        while end < min(len(ranges), start + most) and (whole or sum_ + expected[end] <= budget):
+            sum_ += expected[end]
+            end += 1
+        if limits is not None:
+            endpoint.guarded()
+        began = time.monotonic()
+        yield ranges[start:end]
+        took = max(time.monotonic() - began, 0.001)
+        if longest and sum_:
+            rate = sum_ / took
+            budget = min(rate * AIM * longest, GROWTH * budget)
+            if rows:
+                _learned[which] = budget / (AIM * longest)
+        start = end
+
+
+def _found_by_key(
+    endpoint: Endpoint, table: TableRef, key: Column, ranges: Sequence[KeyRange]
+) -> bool:
+    """Whether the rows of some ranges are read without those of all others."""
+    source = source_of(table.system)
+    if source.place is not None and key.name == source.place.column.name:
+        return True
+    if ranges[0].kind == "text":
+        indexed = source.serves_order(endpoint, table, key)
+    else:
+        indexed = key.name in source.leading(endpoint, table)
+    return indexed and not table.query and not source.scattered(endpoint, table, key)
+
+
+def _rows(endpoint: Endpoint, table: TableRef, address: str) -> int | None:
+    """The rows of a table as its catalog has them; None if it has none."""
+    at, rows = _sizes.get((address, str(table)), (-SIZE_SECONDS, None))
+    if time.monotonic() - at >= SIZE_SECONDS and not table.query:
+        size = source_of(table.system).sizes(endpoint, [table]).get(table)
+        rows = size.rows if size is not None else None
+        _sizes[address, str(table)] = time.monotonic(), rows
+    return rows
+
+
+def _expected(ranges: Sequence[KeyRange], rows: Mapping[str, int]) -> list[float]:
+    """The rows of each range: those that are known, else the usual ones.
+
+    An open range at an end, or of NULL keys, has few: the cuts follow the keys.
+    """
+    return [
+        float(
+            rows.get(each.name, 0 if each.null or None in (each.lower, each.upper) else USUAL_ROWS)
+        )
+        for each in ranges
+    ]
