@@ -76,6 +76,20 @@ def bench() -> None:
     help="What it is held to [default: the file that comes along].",
 )
 @click.option("--require-all", is_flag=True, help="What was not measured fails, too.")
+@click.option(
+    "--rows",
+    type=click.IntRange(1000),
+    default=10_000_000,
+    show_default=True,
+    help="Suite kindness: the rows of the table that is read.",
+)
+@click.option(
+    "--source",
+    type=click.Choice(("postgres", "sqlserver", "clickhouse")),
+    default="postgres",
+    show_default=True,
+    help="Suite kindness: where it is read.",
+)
 @measuring
 def run(
     suite: str,
@@ -83,14 +97,35 @@ def run(
     contenders: Sequence[str],
     thresholds: Path | None,
     require_all: bool,
+    rows: int,
+    source: str,
     **how: Any,
 ) -> None:
-    """Measure a suite, and certify it. Exit code 1 if a contender or a threshold fails."""
+    """Measure a suite, and certify it. Exit code 1 if a contender or a threshold fails.
+
+    The suite kindness measures what reading a source does to others that use it: it prints a table.
+    """
     from tableferry_bench.certification import certify, read_thresholds
+    from tableferry_bench.kindness import SUITE, run_kindness
     from tableferry_bench.servers import servers
     from tableferry_bench.suite import Part, Suite, choose, read_suite, run_suite
     from tableferry_bench.workloads import parse
 
+    if suite == SUITE and not workloads:
+        folder = how["output"] or FOLDER / f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}-{SUITE}"
+        with servers(how["work"]) as found:
+            wrong = run_kindness(
+                found,
+                rows,
+                source=source,
+                output=folder,
+                keep=how["keep"],
+                tell=_tell,
+                show=click.echo,
+            )
+        click.echo(folder)
+        end(wrong)
+        return
     if contenders and not workloads:
         raise InputError("--contender goes with --workload")
     if workloads:
@@ -274,6 +309,7 @@ def show() -> None:
     click.echo("suites")
     for name in shipped():
         click.echo(f"  {name:<20} {read_suite(name).about}")
+    click.echo("  kindness             What reading a source does to others that use it.")
     click.echo("workloads")
     for workload in WORKLOADS.values():
         size = "" if workload.size == "fixed" else f":{workload.size}"
