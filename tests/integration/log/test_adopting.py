@@ -177,7 +177,7 @@ def test_what_would_let_it_adopt_is_said(ferry: Make) -> None:
     document = adopted(one)
     assert set(states(document).values()) == {"left"}
     assert all(declaration in each["why_not"] for each in document["ranges"])
-    assert "a run would refuse the other 2" in document["summary"]
+    assert "a run would refuse the other 1" in document["summary"]
     assert declaration in document["summary"]
     refused = ferry_command("validate", one.table, code=2)
     assert declaration in refused.stdout
