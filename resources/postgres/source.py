@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -26,7 +26,6 @@ from tableferry.resources.postgres.names import about
 from tableferry.resources.postgres.position import position
 from tableferry.resources.postgres.row_version import catalog_state, row_version, version_scope
 from tableferry.resources.postgres.server import PostgresServer
-from tableferry.resources.postgres.signals import SCATTERED_SQL, SIGNALS
 from tableferry.resources.postgres.storage import foreign_tables
 from tableferry.resources.postgres.text_formats import bcp_expression, guarded, text_expression
 from tableferry.resources.postgres.types import TYPES, binary_safe, read
@@ -122,6 +121,44 @@ def require_adbc(resource: PostgresServer, wire: WireFormat) -> None:
     with suppress(ConnectionFailed):
         if wire == "arrow" and resource.by_kerberos():
             raise InputError(NO_KERBEROS)
+
+
+_OWN = "application_name = current_setting('application_name') AND usename = current_user"
+
+SIGNALS: Mapping[str, str] = {
+    "active_sessions": f"""
+SELECT CASE WHEN bool_or(query = '<insufficient privilege>') THEN NULL
+    ELSE count(*) FILTER (WHERE state = 'active' AND backend_type = 'client backend'
+        AND NOT ({_OWN})) END
+FROM pg_catalog.pg_stat_activity
+""",
+    "replica_lag": """
+SELECT CASE WHEN pg_is_in_recovery() THEN
+    CASE WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() THEN 0
+    ELSE coalesce(extract(epoch FROM now() - pg_last_xact_replay_timestamp()), 0) END
+ELSE (SELECT CASE WHEN bool_or(state IS NULL) THEN NULL
+    ELSE coalesce(max(extract(epoch FROM replay_lag)), 0) END FROM pg_catalog.pg_stat_replication)
+END
+""",
+    "oldest_xmin": f"""
+SELECT greatest(0, (SELECT max(age(backend_xmin)) FROM pg_catalog.pg_stat_activity
+        WHERE backend_type IS DISTINCT FROM 'walsender' AND NOT coalesce({_OWN}, false)),
+    (SELECT max(greatest(age(xmin), age(catalog_xmin))) FROM pg_catalog.pg_replication_slots),
+    (SELECT max(age(transaction)) FROM pg_catalog.pg_prepared_xacts))
+""",
+}
+"""What others do, without Tableferry's sessions of the same login and application name: the
+sessions of clients that run a statement, the seconds that replicas are behind (of a standby: how
+far it is behind itself), and the age in transactions of the oldest one whose dead rows VACUUM has
+to keep. NULL where the login may not see it.
+https://www.postgresql.org/docs/current/monitoring-stats.html"""
+
+SCATTERED_SQL = """
+SELECT max(abs(s.correlation)) < 0.9
+FROM pg_catalog.pg_stats s
+WHERE s.schemaname = {schema} AND s.tablename = {name} AND s.attname = {key}
+"""
+"""https://www.postgresql.org/docs/current/view-pg-stats.html"""
 
 
 class PostgresSource(Source):
