@@ -67,7 +67,7 @@ class Row:
     what: str
     seconds: float = 0.0
     statements: int = 0
-    """Of the writer."""
+    """How many statements the writer ran meanwhile."""
     p50: float | None = None
     p99: float | None = None
     worst: float | None = None

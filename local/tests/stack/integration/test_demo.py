@@ -38,6 +38,20 @@ FIRST_MINUTES = (
 COLUMNS = 112
 
 
+def printed_by(environment: dict[str, str], module: str, *arguments: str) -> str:
+    """Run a module that succeeds, and return what it printed."""
+    ran = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, str], str]]:
     """The environment of a demo that has run, and what it printed."""
@@ -53,16 +67,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, s
         "DAGSTER_HOME": str(folder / "dagster"),
     }
     try:
-        ran = subprocess.run(
-            [sys.executable, "-m", "tableferry.pipelines.command.demo"],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=1200,
-            check=False,
-        )
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        yield environment, ran.stdout
+        yield environment, printed_by(environment, "tableferry.pipelines.command.demo")
     finally:
         Stack(folder / "stack").remove()
 
@@ -105,16 +110,8 @@ def test_the_flights_are_the_same_in_all_databases(demo: tuple[dict[str, str], s
 @pytest.mark.timeout(1300)
 def test_a_second_run_skips_every_range(demo: tuple[dict[str, str], str]) -> None:
     environment, _ = demo
-    again = subprocess.run(
-        [sys.executable, "-m", "tableferry.pipelines.cli", "run", "flights", "--json"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert again.returncode == 0, again.stdout + again.stderr
-    document = json.loads(again.stdout)
+    again = printed_by(environment, "tableferry.pipelines.cli", "run", "flights", "--json")
+    document = json.loads(again)
     assert {one["state"] for one in document["ranges"]} == {"skipped_unchanged"}
     assert document["run_ids"] == [], "nothing to do starts no run"
 
@@ -147,16 +144,8 @@ def test_the_picture_of_the_first_minutes_shows_what_is_printed(
     steps = [("make demo", f"...\n{proof}")]
     steps.append(('eval "$(make -s env)"', ""))
     for command in FIRST_MINUTES:
-        ran = subprocess.run(
-            [sys.executable, "-m", "tableferry.pipelines.cli", *command.split()[1:]],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert ran.returncode == 0, ran.stdout + ran.stderr
-        steps.append((command, ran.stdout))
+        arguments = command.split()[1:]
+        steps.append((command, printed_by(environment, "tableferry.pipelines.cli", *arguments)))
     svg = pictures.of_terminal(steps, title="The first minutes", columns=COLUMNS)
     path = pictures.folder_or(tmp_path) / PICTURE
     path.write_text(svg, encoding="utf-8")
