@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any
 
 from tableferry.assets.log.queries import Log, select_runs
 from tableferry.assets.log.run_tags import FORECAST, forecast_tag
@@ -43,7 +42,7 @@ class Forecast:
     bytes: int | None
     """Bytes on the wire; None if nothing is known of the size of the rows."""
     basis: str
-    """Of what it was made, in words."""
+    """What it was made of, in words."""
     took: float | None = None
     """The seconds that the run took; None of a run that has not succeeded."""
     rows_moved: int = 0
@@ -73,32 +72,25 @@ class Forecast:
             return None
 
 
-_OWN = (
+_SUCCEEDED = (
     "SELECT t.value FROM run_tags t JOIN runs r ON r.run_id = t.run_id"
-    " WHERE t.key = :tag AND r.status = 'SUCCESS' ORDER BY r.id DESC LIMIT {limit}"
-)
-_OTHERS = (
-    "SELECT t.value FROM run_tags t JOIN runs r ON r.run_id = t.run_id"
-    " WHERE t.key LIKE :any AND t.key <> :tag AND r.status = 'SUCCESS'"
-    " ORDER BY r.id DESC LIMIT {limit}"
+    " WHERE {which} AND r.status = 'SUCCESS' ORDER BY r.id DESC LIMIT {limit}"
 )
 
 
 def own_runs(log: Log, transfer: str) -> list[Forecast]:
     """Return how the last runs of a transfer that succeeded were forecast, the newest first."""
-    rows = select_runs(log, _OWN.format(limit=OWN_RUNS), tag=forecast_tag(transfer))
-    return [*_taken(rows)]
+    return [*_taken(log, "t.key = :tag", OWN_RUNS, tag=forecast_tag(transfer))]
 
 
 def other_runs(log: Log, transfer: str) -> list[Forecast]:
     """Return how the last runs of other transfers were forecast, the newest first."""
-    statement = _OTHERS.format(limit=OTHER_RUNS)
-    rows = select_runs(log, statement, tag=forecast_tag(transfer), any=f"{FORECAST}%")
-    return [*_taken(rows)]
+    which, tag = "t.key LIKE :any AND t.key <> :tag", forecast_tag(transfer)
+    return [*_taken(log, which, OTHER_RUNS, tag=tag, any=f"{FORECAST}%")]
 
 
-def _taken(rows: Sequence[Sequence[Any]]) -> Iterator[Forecast]:
-    for (text,) in rows:
+def _taken(log: Log, which: str, limit: int, **values: str) -> Iterator[Forecast]:
+    for (text,) in select_runs(log, _SUCCEEDED.format(which=which, limit=limit), **values):
         run = Forecast.parse(text)
         if run is not None and run.took:
             yield run

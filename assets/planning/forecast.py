@@ -119,19 +119,20 @@ def _fitted(past: Sequence[Forecast], usual: Parts) -> Parts:
     They minimise the squares of the relative errors, later runs counting more, none being
     negative, by coordinate descent. `usual` holds where the runs say little.
     """
+    products = [[USUAL * (row == column) for column in range(3)] for row in range(3)]
+    sums = [USUAL * before for before in usual]
+    for age, run in enumerate(past):
+        if run.took:
+            shares = [seconds / run.took for seconds in run.typical]
+            for row, share in enumerate(shares):
+                sums[row] += FADING**age * share
+                for column, other in enumerate(shares):
+                    products[row][column] += FADING**age * share * other
     factors = [*usual]
-    runs = [(run.typical, run.took, FADING**age) for age, run in enumerate(past) if run.took]
     for _ in range(DESCENTS):
-        for part, before in enumerate(usual):
-            above, below = USUAL * before, USUAL
-            for typical, took, weight in runs:
-                rest = (
-                    _scaled(typical, (factors[0], factors[1], factors[2]))
-                    - typical[part] * factors[part]
-                )
-                above += weight * typical[part] / took * (1 - rest / took)
-                below += weight * (typical[part] / took) ** 2
-            factors[part] = max(0.0, above / below)
+        for part in range(3):
+            rest = sum(products[part][i] * factors[i] for i in range(3) if i != part)
+            factors[part] = max(0.0, (sums[part] - rest) / products[part][part])
     return factors[0], factors[1], factors[2]
 
 

@@ -104,11 +104,11 @@ def execute(
         else:
             outcomes = run_ranges(work, selected)
         _record_rejected(work, selected, instance.get_dynamic_partitions(partitions))
-        good = caller.last and all(outcome.good for outcome in outcomes)
-        if good and ends_last(instance, settings, context.run):
+        good = all(outcome.good for outcome in outcomes)
+        if good and caller.last and ends_last(instance, settings, context.run):
             _forget_rejected(context, plan, selected, servers)
             check_tables(context, complete, servers, caller, work.source)
-        if expected is not None and all(outcome.good for outcome in outcomes):
+        if good and expected is not None:
             _score(context, transfer, expected, time.monotonic() - started, outcomes)
         return outcomes
 
