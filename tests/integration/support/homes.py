@@ -190,12 +190,9 @@ def run_nothing() -> None:
             metadata={"rows": 0}, check_results=[passed], data_version=dg.DataVersion("1")
         )
 
-    home = Path(_kept.name, "nothing")
-    copy(home)
-    opened = _open_as_it_is(home)
-    opened.add_dynamic_partitions("ranges", ["one"])
     job = dg.define_asset_job("job", [nothing], partitions_def=ranges)
     found = dg.Definitions([nothing], jobs=[job]).resolve_job_def("job")
     silent = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-    found.execute_in_process(instance=opened, partition_key="one", run_config=silent)
-    opened.dispose()
+    with local_temp(Path(_kept.name, "nothing")) as instance:
+        instance.add_dynamic_partitions("ranges", ["one"])
+        found.execute_in_process(instance=instance, partition_key="one", run_config=silent)
