@@ -319,6 +319,9 @@ class LimitsSpec(Section):
     oldest_snapshot: Duration = None
     """PostgreSQL: how old a run's snapshot may be: it is then ended between ranges, and a new one
     taken (15m)."""
+    parallel_workers: Most = None
+    """PostgreSQL: how many parallel workers a statement may have; a lower setting of the server or
+    role stays (1)."""
     active_sessions: Most = None
     """PostgreSQL: wait while more sessions of others run a statement."""
     replica_lag: Duration = None

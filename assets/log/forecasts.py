@@ -10,8 +10,10 @@ from statistics import median
 from tableferry.assets.log.queries import Log, select_runs
 from tableferry.assets.log.run_tags import FORECAST, forecast_tag
 
-OWN_RUNS, OTHER_RUNS = 20, 50
-"""Maximum earlier runs, of the transfer and of others, by which a forecast is made."""
+OWN_RUNS = 20
+"""Maximum earlier runs of the transfer by which a forecast is made."""
+LATEST_RUNS = 200
+"""Of so many runs, whatever they are of, those of other transfers are taken."""
 
 
 Parts = tuple[float, float, float]
@@ -72,25 +74,30 @@ class Forecast:
             return None
 
 
-_SUCCEEDED = (
+_OWN = (
     "SELECT t.value FROM run_tags t JOIN runs r ON r.run_id = t.run_id"
-    " WHERE {which} AND r.status = 'SUCCESS' ORDER BY r.id DESC LIMIT {limit}"
+    f" WHERE t.key = :tag AND r.status = 'SUCCESS' ORDER BY r.id DESC LIMIT {OWN_RUNS}"
+)
+# the newest runs first, as a log may have millions of tags
+_OTHERS = (
+    "SELECT t.value FROM (SELECT id, run_id FROM runs WHERE status = 'SUCCESS'"
+    f" ORDER BY id DESC LIMIT {LATEST_RUNS}) r JOIN run_tags t ON t.run_id = r.run_id"
+    " WHERE t.key LIKE :any AND t.key <> :tag ORDER BY r.id DESC"
 )
 
 
 def own_runs(log: Log, transfer: str) -> list[Forecast]:
     """Return how the last runs of a transfer that succeeded were forecast, the newest first."""
-    return [*_taken(log, "t.key = :tag", OWN_RUNS, tag=forecast_tag(transfer))]
+    return [*_taken(log, _OWN, tag=forecast_tag(transfer))]
 
 
 def other_runs(log: Log, transfer: str) -> list[Forecast]:
     """Return how the last runs of other transfers were forecast, the newest first."""
-    which, tag = "t.key LIKE :any AND t.key <> :tag", forecast_tag(transfer)
-    return [*_taken(log, which, OTHER_RUNS, tag=tag, any=f"{FORECAST}%")]
+    return [*_taken(log, _OTHERS, tag=forecast_tag(transfer), any=f"{FORECAST}%")]
 
 
-def _taken(log: Log, which: str, limit: int, **values: str) -> Iterator[Forecast]:
-    for (text,) in select_runs(log, _SUCCEEDED.format(which=which, limit=limit), **values):
+def _taken(log: Log, statement: str, **values: str) -> Iterator[Forecast]:
+    for (text,) in select_runs(log, statement, **values):
         run = Forecast.parse(text)
         if run is not None and run.took:
             yield run

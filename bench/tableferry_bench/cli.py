@@ -68,7 +68,8 @@ def bench() -> None:
     "contenders",
     multiple=True,
     metavar="C",
-    help="Who moves it; repeatable [default: ferry and psql-curl].",
+    help="Who moves it; repeatable [default: ferry and psql-curl]. Suite kindness: copy, ferry, "
+    "sling, dlt, pg_dump [default: all].",
 )
 @click.option(
     "--thresholds",
@@ -90,6 +91,12 @@ def bench() -> None:
     show_default=True,
     help="Suite kindness: where it is read.",
 )
+@click.option(
+    "--apart",
+    "in_parts",
+    is_flag=True,
+    help="Suite kindness: keep the source on a CPU of its own, as if it were another machine.",
+)
 @measuring
 def run(
     suite: str,
@@ -99,6 +106,7 @@ def run(
     require_all: bool,
     rows: int,
     source: str,
+    in_parts: bool,
     **how: Any,
 ) -> None:
     """Measure a suite, and certify it. Exit code 1 if a contender or a threshold fails.
@@ -118,6 +126,8 @@ def run(
                 found,
                 rows,
                 source=source,
+                ways=contenders,
+                in_parts=in_parts,
                 output=folder,
                 keep=how["keep"],
                 tell=_tell,

@@ -7,27 +7,25 @@ timed, and PostgreSQL's sessions are sampled.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-import psycopg
 
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.errors import TableferryError
+from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.tables import TableRef
 from tableferry_bench.contenders.base import POSTGRES_CLICKHOUSE, POSTGRES_SQLSERVER, needs
 from tableferry_bench.contenders.ferry import CHECKSUM, Ferry
 from tableferry_bench.contenders.peers import Dlt, Sling
 from tableferry_bench.contenders.pipes import libpq
-from tableferry_bench.meter import Command, require_good, run
+from tableferry_bench.meter import Command, keep_on, require_good, run
+from tableferry_bench.sampler import Sampler, Seen
 from tableferry_bench.servers import VARIABLES, Servers, dropping
 from tableferry_bench.workloads import Table, ensure
 
@@ -36,28 +34,12 @@ SESSIONS, RATE = 4, 100
 """The writer's sessions, and how many statements each begins in a second."""
 BESIDE_ROWS = 10_000
 ALONE_SECONDS = 10.0
-SAMPLE_SECONDS = 0.1
 LEAST_RATE = 20_000
 """Rows per second of a way that is not given up: bounds the time of the suite."""
 CHANGED_ROWS = 100
+WAYS = ("copy", "ferry", "sling", "dlt", "pg_dump")
 ENDING_SECONDS = 180.0
 """How long the writer may take to end, on a machine that is busy."""
-
-WRITER, SAMPLER = "ferry_bench_beside", "ferry_bench_sampler"
-
-SAMPLE = f"""
-SELECT pid, CASE WHEN state = 'active' THEN extract(epoch FROM clock_timestamp() - query_start) END,
-    CASE WHEN backend_xmin IS NOT NULL THEN extract(epoch FROM clock_timestamp() - xact_start) END,
-    age(backend_xmin), coalesce(wait_event_type = 'Lock', false), application_name = '{WRITER}'
-FROM pg_stat_activity
-WHERE backend_type IN ('client backend', 'parallel worker') AND application_name <> '{SAMPLER}'
-"""
-COUNTERS = """
-SELECT temp_bytes, (SELECT sum(evictions) FROM pg_stat_io),
-    (pg_current_wal_insert_lsn() - '0/0')::bigint
-FROM pg_stat_database WHERE datname = current_database()
-"""
-"""pg_stat_io is there from PostgreSQL 16 on."""
 
 
 @dataclass
@@ -72,16 +54,7 @@ class Row:
     p99: float | None = None
     worst: float | None = None
     """Milliseconds."""
-    longest_statement: float | None = None
-    oldest_snapshot: float | None = None
-    """Seconds, as sampled."""
-    oldest_xmin: int | None = None
-    """Transactions."""
-    lock_waits: int | None = None
-    """Statements of the writer that were seen to wait for a lock."""
-    temp_mb: float | None = None
-    evicted: int | None = None
-    wal_mb: float | None = None
+    seen: Seen | None = None
     failed: str = ""
 
 
@@ -100,99 +73,53 @@ def line(row: Row) -> str:
         *(f"{row.seconds:.1f}",),
         *("" if each is None else f"{each:.2f}" for each in (row.p50, row.p99)),
         "" if row.worst is None else f"{row.worst:.1f}",
-        *("" if e is None else f"{e:.1f}" for e in (row.longest_statement, row.oldest_snapshot)),
-        *("" if e is None else f"{e:,}" for e in (row.oldest_xmin, row.lock_waits)),
-        "" if row.temp_mb is None else f"{row.temp_mb:.1f}",
-        "" if row.evicted is None else f"{row.evicted:,}",
-        "" if row.wal_mb is None else f"{row.wal_mb:.1f}",
+        *([""] * 7 if row.seen is None else _of_sessions(row.seen)),
     )
     return f"| {row.what} | {' | '.join(numbers)} |"
 
 
-class Sampler:
-    """Looks at PostgreSQL's sessions again and again; at nothing of another source."""
-
-    def __init__(self, servers: Servers, source: str) -> None:
-        self._servers, self._of_postgres = servers, source == "postgres"
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.longest = self.oldest = 0.0
-        self.xmin = 0
-        self.waited: set[int] = set()
-        self.over_time: list[tuple[float, float]] = []
-        """The age of the oldest snapshot, by the seconds since the beginning."""
-
-    def __enter__(self) -> Sampler:
-        if self._of_postgres:
-            self._connection = connected(self._servers, SAMPLER)
-            self._before = self._counters()
-            self._thread = threading.Thread(target=self._look, daemon=True)
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._thread is not None:
-            self._over.set()
-            self._thread.join()
-
-    def _look(self) -> None:
-        began = time.monotonic()
-        while not self._over.wait(SAMPLE_SECONDS):
-            ages = [0.0]
-            for pid, statement, snapshot, xmin, waits, of_writer in self._rows(SAMPLE):
-                if of_writer:
-                    self.waited |= {pid} if waits else set()
-                    continue
-                self.longest = max(self.longest, float(statement or 0))
-                ages.append(float(snapshot or 0))
-                self.xmin = max(self.xmin, int(xmin or 0))
-            self.oldest = max(self.oldest, *ages)
-            self.over_time.append((round(time.monotonic() - began, 1), round(max(ages), 1)))
-
-    def note(self, row: Row) -> None:
-        """Write into a row what was seen; after the end."""
-        if not self._of_postgres:
-            return
-        time.sleep(1.2)  # sessions report their counters once a second
-        temp_bytes, evicted, wal = (
-            None if after is None else after - before
-            for before, after in zip(self._before, self._counters(), strict=True)
-        )
-        self._connection.close()
-        row.longest_statement, row.oldest_snapshot = self.longest, self.oldest
-        row.oldest_xmin, row.lock_waits = self.xmin, len(self.waited)
-        row.temp_mb = float(temp_bytes or 0) / 1e6
-        row.evicted = None if evicted is None else int(evicted)
-        row.wal_mb = float(wal or 0) / 1e6
-
-    def _counters(self) -> tuple[Any, ...]:
-        sql = COUNTERS
-        if self._connection.info.server_version < 160_000:
-            sql = sql.replace("(SELECT sum(evictions) FROM pg_stat_io)", "NULL")
-        return self._rows(sql)[0]
-
-    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        return self._connection.execute(sql.encode()).fetchall()
-
-
-def connected(servers: Servers, name: str) -> psycopg.Connection[Any]:
-    """A connection of the bench's own."""
-    settings = servers.settings["postgres"]
-    return psycopg.connect(
-        host=settings.host,
-        port=settings.port,
-        dbname=settings.database,
-        user=settings.user,
-        password=settings.password,
-        application_name=name,
-        autocommit=True,
-        **settings.options,  # type: ignore[arg-type]
-    )
+def _of_sessions(seen: Seen) -> Iterator[str]:
+    yield from (f"{each:.1f}" for each in (seen.longest_statement, seen.oldest_snapshot))
+    yield from (f"{each:,}" for each in (seen.oldest_xmin, seen.lock_waits))
+    yield f"{seen.temp_mb:.1f}"
+    yield "" if seen.evicted is None else f"{seen.evicted:,}"
+    yield f"{seen.wal_mb:.1f}"
 
 
 @contextmanager
-def writing(servers: Servers, source: str, table: str) -> Iterator[list[tuple[float, float]]]:
-    """Have the writer write; the list gets its times at the end."""
+def apart(servers: Servers, source: str) -> Iterator[set[int]]:
+    """Keep the source on one CPU and all else of the bench on the others; yields the one.
+
+    So the others feel what is asked of the source, and not what a machine has to do that has to
+    load as well.
+
+    Raises:
+        InputError: the source is elsewhere, or this machine has one CPU.
+    """
+    cpus = os.sched_getaffinity(0)
+    own = servers.pid(source)
+    if own is None or len(cpus) < 2:
+        raise InputError(
+            f"--apart takes a machine of several CPUs, and {source} on it: it has {len(cpus)}, and "
+            f"{source} is {'on it' if own else 'elsewhere'}"
+        )
+    first = {min(cpus)}
+    others = [os.getpid(), *filter(None, map(servers.pid, servers.settings))]
+    kept = {**dict.fromkeys(others, cpus - first), own: first}
+    try:
+        for pid, some in kept.items():
+            keep_on(pid, some)
+        yield first
+    finally:
+        for pid in kept:
+            keep_on(pid, cpus)
+
+
+@contextmanager
+def writing(
+    servers: Servers, source: str, table: str, cpus: Set[int]
+) -> Iterator[list[tuple[float, float]]]:
+    """Have the writer write, on some CPUs; the list gets its times at the end."""
     argv = [sys.executable, "-m", "tableferry_bench.workers.beside", VARIABLES[source], table]
     argv += [str(BESIDE_ROWS), str(SESSIONS), str(RATE)]
     timed: list[tuple[float, float]] = []
@@ -200,6 +127,7 @@ def writing(servers: Servers, source: str, table: str) -> Iterator[list[tuple[fl
         argv, env=dict(servers.environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdin is not None and process.stdout is not None
+        keep_on(process.pid, cpus)
         try:
             if process.stdout.readline() != b"ready\n":
                 raise TableferryError("the writer of the bench did not start")
@@ -225,13 +153,23 @@ class Kindness:
         servers: where.
         source: the system that is read.
         rows: the rows of the table.
+        cpus: where the writer runs.
+        ways: which ones to measure; all if there are none.
         tell: hears each row of the table.
     """
 
     def __init__(
-        self, servers: Servers, source: str, rows: int, tell: Callable[[str], None]
+        self,
+        servers: Servers,
+        source: str,
+        rows: int,
+        *,
+        cpus: Set[int],
+        ways: Collection[str],
+        tell: Callable[[str], None],
     ) -> None:
         self._servers, self._source, self._tell = servers, source, tell
+        self._cpus, self._ways = cpus, ways or WAYS
         self._timeout = 120 + rows / LEAST_RATE
         self._beside = servers.table(source, "beside")
         self._name = qualified(self._beside)
@@ -263,7 +201,7 @@ class Kindness:
 
     def _measured(self, row: Row, command: Command | None) -> None:
         with (
-            writing(self._servers, self._source, self._name) as timed,
+            writing(self._servers, self._source, self._name, self._cpus) as timed,
             Sampler(self._servers, self._source) as sampler,
         ):
             began = time.time()
@@ -280,7 +218,7 @@ class Kindness:
         if taken:
             row.p50, row.p99 = percentile(taken, 0.5), percentile(taken, 0.99)
             row.worst = taken[-1]
-        sampler.note(row)
+        row.seen = sampler.seen()
         self.over_time[row.what] = sampler.over_time
 
     def all(self) -> None:
@@ -289,12 +227,13 @@ class Kindness:
         self.make()
         self.measure("nothing", None)
         with self._filled() as (place, ferry):
-            if self._source == "postgres":
+            if self._source == "postgres" and "copy" in self._ways:
                 self.measure("one COPY", self._copy(), missing=needs("psql"))
-            self._ferry(place, ferry)
+            if "ferry" in self._ways:
+                self._ferry(place, ferry)
         if self._source != "postgres":
             return
-        for peer in (Sling(), Dlt()):
+        for peer in (each for each in (Sling(), Dlt()) if each.name in self._ways):
             missing = peer.missing(servers)
             try:
                 command = None if missing else peer.commands(servers, table)[0]
@@ -303,8 +242,9 @@ class Kindness:
                 with suppress(TableferryError):
                     if not missing:
                         peer.clean_up(servers, table)
-        dump, missing = self._dump()
-        self.measure("pg_dump", dump, missing=missing)
+        if "pg_dump" in self._ways:
+            dump, missing = self._dump()
+            self.measure("pg_dump", dump, missing=missing)
 
     @contextmanager
     def _filled(self) -> Iterator[tuple[TableRef, Ferry]]:
@@ -380,6 +320,8 @@ def run_kindness(
     rows: int,
     *,
     source: str,
+    ways: Collection[str],
+    in_parts: bool,
     output: Path,
     keep: bool,
     tell: Callable[[str], None],
@@ -391,6 +333,8 @@ def run_kindness(
         servers: where.
         rows: the rows of the table that is read.
         source: the system that is read.
+        ways: which of `WAYS` to measure; all if there are none.
+        in_parts: keep the source on a CPU of its own.
         output: the folder.
         keep: leave the table for the next time.
         tell: hears what happens.
@@ -398,25 +342,33 @@ def run_kindness(
 
     Returns:
         What failed, one line each.
+
+    Raises:
+        InputError: there is no such way, or the machine has no CPU for the source alone.
     """
+    if unknown := set(ways) - set(WAYS):
+        raise InputError(f"{sorted(unknown)[0]!r} should be one of {', '.join(WAYS)}")
     output.mkdir(parents=True, exist_ok=True)
     tell(f"wide:{rows}: making the table")
-    one = Kindness(servers, source, rows, show)
-    show(f"{SUITE}, {source}, {rows:,} rows of 15 columns\n\n{HEAD}")
-    try:
-        one.all()
-    finally:
-        dropping(servers, servers.table(source, "beside"))
-        if not keep:
-            dropping(servers, servers.table("postgres", one.table.name))
-        lines = [HEAD, *map(line, one.rows)]
-        (output / "kindness.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        document = {
-            "rows": rows,
-            "source": source,
-            "servers": servers.described(),
-            "measured": [asdict(row) for row in one.rows],
-            "snapshot_age_over_time": one.over_time,
-        }
-        (output / "kindness.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
-    return [f"{row.what}: {row.failed}" for row in one.rows if row.failed.startswith("failed")]
+    where = "the source on a CPU of its own" if in_parts else "all on one machine"
+    show(f"{SUITE}, {source}, {rows:,} rows of 15 columns, {where}\n\n{HEAD}")
+    with apart(servers, source) if in_parts else nullcontext(os.sched_getaffinity(0)) as cpus:
+        suite = Kindness(servers, source, rows, cpus=cpus, ways=ways, tell=show)
+        try:
+            suite.all()
+        finally:
+            dropping(servers, servers.table(source, "beside"))
+            if not keep:
+                dropping(servers, servers.table("postgres", suite.table.name))
+            lines = [HEAD, *map(line, suite.rows)]
+            (output / "kindness.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            document = {
+                "rows": rows,
+                "source": source,
+                "where": where,
+                "servers": servers.described(),
+                "measured": [asdict(row) for row in suite.rows],
+                "snapshot_age_over_time": suite.over_time,
+            }
+            (output / "kindness.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+    return [f"{row.what}: {row.failed}" for row in suite.rows if row.failed.startswith("failed")]

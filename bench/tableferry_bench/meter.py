@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -196,16 +196,16 @@ class ServerClock:
     """CPU seconds of one server, if it is on this machine and may be looked at."""
 
     def __init__(self, settings: ConnectionSettings) -> None:
-        self._pid = _listening(settings)
+        self.pid = _listening(settings)
 
     @property
     def seen(self) -> bool:
         """Whether it can be told."""
-        return self._pid is not None
+        return self.pid is not None
 
     def seconds(self) -> float | None:
         """So far, of all of the server's processes, those that have ended included."""
-        return None if self._pid is None else cpu_seconds(self._pid)
+        return None if self.pid is None else cpu_seconds(self.pid)
 
 
 def _listening(settings: ConnectionSettings) -> int | None:
@@ -222,3 +222,15 @@ def _listening(settings: ConnectionSettings) -> int | None:
         return None
     # those that it has forked may hold the socket, too
     return min(found, key=lambda pid: psutil.Process(pid).create_time(), default=None)
+
+
+def keep_on(pid: int, cpus: Iterable[int]) -> None:
+    """Have a process, what it has started and all that these will start run on some CPUs only.
+
+    Linux keeps this by thread (sched_setaffinity(2)); what begins inherits it.
+    """
+    begun = psutil.Process(pid)
+    for process in (begun, *begun.children(recursive=True)):
+        with suppress(psutil.Error, ProcessLookupError):
+            for thread in process.threads():
+                os.sched_setaffinity(thread.id, cpus)

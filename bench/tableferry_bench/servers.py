@@ -98,6 +98,11 @@ class Servers:
             time.sleep(SETTLE_SECONDS)
         return {name: clock.seconds() for name, clock in self._clocks.items()}
 
+    def pid(self, system: str) -> int | None:
+        """The process of a server, if it is on this machine and may be looked at."""
+        self.clocks()
+        return self._clocks[system].pid
+
     def described(self) -> dict[str, str]:
         """What each server says it is, and whether its CPU time can be told."""
         self.clocks()

@@ -15,22 +15,30 @@ Value = float | str | None
 DEFAULTS: Mapping[str, Value] = {
     "longest_statement": 3.0,
     "oldest_snapshot": 900.0,
+    "parallel_workers": 1.0,
     "longest_wait": 1800.0,
 }
 """The limits that hold unless others are declared. Statements of three seconds are below what most
 servers log as slow. Snapshots of a quarter of an hour are below what monitors of old transactions
-warn of. What else goes on there is to be bounded by somebody who knows the server: a guess of ours
-would stop runs."""
+warn of. With one worker each, statements keep a server of two cores as busy as with two, and others
+wait for a core half as long. What else goes on there is to be bounded by somebody who knows the
+server: a guess of ours would stop
+runs."""
 
 SIGNALS = ("active_sessions", "replica_lag", "oldest_xmin", "probe")
 """What readers wait for while it is above its bound."""
 
 DURATIONS = ("longest_statement", "oldest_snapshot", "replica_lag", "longest_wait")
-COUNTS = ("active_sessions", "oldest_xmin")
+COUNTS = ("active_sessions", "oldest_xmin", "parallel_workers")
 NAMES = (*DURATIONS, *COUNTS, "probe", "probe_above")
 
-LEAST: Mapping[str, float] = {"longest_statement": 0.1, "oldest_snapshot": 1, "longest_wait": 1}
-"""Shorter ones, in seconds, would have a run do nothing but begin anew."""
+LEAST: Mapping[str, float] = {
+    "longest_statement": 0.1,
+    "oldest_snapshot": 1,
+    "longest_wait": 1,
+    "parallel_workers": 0,
+}
+"""Shorter durations, in seconds, would have a run do nothing but begin anew."""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
 _SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -42,6 +50,7 @@ class SourceLimits:
 
     longest_statement: float | None
     oldest_snapshot: float | None
+    parallel_workers: int | None
     longest_wait: float
     above: Mapping[str, float] = field(default_factory=dict)
     """The bounds of the signals that are looked at."""
@@ -68,11 +77,12 @@ class SourceLimits:
         above = {name: values.get(name) for name in SIGNALS[:-1]}
         above["probe"] = values.get("probe_above")
         statement, snapshot = values["longest_statement"], values["oldest_snapshot"]
-        wait = values["longest_wait"]
+        workers, wait = values["parallel_workers"], values["longest_wait"]
         assert not isinstance(statement, str) and not isinstance(snapshot, str)
         return cls(
             statement,
             snapshot,
+            int(workers) if isinstance(workers, float) else None,
             wait if isinstance(wait, float) else math.inf,
             {name: bound for name, bound in above.items() if isinstance(bound, float)},
             str(values.get("probe") or ""),
@@ -98,9 +108,9 @@ def read(name: str, value: object) -> Value:
     if (value is None or text == "none") and name not in ("longest_wait", "probe_above"):
         return None
     number = None if isinstance(value, bool) else _number(name, text)
-    least = LEAST.get(name, 0.0 if name == "probe_above" else 1.0 if name in COUNTS else 0.001)
+    least = LEAST.get(name, 1.0 if name in COUNTS else 0.001)
     if number is None or (number < least and name != "probe_above"):
-        expected = f"a whole number of at least 1, or none; it is {text!r}"
+        expected = f"a whole number of at least {least:g}, or none; it is {text!r}"
         if name in DURATIONS:
             none = "" if name == "longest_wait" else ", or none"
             expected = f"a duration of at least {least:g} s, e.g. 3s, 15m{none}; it is {text!r}"

@@ -86,6 +86,9 @@ class Source:
     snapshots = False
     """Whether all readers of a run can share a state of the database."""
 
+    parallel = False
+    """Whether a statement has parallel workers, whose number a session can bound."""
+
     signals: Mapping[str, str] = {}
     """The queries of what readers may wait for, by `contract.limits.SIGNALS`, without the probe."""
 
@@ -249,6 +252,7 @@ class Source:
         """Name the `contract.limits` that the system does not know."""
         here = {"longest_statement", "longest_wait", "probe", "probe_above", *self.signals}
         here |= {"oldest_snapshot"} if self.snapshots else set()
+        here |= {"parallel_workers"} if self.parallel else set()
         return frozenset(NAMES) - (here if self.file_key is None else set())
 
     def index_of_order(self, table: TableRef, key: Column) -> str | None:

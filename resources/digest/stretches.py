@@ -14,11 +14,11 @@ from tableferry.resources.types.column import Column
 AIM = 0.7
 """The share of the longest statement that one should take, as some rows take longer than others."""
 
-FIRST_VALUES = 15_000_000
+FIRST_VALUES = 7_500_000
 """Values of the first statement that digests rows: of 15 columns, a slow server's core writes
 them as text in two seconds."""
 
-FIRST_ROWS = 4_000_000
+FIRST_ROWS = 2_000_000
 """Rows of the first statement that reads no values."""
 
 FEW = 4
@@ -32,11 +32,6 @@ GROWTH = 4
 
 SIZE_SECONDS = 60.0
 """How long the size of a table is taken for what it was."""
-
-_sizes: dict[tuple[str, str], tuple[float, int | None]] = {}
-
-_learned: dict[tuple[str, str, int], float] = {}
-"""Rows per second by server, table and columns: what the last statements took."""
 
 
 def stretches(
@@ -68,11 +63,13 @@ def stretches(
     expected = _expected(ranges, rows or {})
     limits = endpoint.limits
     longest = limits.longest_statement if limits and len(ranges) > 1 else None
-    which = (endpoint.settings().address, str(table), columns) if longest else ("", "", 0)
-    budget = _learned.get(which, 0.0) * AIM * (longest or 0.0)
+    # rows per second of the last statements
+    learned = "rows per second", str(table), columns
+    rate = endpoint.settings().facts.latest(learned, 0.0) if longest else 0.0
+    budget = rate * AIM * (longest or 0.0)
     budget = budget or (FIRST_VALUES / columns if columns else float(FIRST_ROWS))
     if longest and sum(expected) > budget and not rows and len(ranges) > FEW:
-        known = _rows(endpoint, table, which[0])
+        known = _rows(endpoint, table)
         if known is not None:
             closed = sum(map(bool, expected))
             expected = [known / closed if each else 0.0 for each in expected]
@@ -93,7 +90,7 @@ def stretches(
             rate = sum_ / took
             budget = min(rate * AIM * longest, GROWTH * budget)
             if rows:
-                _learned[which] = budget / (AIM * longest)
+                endpoint.settings().facts.note(learned, budget / (AIM * longest))
         start = end
 
 
@@ -111,13 +108,15 @@ def _found_by_key(
     return indexed and not table.query and not source.scattered(endpoint, table, key)
 
 
-def _rows(endpoint: Endpoint, table: TableRef, address: str) -> int | None:
+def _rows(endpoint: Endpoint, table: TableRef) -> int | None:
     """The rows of a table as its catalog has them; None if it has none."""
-    at, rows = _sizes.get((address, str(table)), (-SIZE_SECONDS, None))
+    facts, subject = endpoint.settings().facts, ("rows", str(table))
+    nothing: tuple[float, int | None] = (-SIZE_SECONDS, None)
+    at, rows = facts.latest(subject, nothing)
     if time.monotonic() - at >= SIZE_SECONDS and not table.query:
         size = source_of(table.system).sizes(endpoint, [table]).get(table)
         rows = size.rows if size is not None else None
-        _sizes[address, str(table)] = time.monotonic(), rows
+        facts.note(subject, (time.monotonic(), rows))
     return rows
 
 

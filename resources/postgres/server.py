@@ -59,6 +59,7 @@ from tableferry.resources.postgres.session import (
 from tableferry.resources.postgres.settings import (
     AT_LOGIN,
     NO_OPTIONS,
+    PARALLEL_WORKERS,
     POLICIES,
     QUERIES,
     SESSION,
@@ -393,7 +394,9 @@ class PostgresServer(Server):
         """The statements that set up a session, with settings besides those of every session."""
         waits = {"lock_timeout": lock_milliseconds("0")}
         policies = POLICIES if self._policies_apply else {}
-        return statements({**SESSION, **waits, **policies, **extra})
+        workers = self.limits.parallel_workers if self.limits else None
+        bounded = {} if workers is None else {PARALLEL_WORKERS: str(workers)}
+        return statements({**SESSION, **waits, **policies, **bounded, **extra})
 
     def _lent(self, extra: Mapping[str, str] = NOTHING) -> AbstractContextManager[PgConnection]:
         if self._gate is not None:

@@ -72,6 +72,9 @@ QUERIES = {
 }
 """Added to `SESSION` for queries with small results."""
 
+PARALLEL_WORKERS = "max_parallel_workers_per_gather"
+"""Added to `SESSION` where the limits of a source bound it; a lower one is left alone."""
+
 AT_LOGIN = "-c search_path=pg_catalog,pg_temp -c quote_all_identifiers=off"
 """Startup options for ADBC, which reads the server's types before any statement of ours."""
 
@@ -142,7 +145,9 @@ def statements(settings: Mapping[str, str]) -> Sequence[str]:
         "pg_catalog.current_setting(name, true) <> value "
         # this promises more than ours
         "AND NOT (name = 'synchronous_commit' "
-        "AND pg_catalog.current_setting(name) = 'remote_apply')"
+        "AND pg_catalog.current_setting(name) = 'remote_apply') "
+        f"AND CASE name WHEN '{PARALLEL_WORKERS}' "
+        "THEN pg_catalog.current_setting(name)::int > value::int ELSE true END"
     )
     pairs = ", ".join(f"('{name}', '{value}')" for name, value in settings.items())
     return (

@@ -177,6 +177,7 @@ class PostgresSource(Source):
     place = places.PLACE
     require_tools = staticmethod(require_adbc)
     snapshots = True
+    parallel = True
     signals = SIGNALS
     examples = (
         *("boolean", "smallint", "integer", "bigint", "numeric(38,10)", "numeric(18,0)", "real"),

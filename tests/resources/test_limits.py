@@ -34,6 +34,8 @@ VARIABLE = "TABLEFERRY_POSTGRES_SOURCE_LIMITS"
         ("longest_wait", "2d", 172_800.0),
         ("active_sessions", "50", 50.0),
         ("oldest_xmin", 10_000_000, 10_000_000.0),
+        ("parallel_workers", 0, 0.0),
+        ("parallel_workers", "none", None),
         ("probe", "SELECT 1;", "SELECT 1"),
         ("probe_above", "-3.5", -3.5),
     ],
@@ -58,6 +60,7 @@ def test_a_limit_is_read(name: str, text: object, value: object) -> None:
         ("active_sessions", "2.5"),
         ("active_sessions", "many"),
         ("oldest_xmin", "1e400"),
+        ("parallel_workers", "-1"),
         ("probe", " "),
         ("probe", None),
         ("probe_above", "none"),
@@ -224,4 +227,4 @@ def test_a_wait_begins_anew_after_others_were_given_up(
 
 
 def test_every_limit_has_a_place() -> None:
-    assert {*DEFAULTS} < {*NAMES} and len(NAMES) == len({*NAMES}) == 8
+    assert {*DEFAULTS} < {*NAMES} and len(NAMES) == len({*NAMES}) == 9

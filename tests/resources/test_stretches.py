@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tableferry.resources.contract.catalog import TableSize
+from tableferry.resources.contract.facts import Facts
 from tableferry.resources.contract.limits import SourceLimits
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.digest import stretches as module
@@ -39,9 +40,10 @@ class Server:
     def __init__(self, longest: float | None = 3.0) -> None:
         self.limits = SourceLimits.of({"longest_statement": longest})
         self.guards = 0
+        self.known = Facts()
 
     def settings(self) -> Any:
-        return SimpleNamespace(address="db:5432")
+        return SimpleNamespace(facts=self.known)
 
     def guarded(self) -> dict[str, float]:
         self.guards += 1
@@ -49,9 +51,7 @@ class Server:
 
 
 @pytest.fixture(autouse=True)
-def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    module._learned.clear()
-    module._sizes.clear()
+def found_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
     source = type(source_of(TABLE.system))
     monkeypatch.setattr(source, "scattered", lambda *_: False)
     monkeypatch.setattr(source, "leading", lambda *_: ("id",))
@@ -87,7 +87,7 @@ def test_a_table_that_takes_less_is_one_statement(monkeypatch: pytest.MonkeyPatc
     ranges = ranges_of(100)
     rows = dict.fromkeys((each.name for each in ranges), 1_000)
     assert [len(part) for part, _ in read(monkeypatch, Server(), ranges, rows, 1e6, 15)] == [103]
-    few = ranges_of(4)
+    few = ranges_of(2)
     assert len(read(monkeypatch, Server(), few, {}, 1e6, 15)) == 1, "nobody asks how large it is"
 
 
@@ -106,12 +106,12 @@ def test_no_statement_but_the_first_takes_longer(
 
 
 def test_what_one_reading_has_taken_the_next_one_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    ranges = ranges_of(400)
+    server, ranges = Server(), ranges_of(400)
     rows = {each.name: 100_000 for each in ranges[1:-2]}
-    first = read(monkeypatch, Server(), ranges, rows, 100_000, 15)
-    again = read(monkeypatch, Server(), ranges, rows, 100_000, 15)
+    first = read(monkeypatch, server, ranges, rows, 100_000, 15)
+    again = read(monkeypatch, server, ranges, rows, 100_000, 15)
     assert first[0][1] > 3.0 >= again[0][1]
-    assert len(read(monkeypatch, Server(), ranges, rows, 100_000)) > 0, "other columns, other speed"
+    assert len(read(monkeypatch, server, ranges, rows, 100_000)) > 0, "other columns, other speed"
 
 
 def test_a_sudden_speed_is_not_believed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,11 +154,11 @@ def test_the_size_of_many_ranges_is_asked_once(monkeypatch: pytest.MonkeyPatch) 
         return {TABLE: TableSize(80_000)}
 
     monkeypatch.setattr(type(source_of(TABLE.system)), "sizes", sizes)
-    small = read(monkeypatch, Server(), ranges_of(8), {}, 1e6, 15)
+    server = Server()
+    small = read(monkeypatch, server, ranges_of(8), {}, 1e6, 15)
     assert (len(small), len(asked)) == (1, 1)
-    read(monkeypatch, Server(), ranges_of(8), {}, 1e6, 15)
+    read(monkeypatch, server, ranges_of(8), {}, 1e6, 15)
     assert len(asked) == 1, "a moment ago"
-    module._sizes.clear()
     monkeypatch.setattr(
         type(source_of(TABLE.system)), "sizes", lambda *_: {TABLE: TableSize(80_000_000)}
     )

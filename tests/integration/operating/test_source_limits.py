@@ -34,10 +34,9 @@ ONE_BY_ONE = "{export: 1, load: 1}"
 
 
 @pytest.fixture
-def cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def cut(monkeypatch: pytest.MonkeyPatch, nothing_known: Callable[[], None]) -> None:
     """Has each statement read a range alone, until one has told how many it can."""
-    stretches._learned.clear()
-    stretches._sizes.clear()
+    nothing_known()
     for name in ("FIRST_VALUES", "FIRST_ROWS", "FEW"):
         monkeypatch.setattr(stretches, name, 1)
     monkeypatch.setattr(stretches, "GROWTH", 1)
@@ -143,12 +142,11 @@ def test_checks_in_stretches_say_the_same(ferry: Make, cut: None, statements: li
 
 @pytest.mark.parametrize("ranges", ["{rows: 250000}", "{rows: 400}", "{count: 4}"])
 def test_a_small_table_takes_no_statement_more(
-    ferry: Make, statements: list[str], ranges: str
+    ferry: Make, statements: list[str], ranges: str, nothing_known: Callable[[], None]
 ) -> None:
     numbers, others = [], []
     for limit in ("none", "3s"):
-        stretches._learned.clear()
-        stretches._sizes.clear()
+        nothing_known()
         one = ferry(COPY, *TABLE, ranges=ranges, source_limits=f"{{longest_statement: {limit}}}")
         statements.clear()
         assert one.run().good

@@ -188,6 +188,27 @@ def test_a_stronger_setting_is_left_alone(stack: Servers) -> None:
         assert source.query("SHOW synchronous_commit") == [(kept,)]
 
 
+@pytest.mark.parametrize(
+    ("limit", "of_role", "kept"),
+    [("", 4, "1"), ("10", 4, "4"), ("2", 10, "2"), ("0", 2, "0"), ("", 0, "0"), ("none", 4, "4")],
+)
+def test_a_source_bounds_parallel_workers_and_never_adds_any(
+    stack: Servers, monkeypatch: pytest.MonkeyPatch, limit: str, of_role: int, kept: str
+) -> None:
+    url = stack.postgres_url.partition("?")[0]
+    server = PostgresResource(
+        url=f"{url}?options={quote(f'-c max_parallel_workers_per_gather={of_role}', safe='')}"
+    )
+    asked = "SHOW max_parallel_workers_per_gather"
+    if limit:
+        monkeypatch.setenv("TABLEFERRY_POSTGRES_SOURCE_LIMITS", f"parallel_workers={limit}")
+    source = server.within_budget("postgres")
+    assert source.query(asked) == [(kept,)]
+    assert server.query(asked) == [(str(of_role),)], "a target is not bounded"
+    with source.read_arrow("SELECT current_setting('max_parallel_workers_per_gather') s") as reader:
+        assert reader.read_all().column("s").to_pylist() == [kept]
+
+
 @pytest.mark.parametrize("conforming", ["on", "off"])
 def test_a_literal_means_the_same_under_either_setting(stack: Servers, conforming: str) -> None:
     texts = ["\\", "a\\", "\\'", "\\\\''", "x'; SELECT 1; --\\", "\\047", "\n\\\t"]
