@@ -12,7 +12,7 @@ from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.decisions import with_decisions
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.planning.source_state import read_under
+from tableferry.assets.planning.snapshots import read_under
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 

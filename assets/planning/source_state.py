@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
-from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning.resolve import Hop
-from tableferry.assets.planning.servers import Servers, require_servers
+from tableferry.assets.planning.servers import Servers
+from tableferry.assets.planning.snapshots import SnapshotAge
 from tableferry.assets.planning.transfer_plan import TransferPlan, fingerprints_of
 from tableferry.resources.connecting.pace import going_on
 from tableferry.resources.contract.fingerprint import KnownFigures, SourceFingerprint
-from tableferry.resources.contract.snapshots import HeldSnapshot, SharedSnapshot, Snapshot
-from tableferry.resources.contract.source import source_of
+from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.errors import (
     PlacesLost,
     SchemaDrift,
@@ -27,19 +24,8 @@ from tableferry.resources.errors import (
 )
 from tableferry.resources.keys.range import KeyRange
 
-Found = TypeVar("Found")
-
-logger = logging.getLogger(__name__)
-
 POLL_SECONDS = 0.2
 """Between two looks at whether the run was stopped."""
-
-MOST_READINGS = 5
-"""Maximum readings of a source that keeps being altered."""
-
-
-class SnapshotTooOld(TableferryError):
-    """A snapshot has passed its declared age, and ranges have to be read in one state."""
 
 
 class SourceUnreadable(TableferryError):
@@ -118,22 +104,23 @@ class SourceState:
 
     def __init__(self, plan: TransferPlan, servers: Servers) -> None:
         self._plan, self._servers = plan, servers
-        self._shared, snapshot = plan.shared, plan.snapshot
+        self._shared = plan.shared
         self._lock = threading.Lock()
         self._latest = {
-            name: Reading(fingerprint, snapshot, source_figures=fingerprint.source_figures)
+            name: Reading(
+                fingerprint, plan.read_under.get(name), source_figures=fingerprint.source_figures
+            )
             for name, fingerprint in plan.fingerprints.items()
         }
         self._apart: set[str] = set()
         """Ranges that are read in their current state, not under the snapshot."""
-        self._alike = snapshot
+        self._alike = plan.snapshot
         """The newest snapshot under which the source has the planned columns."""
         self._moves = plan.shared.moves if plan.shared else 0
-        self._limits = servers.endpoint(plan.transfer.source).limits
+        self._age = SnapshotAge(plan.transfer, plan.hops[0], servers, self._shared)
         self._turn = threading.Condition()
         self._readers = 0
         """The ranges that are read under the snapshot now."""
-        self._told_of_age = False
 
     @property
     def shared(self) -> SharedSnapshot | None:
@@ -177,17 +164,17 @@ class SourceState:
             if sentence:
                 waiting(sentence)
             with self._turn:
-                if not self._readers and self._too_old():
-                    self._renew()
+                if not self._readers and self._age.passed:
+                    self._age.renew()
 
         waited = self._servers.endpoint(self._plan.transfer.source).guarded(meanwhile)
         require_going_on = going_on(self._plan.transfer.source.connection)
         with self._turn:
-            while self._too_old() and self._readers:
+            while self._age.passed and self._readers:
                 self._turn.wait(POLL_SECONDS)
                 require_going_on()
-            if self._too_old():
-                self._renew()
+            if self._age.passed:
+                self._age.renew()
             self._readers += 1
         try:
             yield waited
@@ -195,46 +182,6 @@ class SourceState:
             with self._turn:
                 self._readers -= 1
                 self._turn.notify_all()
-
-    def _too_old(self) -> bool:
-        oldest = self._limits.oldest_snapshot if self._limits else None
-        if oldest is None or self._shared is None or self._shared.age <= oldest:
-            return False
-        if (why := self._one_state) is None:
-            return True
-        passed = (
-            f"{self._plan.transfer.source}: the snapshot is {self._shared.age:.0f} s old, more "
-            f"than the oldest_snapshot of {oldest:g} s, and {why}"
-        )
-        if self._limits and "oldest_snapshot" in self._limits.declared:
-            raise SnapshotTooOld(f"{passed}; what is committed stays: raise the limit")
-        if not self._told_of_age:
-            self._told_of_age = True
-            logger.warning("%s: it is kept until the run ends", passed)
-        return False
-
-    @property
-    def _one_state(self) -> str | None:
-        """Say why all ranges are read in one state of the source; None if they need not be."""
-        transfer, key = self._plan.transfer, self._plan.hops[0].plan.key.source
-        if self.state is not None:
-            return "the tables of a set are read in one state"
-        if transfer.by_place:
-            return "an updated row may be stored in another range"
-        if transfer.write.whole_table:
-            return "a swap shows all ranges in one state"
-        if not key.primary_key:
-            return f"rows may change range with {key.name!r}, which is not of the primary key"
-        return None
-
-    def _renew(self) -> None:
-        assert self._shared is not None
-        logger.info(
-            "%s: the snapshot is %.0f s old and ends; what is read from now on is a later state",
-            self._plan.transfer.source,
-            self._shared.age,
-        )
-        self._shared.renew()
 
     def latest(self, name: str) -> Reading:
         """Return the latest reading of a range of the source, or the planned one."""
@@ -384,47 +331,3 @@ class SourceState:
         with self._lock:
             self._latest[key_range.name] = reading
         return reading
-
-
-@contextmanager
-def shared_snapshot(
-    transfer: Transfer, servers: Servers, joined: HeldSnapshot | None = None
-) -> Iterator[SharedSnapshot | None]:
-    """Hold one consistent view of the source for a run, if the source has one to share.
-
-    Args:
-        transfer: the transfer.
-        servers: the servers of its tables.
-        joined: a snapshot that another process holds, to share it.
-    """
-    require_servers(transfer, servers)
-    source = transfer.source
-    sending = source_of(source.system)
-    sending.reach(servers.endpoint(source))
-    endpoint = servers.endpoint(source)
-    with sending.shared_snapshot(endpoint, source, joined, by_place=transfer.by_place) as shared:
-        yield shared
-
-
-def read_under(shared: SharedSnapshot | None, read: Callable[[Snapshot | None], Found]) -> Found:
-    """Read under a snapshot that is still valid when the reading ends.
-
-    Columns and types come from the current catalog, and must be those of the snapshot's tables.
-    So `read` is repeated if tables were truncated, altered or replaced meanwhile.
-
-    Raises:
-        SourceMoved: the tables changed during each reading.
-    """
-    if shared is None:
-        return read(None)
-    for _ in range(MOST_READINGS):
-        snapshot = shared.name()
-        try:
-            result = read(snapshot)
-        except TableferryError:
-            if shared.name() is snapshot:
-                raise
-        else:
-            if shared.name() is snapshot:
-                return result
-    raise SourceMoved("the source was truncated, altered or replaced each time it was read")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -28,6 +28,7 @@ from tableferry.assets.planning.ranges.statistics import KeyStatistics, key_stat
 from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.assets.planning.rows.decision import Decision
 from tableferry.assets.planning.servers import Servers
+from tableferry.assets.planning.snapshots import SnapshotAge
 from tableferry.assets.planning.wires import with_wires
 from tableferry.checks.levels import LEVELS
 from tableferry.resources import crash_points
@@ -38,11 +39,15 @@ from tableferry.resources.contract.markers import Published, require_written_as
 from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.digest.fingerprinting import fingerprints
+from tableferry.resources.digest.stretches import expected_rows
 from tableferry.resources.errors import InputError, TableMissing, concerning
 from tableferry.resources.keys.range import KeyRange
 
 if TYPE_CHECKING:
     import dagster as dg
+
+LEAST_ROWS_PER_SECOND = 100_000
+"""Rows that a slow server fingerprints by their contents in a second."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,9 @@ class TransferPlan:
     shared: SharedSnapshot | None = None
     """The snapshots of the source; None if it has none, or is read without."""
     snapshot: Snapshot | None = None
-    """The one of them that the fingerprints are of."""
+    """The newest one that fingerprints are of."""
+    read_under: Mapping[str, Snapshot | None] = field(default_factory=dict)
+    """The snapshot that a range's fingerprint is of, for each that was fingerprinted."""
     fingerprints: Mapping[str, SourceFingerprint] = field(default_factory=dict)
     """Fingerprints of the source rows, by range, for the ranges that were fingerprinted."""
     decided: Mapping[int, Mapping[str, Decision]] = field(default_factory=dict)
@@ -83,10 +90,40 @@ class TransferPlan:
         ]
         if not missing:
             return self
-        added = fingerprints_of(
-            self.transfer, self.hops[0], servers, missing, self.recorded, snapshot=self.snapshot
-        )
-        return replace(self, fingerprints={**self.fingerprints, **added})
+        age = SnapshotAge(self.transfer, self.hops[0], servers, self.shared)
+        plan = self
+        for part in plan._parts(missing, age.oldest, servers):
+            if plan.read_under and plan.shared is not None and age.passed:
+                if plan.shared.name() is plan.snapshot:
+                    age.renew()
+                plan = replace(plan, snapshot=plan.shared.name())
+            added = fingerprints_of(
+                plan.transfer, plan.hops[0], servers, part, plan.recorded, snapshot=plan.snapshot
+            )
+            plan = replace(
+                plan,
+                fingerprints={**plan.fingerprints, **added},
+                read_under={**plan.read_under, **dict.fromkeys(added, plan.snapshot)},
+            )
+        return plan
+
+    def _parts(
+        self, ranges: Sequence[KeyRange], oldest: float | None, servers: Servers
+    ) -> Iterator[Sequence[KeyRange]]:
+        """Cut ranges into parts that are fingerprinted well before their snapshot is too old."""
+        if oldest is None:
+            yield ranges
+            return
+        source, part, sum_ = self.transfer.source, list[KeyRange](), 0.0
+        known = known_rows(self.transfer, ranges, self.recorded)
+        expected = expected_rows(servers.endpoint(source), source, ranges, known)
+        for key_range, rows in zip(ranges, expected, strict=True):
+            if part and sum_ + rows > oldest * LEAST_ROWS_PER_SECOND:
+                yield part
+                part, sum_ = [], 0.0
+            part.append(key_range)
+            sum_ += rows
+        yield part
 
     def only(self, names: Collection[str]) -> TransferPlan:
         """Return the plan of these ranges alone."""
@@ -231,13 +268,7 @@ def fingerprints_of(
     snapshot: str | None = None,
 ) -> dict[str, SourceFingerprint]:
     """Compute the declared fingerprint of a transfer's source rows, by range name."""
-    usual = transfer.ranges.rows
-    expected = {
-        each.name: usual
-        for each in ranges
-        if usual is not None and each.lower is not None and each.upper is not None
-    }
-    expected |= {name: each.rows for name, each in recorded.items()}
+    expected = known_rows(transfer, ranges, recorded)
     with concerning(f"{transfer.transfer}: {transfer.source}"):
         return fingerprints(
             servers.endpoint(transfer.source),
@@ -251,6 +282,19 @@ def fingerprints_of(
             segmented=uses_segments(transfer),
             expected=expected,
         )
+
+
+def known_rows(
+    transfer: Transfer, ranges: Sequence[KeyRange], recorded: Mapping[str, SourceFingerprint]
+) -> dict[str, int]:
+    """Return how many rows ranges have, by their names, as far as that is recorded or declared."""
+    usual = transfer.ranges.rows
+    expected = {
+        each.name: usual
+        for each in ranges
+        if usual is not None and each.lower is not None and each.upper is not None
+    }
+    return expected | {name: each.rows for name, each in recorded.items()}
 
 
 def known_ranges(transfer: Transfer, hops: Sequence[Hop], log: Log) -> tuple[KeyRange, ...]:

@@ -13,9 +13,7 @@ from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.planner import make_plan
 from tableferry.assets.planning.rows.decisions import with_decisions
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.planning.source_state import (
-    shared_snapshot,
-)
+from tableferry.assets.planning.snapshots import shared_snapshot
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.assets.running.progress import OnProgress, ignore_progress
 from tableferry.resources.contract.snapshots import HeldSnapshot

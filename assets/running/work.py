@@ -15,9 +15,7 @@ from tableferry.assets.log.writer import Writer
 from tableferry.assets.log.written_columns import WrittenColumn
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.planning.source_state import (
-    SourceState,
-)
+from tableferry.assets.planning.source_state import SourceState
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.assets.running.progress import OnProgress, Progress
 from tableferry.checks.levels import Level

@@ -16,10 +16,8 @@ from tableferry.assets.log.records import ROWS_SINCE
 from tableferry.assets.log.writer import EventLogger, Writer
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.planning.source_state import (
-    SourceState,
-    read_under,
-)
+from tableferry.assets.planning.snapshots import read_under
+from tableferry.assets.planning.source_state import SourceState
 from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges
 from tableferry.assets.verifying.checked import Checked
 from tableferry.checks.verdict import Verdict

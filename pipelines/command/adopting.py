@@ -95,7 +95,7 @@ def adopt_ranges(
     from tableferry.assets.planning.changes.refusals import refusals
     from tableferry.assets.planning.changes.unplanned import unplanned_columns
     from tableferry.assets.planning.planner import make_plan
-    from tableferry.assets.planning.source_state import shared_snapshot
+    from tableferry.assets.planning.snapshots import shared_snapshot
     from tableferry.assets.planning.transfer_plan import TransferPlan
     from tableferry.assets.running.adopting import compare, level_of, stray_notes
     from tableferry.pipelines.command.one.finding import match_ranges

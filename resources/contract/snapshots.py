@@ -97,8 +97,8 @@ class SharedSnapshot:
         self._lock = threading.Lock()
         self._held = ExitStack()
         self._snapshot: Snapshot | None = None
-        self.renewals = 0
-        """How many times the snapshot was replaced."""
+        self.losses = 0
+        """How many times the snapshot was lost, or not that of the table any more."""
         self.moves = 0
         """How many of these times the table had been rewritten."""
         self._taken = 0.0
@@ -113,7 +113,6 @@ class SharedSnapshot:
         with self._lock:
             if self._snapshot is not None:
                 self._release()
-                self.renewals += 1
 
     def name(self) -> Snapshot:
         """Return the snapshot to read now; any thread may call it.
@@ -139,7 +138,7 @@ class SharedSnapshot:
                         ) from error
                     logger.warning("%s; what is read from now on is a later state", error)
                     self._release()
-                    self.renewals += 1
+                    self.losses += 1
                     self.moves += isinstance(error, SourceMoved)
                 else:
                     return self._snapshot

@@ -68,11 +68,8 @@ def stretches(
     rate = endpoint.settings().facts.latest(learned, 0.0) if longest else 0.0
     budget = rate * AIM * (longest or 0.0)
     budget = budget or (FIRST_VALUES / columns if columns else float(FIRST_ROWS))
-    if longest and sum(expected) > budget and not rows and len(ranges) > FEW:
-        known = _rows(endpoint, table)
-        if known is not None:
-            closed = sum(map(bool, expected))
-            expected = [known / closed if each else 0.0 for each in expected]
+    if longest and sum(expected) > budget and not rows:
+        expected = expected_rows(endpoint, table, ranges, {})
     whole = longest is None or sum(expected) <= budget
     whole = whole or not _found_by_key(endpoint, table, key, ranges)
     start = 0
@@ -92,6 +89,20 @@ def stretches(
             if rows:
                 endpoint.settings().facts.note(learned, budget / (AIM * longest))
         start = end
+
+
+def expected_rows(
+    endpoint: Endpoint, table: TableRef, ranges: Sequence[KeyRange], known: Mapping[str, int]
+) -> list[float]:
+    """Return about how many rows each range has.
+
+    If nothing is known of many ranges, the catalog is asked for the size of the table.
+    """
+    expected = _expected(ranges, known)
+    if known or len(ranges) <= FEW:
+        return expected
+    rows, closed = _rows(endpoint, table), sum(map(bool, expected))
+    return expected if rows is None else [rows / closed if each else 0.0 for each in expected]
 
 
 def _found_by_key(

@@ -20,9 +20,7 @@ from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.planning.source_state import (
-    shared_snapshot,
-)
+from tableferry.assets.planning.snapshots import shared_snapshot
 from tableferry.assets.planning.transfer_plan import (
     TransferPlan,
     apply_growth,

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tableferry.assets.log.states import State
+from tableferry.assets.planning import transfer_plan
 from tableferry.assets.running.progress import Progress
 from tableferry.pipelines.command.one import runner
 from tableferry.resources.connecting import guard
@@ -21,6 +22,7 @@ from tableferry.resources.digest import stretches
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.postgres.server import PostgresServer
 from tests.integration.conftest import Ferry
+from tests.integration.support.crashing import ask_clickhouse
 
 pytestmark = pytest.mark.integration
 
@@ -198,6 +200,60 @@ def test_an_old_snapshot_ends_between_ranges(ferry: Make, ageing: list[float]) -
     assert runner.check(one.session, one.table, level="full_hash").good
     ages = {each.snapshot_seconds for each in view.ranges if each.rows}
     assert 10_000 in ages
+
+
+@pytest.mark.parametrize("key", ["id", "at"])
+def test_an_old_snapshot_ends_while_ranges_are_fingerprinted(
+    ferry: Make, ageing: list[float], monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    one = ferry(COPY, *TABLE, key=key, ranges="{count: 4}", parallel=ONE_BY_ONE)
+    assert one.run().good
+    one.source("UPDATE {t} SET name = 'new'")
+    fingerprints_of, under = transfer_plan.fingerprints_of, list[str | None]()
+
+    def fingerprinted(*arguments: Any, snapshot: str | None = None) -> Any:
+        under.append(snapshot)
+        if len(under) == 3:
+            one.source("UPDATE {t} SET name = 'late'")
+        return fingerprints_of(*arguments, snapshot=snapshot)
+
+    ageing[0] = 10_000
+    with monkeypatch.context() as patch:
+        patch.setattr(transfer_plan, "fingerprints_of", fingerprinted)
+        patch.setattr(transfer_plan, "LEAST_ROWS_PER_SECOND", 0)
+        view = one.run()
+    assert view.good, view.errors
+    ranges = len(view.ranges)
+    assert len(under) == (ranges if key == "id" else 1), "rows may not leave ranges of the key"
+    assert len({*under}) == len(under), "each part is read under another snapshot"
+    again = one.run()
+    assert again.good and not one.moved(again), "what was read is what was fingerprinted then"
+    assert runner.check(one.session, one.table, level="full_hash").good
+
+
+def test_a_table_that_changes_while_it_is_fingerprinted_under_two_snapshots_is_read_again(
+    ferry: Make, ageing: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = ferry(COPY, *TABLE, ranges="{count: 4}", parallel=ONE_BY_ONE)
+    assert one.run().good
+    one.source("UPDATE {t} SET name = 'new'")
+    fingerprints_of, parts = transfer_plan.fingerprints_of, list[int]()
+
+    def fingerprinted(*arguments: Any, snapshot: str | None = None) -> Any:
+        parts.append(len(arguments[3]))
+        if len(parts) == 3:
+            one.source(
+                "TRUNCATE {t}", "INSERT INTO {t} SELECT g, 'other', 1 FROM generate_series(1, 50) g"
+            )
+        return fingerprints_of(*arguments, snapshot=snapshot)
+
+    monkeypatch.setattr(transfer_plan, "fingerprints_of", fingerprinted)
+    monkeypatch.setattr(transfer_plan, "LEAST_ROWS_PER_SECOND", 0)
+    ageing[0] = 10_000
+    assert one.run().good
+    assert len(parts) > 5, "from the beginning"
+    assert ask_clickhouse(one, f"SELECT count() FROM warehouse.{one.table}") == [(50,)]
+    assert runner.check(one.session, one.table, level="full_hash").good
 
 
 def test_rows_that_move_to_an_earlier_range_meanwhile_are_moved_by_the_next_run(

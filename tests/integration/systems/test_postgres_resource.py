@@ -382,11 +382,11 @@ def test_a_lost_snapshot_is_told_by_its_holder_and_its_readers(source: PostgresR
 def test_a_shared_snapshot_is_renewed_once_for_all_threads(source: PostgresResource) -> None:
     with source.shared_snapshot() as shared, ThreadPoolExecutor(4) as pool:
         first = shared.name()
-        assert shared.name() == first and shared.renewals == 0
+        assert shared.name() == first and shared.losses == 0
         end_snapshots(source)
         names = set(pool.map(lambda _: str(shared.name()), range(8)))
         assert len(names) == 1 and names != {str(first)}
-        assert shared.renewals == 1
+        assert shared.losses == 1
         assert count(source, "numbers", shared.name()) == 100_000
 
 
