@@ -195,9 +195,12 @@ def test_other_targets_take_its_rows_too(
     table = f"warehouse.{one.table}"
     source.query(
         f"CREATE TABLE {table} (id UInt32, name Nullable(String), at DateTime64(3, 'UTC'), "
-        "price Decimal(18, 4), ref UUID, day Date) ENGINE = MergeTree ORDER BY id AS "
-        "SELECT number, if(number = 3, NULL, 'ä ' || number), toDateTime64(number, 3, 'UTC'), "
-        "number / 8, generateUUIDv4(), toDate(number) FROM numbers(50)"
+        "price Decimal(18, 4), ref UUID, day Date) ENGINE = MergeTree ORDER BY id"
+    )
+    source.query(
+        f"INSERT INTO {table} SELECT number, if(number = 3, NULL, 'ä ' || number), "
+        "toDateTime64(number, 3, 'UTC'), number / 8, generateUUIDv4(), toDate(number) "
+        "FROM numbers(50)"
     )
     one.declare(hops, source=f"clickhouse://{table}", ranges="{rows: 25}")
     view = one.run()

@@ -205,6 +205,10 @@ class SqlServerEnd:
             self.drop(staged)
 
 
+MADE = re.compile(r"^((?:CREATE|DROP) TABLE (?:IF EXISTS )?\S+)")
+ON_ALL_REPLICAS = {"insert_quorum": "2", "select_sequential_consistency": "1", "alter_sync": "2"}
+
+
 class ClickHouseEnd:
     """A target, filled by the product's resource and read over plain HTTP."""
 
@@ -213,7 +217,9 @@ class ClickHouseEnd:
         parts = urllib.parse.urlsplit(url)
         self.database = parts.path.strip("/") or "default"
         self.name = f"typed_{uuid.uuid4().hex[:8]}"
-        self.http = f"http://{parts.hostname}:{parts.port}/"
+        self.cluster = dict(urllib.parse.parse_qsl(parts.query)).get("cluster", "")
+        settings = urllib.parse.urlencode(ON_ALL_REPLICAS if self.cluster else {})
+        self.http = f"http://{parts.hostname}:{parts.port}/?{settings}"
         self.login = {
             "X-ClickHouse-User": parts.username or "default",
             "X-ClickHouse-Key": urllib.parse.unquote(parts.password or ""),
@@ -241,7 +247,10 @@ class ClickHouseEnd:
             self.query(f"INSERT INTO {table} VALUES {rows}")
 
     def query(self, sql: str) -> str:
-        """Without any driver."""
+        """Without any driver; on a cluster, tables are made on all replicas."""
+        if self.cluster and sql.startswith(("CREATE TABLE", "DROP TABLE")):
+            sql = MADE.sub(rf"\1 ON CLUSTER {self.cluster}", sql, count=1)
+            sql = sql.replace("ENGINE = ", "ENGINE = Replicated", 1)
         request = urllib.request.Request(self.http, sql.encode(), self.login)
         try:
             with urllib.request.urlopen(request) as answer:
