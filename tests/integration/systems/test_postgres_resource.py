@@ -398,7 +398,7 @@ def test_a_snapshot_that_another_process_holds_is_joined(source: PostgresResourc
             assert count(source, "joined", shared.name()) == 1
             end_snapshots(source)
             assert count(source, "joined", shared.name()) == 2, "lost: a later state, of its own"
-            assert shared.renewals == 1
+            assert shared.losses == 1
 
 
 def test_the_snapshot_of_a_set_is_joined_again_or_given_up(source: PostgresResource) -> None:
