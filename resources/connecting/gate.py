@@ -69,6 +69,8 @@ class Gate:
     def _reset(self) -> None:
         self._changed = threading.Condition()
         self._slots: Slots = Unshared()
+        self._slots_of = 0
+        """The slots of the budget for which these were made."""
         self._open = self._claimed = self._waiting = 0
         self._holders = self._readers = 0
         """The snapshots that are held, and how many of them this process reads under."""
@@ -284,11 +286,16 @@ class Gate:
             if self._claiming or missing <= 0 or needed() > self.budget.slots:
                 return False
             self._claiming = True
-            fresh = not self._claimed and self._keeper is None and not self._queued
+            number = self.budget.slots
+            other = not self._claimed and self._slots_of != number
+            fresh = other or (not self._claimed and self._keeper is None and not self._queued)
         granted = False
         try:
             if fresh:
-                self._slots = self.sharing(self.connection, self.budget.slots)
+                # a request for more slots than the budget had before would never be granted
+                if self._queued:
+                    self._slots.withdraw()
+                self._slots, self._slots_of = self.sharing(self.connection, number), number
             slots, self._queued = self._slots, True
             granted = slots.request(missing)
             self._queued = not granted

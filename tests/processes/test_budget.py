@@ -211,6 +211,25 @@ def test_who_waits_for_other_processes_gives_up(monkeypatch: pytest.MonkeyPatch)
     )
 
 
+def test_the_slots_of_a_budget_that_has_grown_are_asked_for_anew(
+    pool: ConnectionPool[Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def sharing(connection: str, number: int) -> Shared:
+        made.append(number)
+        return Shared(number)
+
+    monkeypatch.setattr(gate, "limit", lambda: 5.0)
+    source = Gate("shop", Budget(1))
+    source.sharing = sharing
+    with source.permit(ended=True):
+        pass
+    source.budget = Budget(2)
+    with source.holding():
+        assert made == [1, 2]
+
+
 def test_who_waits_for_threads_of_its_own_process_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TABLEFERRY_WAIT_SECONDS", "1")
     full = Gate("full", Budget(1))
