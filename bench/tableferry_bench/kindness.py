@@ -30,8 +30,9 @@ from tableferry_bench.servers import VARIABLES, Servers, dropping
 from tableferry_bench.workloads import Table, ensure
 
 SUITE = "kindness"
-SESSIONS, RATE = 4, 100
-"""The writer's sessions, and how many statements each begins in a second."""
+SESSIONS, RATE, READING_RATE = 4, 100, 10
+"""The writer's sessions, and how many statements each begins in a second: on PostgreSQL, where it
+writes, and elsewhere."""
 BESIDE_ROWS = 10_000
 ALONE_SECONDS = 10.0
 LEAST_RATE = 20_000
@@ -121,7 +122,8 @@ def writing(
 ) -> Iterator[list[tuple[float, float]]]:
     """Have the writer write, on some CPUs; the list gets its times at the end."""
     argv = [sys.executable, "-m", "tableferry_bench.workers.beside", VARIABLES[source], table]
-    argv += [str(BESIDE_ROWS), str(SESSIONS), str(RATE)]
+    rate = RATE if source == "postgres" else READING_RATE
+    argv += [str(BESIDE_ROWS), str(SESSIONS), str(rate)]
     timed: list[tuple[float, float]] = []
     with subprocess.Popen(
         argv, env=dict(servers.environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE

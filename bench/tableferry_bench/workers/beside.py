@@ -1,4 +1,5 @@
-"""Updates rows of a small table again and again, and times each statement.
+"""Updates rows of a small table again and again, and times each statement; elsewhere than on
+PostgreSQL it reads them.
 
 Its arguments are the URL of the source, by the name of its variable; the table; its rows; how many
 sessions; and how many statements each begins per second. It says `ready`, goes on until its input
@@ -58,10 +59,6 @@ def _writer(variable: str, url: str, table: str, opened: ExitStack) -> Callable[
         update = f"UPDATE {table} SET n = n + 1 WHERE id = "
         return lambda row: connection.execute(f"{update}{row}".encode())
     resource = RESOURCES[variable](url=url)
-    if isinstance(resource, SqlServerResource):
-        return lambda row: resource.query(
-            f"UPDATE {table} SET n = n + 1 OUTPUT inserted.n WHERE id = {row}"
-        )
     return lambda row: resource.query(f"SELECT n FROM {table} WHERE id = {row}")
 
 
