@@ -21,6 +21,10 @@ them as text in two seconds."""
 FIRST_ROWS = 2_000_000
 """Rows of the first statement that reads no values."""
 
+LEAST_SHARE = 0.1
+"""Of what a first statement reads, the least that a later one reads: what a few rows take is mostly
+the way to a server, or the other side of a comparison, and says nothing of many."""
+
 FEW = 4
 """So many ranges, or fewer, are read by one statement unless their rows are known."""
 
@@ -66,8 +70,8 @@ def stretches(
     # rows per second of the last statements
     learned = "rows per second", str(table), columns
     rate = endpoint.settings().facts.latest(learned, 0.0) if longest else 0.0
-    budget = rate * AIM * (longest or 0.0)
-    budget = budget or (FIRST_VALUES / columns if columns else float(FIRST_ROWS))
+    first = FIRST_VALUES / columns if columns else float(FIRST_ROWS)
+    budget = rate * AIM * (longest or 0.0) or first
     if longest and sum(expected) > budget and not rows:
         expected = expected_rows(endpoint, table, ranges, {})
     whole = longest is None or sum(expected) <= budget
@@ -85,7 +89,7 @@ def stretches(
         took = max(time.monotonic() - began, 0.001)
         if longest and sum_:
             rate = sum_ / took
-            budget = min(rate * AIM * longest, GROWTH * budget)
+            budget = max(min(rate * AIM * longest, GROWTH * budget), LEAST_SHARE * first)
             if rows:
                 endpoint.settings().facts.note(learned, budget / (AIM * longest))
         start = end

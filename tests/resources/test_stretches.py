@@ -114,6 +114,13 @@ def test_what_one_reading_has_taken_the_next_one_knows(monkeypatch: pytest.Monke
     assert len(read(monkeypatch, server, ranges, rows, 100_000)) > 0, "other columns, other speed"
 
 
+def test_a_long_way_to_a_server_does_not_cut_small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, ranges = Server(), ranges_of(100)
+    rows = {each.name: 100 for each in ranges}
+    assert len(read(monkeypatch, server, ranges, rows, 1_000, 15)) == 1
+    assert len(read(monkeypatch, server, ranges, rows, 1_000, 15)) == 1
+
+
 def test_a_sudden_speed_is_not_believed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ranges = ranges_of(1000)
     rows = {each.name: 100_000 for each in ranges[1:-2]}
