@@ -22,8 +22,8 @@ FIRST_ROWS = 2_000_000
 """Rows of the first statement that reads no values."""
 
 LEAST_SHARE = 0.1
-"""Of what a first statement reads, the least that a later one reads: what a few rows take is mostly
-the way to a server, or the other side of a comparison, and says nothing of many."""
+"""Of what a first statement reads, the least that a later one reads, or is learned from: what a few
+rows take is mostly the way to a server, or the other side of a comparison."""
 
 FEW = 4
 """So many ranges, or fewer, are read by one statement unless their rows are known."""
@@ -87,9 +87,10 @@ def stretches(
         began = time.monotonic()
         yield ranges[start:end]
         took = max(time.monotonic() - began, 0.001)
-        if longest and sum_:
+        least = LEAST_SHARE * first
+        if longest and sum_ and (sum_ >= least or took > longest):
             rate = sum_ / took
-            budget = max(min(rate * AIM * longest, GROWTH * budget), LEAST_SHARE * first)
+            budget = max(min(rate * AIM * longest, GROWTH * budget), least)
             if rows:
                 endpoint.settings().facts.note(learned, budget / (AIM * longest))
         start = end

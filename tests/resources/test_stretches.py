@@ -119,6 +119,8 @@ def test_a_long_way_to_a_server_does_not_cut_small_tables(monkeypatch: pytest.Mo
     rows = {each.name: 100 for each in ranges}
     assert len(read(monkeypatch, server, ranges, rows, 1_000, 15)) == 1
     assert len(read(monkeypatch, server, ranges, rows, 1_000, 15)) == 1
+    assert len(read(monkeypatch, server, ranges_of(1), dict.fromkeys(rows, 20), 500)) == 1
+    assert len(read(monkeypatch, server, ranges_of(1), {}, 1e6)) == 1, "of unknown size"
 
 
 def test_a_sudden_speed_is_not_believed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
