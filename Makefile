@@ -86,19 +86,13 @@ CLUSTERED = tests/integration/systems/test_clickhouse_target.py tests/integratio
 ALIKE = not sqlserver and not same_block_sent_twice and not taken_for_dead and not crashed_between_exchange \
 	and not existing_table_is_verified and not engine_that_cannot and not does_not_write_are_kept and not place_of_the_target
 
-# with a replica away nothing is published, but read
-READING = tests/integration/moving/test_clickhouse_to_postgres.py -k "not proven and not other_targets"
-
 ON_CLUSTER = $(BIN)/python -m pytest $(TOGETHER) $(CLUSTERED) -k "$(ALIKE)" $(ARGS)
 
 test-cluster: install system-packages ## Run tests of ClickHouse on two replicas: a stand-in, or TABLEFERRY_TEST_CLICKHOUSE_URL
 	@if [[ "$${TABLEFERRY_TEST_CLICKHOUSE_URL:-}" == *cluster=* ]]; then exec env $(IN_MEMORY) $(ON_CLUSTER); fi; \
 	failed=; for how in "--delay 0" "--delay 0.2" "--delay 2 --sticky"; do \
 		$(IN_MEMORY) $(BIN)/python -m tableferry_local.cluster $$how $(ON_CLUSTER) || failed=$$how; \
-	done; \
-	$(IN_MEMORY) $(BIN)/python -m tableferry_local.cluster --stopped $(BIN)/python -m pytest $(TOGETHER) $(READING) $(ARGS) \
-		|| failed=stopped; \
-	test -z "$$failed"
+	done; test -z "$$failed"
 
 CLUSTER = docker compose --file .ci/clickhouse-cluster/compose.yml
 

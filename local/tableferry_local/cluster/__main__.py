@@ -1,6 +1,6 @@
 """Runs a command with the stand-in for a cluster as the tests' ClickHouse.
 
-`python -m tableferry_local.cluster [--delay SECONDS] [--sticky] [--stopped] COMMAND ...`
+`python -m tableferry_local.cluster [--delay SECONDS] [--sticky] COMMAND ...`
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tableferry_local.cluster")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds from node to node")
     parser.add_argument("--sticky", action="store_true", help="keep a connection on its node")
-    parser.add_argument("--stopped", action="store_true", help="have the second node away")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     with (
@@ -31,8 +30,6 @@ def main() -> int:
         Cluster(Path(folder), delay=options.delay) as cluster,
         Balancer(cluster, sticky=options.sticky) as balancer,
     ):
-        if options.stopped:
-            cluster.nodes[1].stop()
         environment = {**os.environ, URL: balancer.url}
         return subprocess.run(options.command, env=environment, check=False).returncode
 
