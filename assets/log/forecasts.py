@@ -13,7 +13,7 @@ from tableferry.assets.log.run_tags import FORECAST, forecast_tag
 OWN_RUNS = 20
 """Maximum earlier runs of the transfer by which a forecast is made."""
 LATEST_RUNS = 200
-"""Of so many runs, whatever they are of, those of other transfers are taken."""
+"""The newest runs of all kinds among which those of other transfers are looked for."""
 
 
 Parts = tuple[float, float, float]

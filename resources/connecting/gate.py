@@ -287,8 +287,8 @@ class Gate:
                 return False
             self._claiming = True
             number = self.budget.slots
-            other = not self._claimed and self._slots_of != number
-            fresh = other or (not self._claimed and self._keeper is None and not self._queued)
+            unused = self._keeper is None and not self._queued
+            fresh = not self._claimed and (unused or self._slots_of != number)
         granted = False
         try:
             if fresh:

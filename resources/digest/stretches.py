@@ -22,7 +22,7 @@ FIRST_ROWS = 2_000_000
 """Rows of the first statement that reads no values."""
 
 LEAST_SHARE = 0.1
-"""Of what a first statement reads, the least that a later one reads, or is learned from: what a few
+"""The share of a first statement that a later one reads, and is learned from, at least: what a few
 rows take is mostly the way to a server, or the other side of a comparison."""
 
 FEW = 4
@@ -71,6 +71,7 @@ def stretches(
     learned = "rows per second", str(table), columns
     rate = endpoint.settings().facts.latest(learned, 0.0) if longest else 0.0
     first = FIRST_VALUES / columns if columns else float(FIRST_ROWS)
+    least = LEAST_SHARE * first
     budget = rate * AIM * (longest or 0.0) or first
     if longest and sum(expected) > budget and not rows:
         expected = expected_rows(endpoint, table, ranges, {})
@@ -87,7 +88,6 @@ def stretches(
         began = time.monotonic()
         yield ranges[start:end]
         took = max(time.monotonic() - began, 0.001)
-        least = LEAST_SHARE * first
         if longest and sum_ and (sum_ >= least or took > longest):
             rate = sum_ / took
             budget = max(min(rate * AIM * longest, GROWTH * budget), least)
