@@ -65,6 +65,7 @@ def with_fitting_targets(
             if problems := too_narrow(plan.transfer, hop, target):
                 raise SchemaDrift("; ".join(problems))
     changed: dict[int, Hop] = {}
+    published = {**plan.published}
     for hop in moving:
         endpoint, notes = servers.endpoint(hop.plan.target), []
         target, identity = servers.target(hop.plan.target), anew[hop.number]
@@ -84,6 +85,9 @@ def with_fitting_targets(
             dropped = identity is not None and target.drop_empty(hop.plan.target, identity)
         if dropped:
             notes += [f"{hop.plan.target}: was empty and did not fit, and is made anew"]
+            if hop.number in published:
+                # what its markers said is no longer said of any table
+                published[hop.number] = replace(published[hop.number], table=None)
         elif policy == "evolve":
             notes += evolve(endpoint, hop.plan, hop.existing, target)
         if notes:
@@ -93,7 +97,7 @@ def with_fitting_targets(
             for note in notes:
                 context.log.warning(note)
     hops = tuple(changed.get(hop.number, hop) for hop in plan.hops)
-    plan = replace(plan, hops=hops)
+    plan = replace(plan, hops=hops, published=published)
     # a range whose target has all columns now may be moved otherwise
     decided = {
         number: with_actions(plan, hop, servers, plan.decided[number])

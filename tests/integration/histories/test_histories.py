@@ -68,6 +68,20 @@ KEPT = {
             *(step("lose_log"), step("adopt"), step("plan"), step("alter", "rename", 1)),
         ),
     ),
+    "an empty target that is made anew for a column that it has lost": History(
+        ("clickhouse", "postgres"),
+        key="id",
+        declared=(("ranges", "{rows: 10}"),),
+        rows=0,
+        steps=(step("run"), step("damage", 1, "lose_column", 3)),
+    ),
+    "a first run that was killed before anything was recorded, and a check": History(
+        ("clickhouse", "postgres"),
+        key="id",
+        declared=(("ranges", "{rows: 10}"),),
+        rows=0,
+        steps=(step("insert", [0], 4), step("run", "--force", kill="after_commit:1")),
+    ),
 }
 """Histories that are tried each time; those that have found a fault come here."""
 

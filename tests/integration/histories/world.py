@@ -225,7 +225,8 @@ class World(Changes):
                 said[-2000:],
             )
             known = bool(self._damage(before)) or self.drift or self.lost_columns(before)
-            known = known or not self.oracle.log or self.oracle.uneven(before)
+            sure = any(record.sure for record in self.oracle.log.values())
+            known = known or not sure or self.oracle.uneven(before)
             hold(known, "a false alarm (table)", why)
         self.checked = True
         status, _, told_status = self.ferry("status", self.name)
