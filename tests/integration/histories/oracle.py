@@ -106,6 +106,8 @@ class Record:
     """Whether a check has failed for sure, and nothing has mended it since."""
     sure: bool = True
     """Whether there is a record at all."""
+    digests: bool = True
+    """Whether all commits that it may be of have a digest of the target's rows."""
 
 
 @dataclass
@@ -146,7 +148,7 @@ class Oracle:
     ignores: bool = False
     """Whether columns that a target has not are left out."""
     digests: bool = True
-    """Whether commits have a digest of the target's rows."""
+    """Whether commits have a digest of the target's rows, by the present settings."""
 
     def backup(self) -> dict[tuple[int, str], Record]:
         return copy.deepcopy(self.log)
@@ -295,7 +297,9 @@ class Oracle:
                     "neither old nor new after a good run",
                     f"{where}: {different(is_, want)}",
                 )
-                self.log[place] = Record({source}, self.settings)
+                skipped = states.get(place) == "skipped_unchanged" and self.log.get(place)
+                digests = self.digests and (not skipped or skipped.digests)
+                self.log[place] = Record({source}, self.settings, digests=digests)
                 self.published[place] = {source}
                 self.mended.discard(place)
                 continue
@@ -314,6 +318,7 @@ class Oracle:
                 self.log[place] = Record({source}, self.settings, sure=False)
             else:
                 record.contents.add(source)
+                record.digests = record.digests and self.digests
                 record.failed = record.failed and is_ != want
                 if record.settings != self.settings:
                     record.sure = False
@@ -384,7 +389,7 @@ class Oracle:
         same = {*source[1]} <= {*there[1]} if self.keeps else there == source
         hold(same, "adopted", f"hop {hop + 1} range {range_.name}: {different(there, source)}")
         whole = content(self.rows_of(range_, seen.source), columns)
-        self.log[hop, range_.name] = Record({whole}, self.settings)
+        self.log[hop, range_.name] = Record({whole}, self.settings, digests=self.digests)
         self.published[hop, range_.name] = {whole}
 
     def uneven(self, seen: Seen) -> bool:
@@ -419,5 +424,5 @@ class Oracle:
             return ""
         if there not in record.contents:
             return "failed"
-        certain = len(record.contents) == 1 and not record.failed and self.digests
+        certain = len(record.contents) == 1 and not record.failed and record.digests
         return "behind" if certain and not hop else ""

@@ -82,6 +82,13 @@ KEPT = {
         rows=0,
         steps=(step("insert", [0], 4), step("run", "--force", kill="after_commit:1")),
     ),
+    "rows that were moved without a digest, one of which is declared later": History(
+        ("postgres", "sqlserver", "clickhouse"),
+        key="id",
+        declared=(("ranges", "{rows: 10}"), ("reconcile", "sample_hash")),
+        rows=12,
+        steps=(step("run"), step("declare", reconcile="checksum"), step("exchange", 22, 4)),
+    ),
 }
 """Histories that are tried each time; those that have found a fault come here."""
 
