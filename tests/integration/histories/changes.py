@@ -131,7 +131,8 @@ class Changes:
         elif what == "drop" and len(names) > 2:
             self.source.drop_column(name)
             self._without(name)
-        elif what == "rename":
+        elif what == "rename" and all({*self.columns} <= {*each.columns()} for each in self.targets):
+            # one that a run has not done yet is declared no more
             self.source.rename(name, new)
             self.kinds = {new if each == name else each: kind for each, kind in self.kinds.items()}
             for row in self.rows.values():
@@ -184,6 +185,9 @@ class Changes:
         self.oracle.incremental = "incremental" in self.settings
         levels = ("checksum", "full_hash")
         self.oracle.digests = self.settings.get("reconcile", "checksum") in levels
+        for table in self.targets:
+            if "mark" in self.oracle.deletes and "gone" not in (table.columns() or ["gone"]):
+                table.add("gone", "at")  # as whoever declares it is told to
 
     # --- the targets ------------------------------------------------------------------------------
 
