@@ -7,7 +7,7 @@ import json
 import re
 import secrets
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
@@ -35,6 +35,9 @@ COPYING = {
     "optimize_on_insert": "0",
 }
 """Settings by which rows arrive as they were sent."""
+
+MOST_PARTS = 10
+"""How many parts of a partition stay as they are: whatever alters rows writes each of them anew."""
 
 PARTS = ("PARTITION", "FROM")
 """Words of an ALTER that takes parts of another table, of which the node may have others."""
@@ -160,10 +163,12 @@ class Cluster:
         with self._writing[identity]:
             before = set(_parts(node, identity))
             answer = node.run(statement.body, settings, headers)
-            new = [part for part in _parts(node, identity) if part not in before]
+            after = _parts(node, identity)
+            new = [part for part in after if part not in before]
             there = other.rows.add(
                 self.delay, self._repetition(node, other, identity, statement, new, settings)
             )
+            _merge(node, identity, after)
         syncs = ("alter_sync", "mutations_sync", "lightweight_deletes_sync")
         if wanted or (
             statement.kind == "alter"
@@ -193,6 +198,7 @@ class Cluster:
                 with self._writing[identity]:
                     for partition, columns, rows in copies:
                         self._put(other, identity, partition, columns, rows, replaces=replaces)
+                    _merge(other, identity, _parts(other, identity))
 
         else:
             own = {name: value for name, value in settings.items() if name != "query_id"}
@@ -263,6 +269,15 @@ def _parts(node: Node, identity: str) -> list[tuple[str, str]]:
         f"WHERE uuid = {literal(identity)})"
     )
     return [(partition, number) for partition, number in _rows(node, sql)]
+
+
+def _merge(node: Node, identity: str, parts: list[tuple[str, str]]) -> None:
+    """Merge the parts of partitions with many, which the node does not do by itself."""
+    for partition, count in Counter(partition for partition, _ in parts).items():
+        if count > MOST_PARTS:
+            node.ask(
+                f"OPTIMIZE TABLE {_name(node, identity)} PARTITION ID {literal(partition)} FINAL"
+            )
 
 
 def _copied(

@@ -18,8 +18,8 @@ REPLICATED = (
     "replicated_deduplication_window_seconds = 604801, "
     "max_bytes_to_merge_at_max_space_in_pool = 1, "
 )
-"""Settings that tell a table that stands for a replicated one, and that keep its parts unmerged, so
-that the part that an INSERT has made is known by its number."""
+"""Settings that tell a table that stands for a replicated one, and that keep its parts unmerged but
+by the cluster, so that the part that an INSERT has made is known by its number."""
 
 Kind = Literal["create", "definition", "ddl", "insert", "alter", "kill", "other"]
 

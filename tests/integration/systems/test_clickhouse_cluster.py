@@ -336,3 +336,21 @@ def test_a_replicated_database_needs_no_word_of_the_cluster(
         monkeypatch.setenv("TABLEFERRY_CONNECTION_REPLICAS", balancer.url.partition("?")[0])
         refused = CliRunner().invoke(main, ["validate", one.table])
         assert refused.exit_code == 2
+
+
+def test_a_table_of_the_stand_in_that_is_written_often_has_few_parts(cluster: Cluster) -> None:
+    """Else each mutation of the markers takes longer than the one before."""
+    cluster.delay = 0.0
+    with Balancer(cluster) as balancer:
+        server = ClickHouseResource(url=balancer.url)
+        server.execute(
+            "CREATE TABLE warehouse.often (id Int32) ENGINE = ReplicatedMergeTree ORDER BY id"
+        )
+        for number in range(40):
+            server.execute(f"INSERT INTO warehouse.often VALUES ({number})")
+        parts = "SELECT count() FROM system.parts WHERE active AND table = 'often'"
+        for ((count,),) in on_each(cluster, parts):
+            assert count <= replication.MOST_PARTS
+        rows = "SELECT id FROM warehouse.often ORDER BY id"
+        assert on_each(cluster, rows) == [[(n,) for n in range(40)]] * 2
+        server.execute("DROP TABLE warehouse.often SYNC")
