@@ -36,7 +36,8 @@ class Changes:
         self.kinds = dict(COLUMNS)
         self.rows: dict[int, Values] = {}
         self.settings = dict(history.declared)
-        self.columns: dict[str, str] = {}
+        self.names: dict[str, str] = {}
+        """By a column's declared name, the one that it had."""
         self.oracle = Oracle(self.key, len(self.targets), self.key == "id", systems[1:])
         self.trail: list[str] = []
         self.number = self.version = 0
@@ -131,13 +132,13 @@ class Changes:
         elif what == "drop" and len(names) > 2:
             self.source.drop_column(name)
             self._without(name)
-        elif what == "rename" and all({*self.columns} <= {*each.columns()} for each in self.targets):
-            # one that a run has not done yet is declared no more
+        elif what == "rename" and all({*self.names} <= {*each.columns()} for each in self.targets):
+            # else one that no run has done yet would be declared no more
             self.source.rename(name, new)
             self.kinds = {new if each == name else each: kind for each, kind in self.kinds.items()}
             for row in self.rows.values():
                 row[new] = row.pop(name)
-            self.columns = {new: f"{{was: {name}}}"}
+            self.names = {new: name}
             self.declare()
         elif what == "widen":
             narrow = [each for each in names if self.kinds[each] in WIDER]
@@ -154,7 +155,7 @@ class Changes:
 
     def _without(self, name: str) -> None:
         del self.kinds[name]
-        self.columns.pop(name, None)
+        self.names.pop(name, None)
         for row in self.rows.values():
             del row[name]
 
@@ -175,8 +176,9 @@ class Changes:
             "key": self.key,
             **self.settings,
         }
-        if self.columns:
-            given["columns"] = f"{{{', '.join(f'{k}: {v}' for k, v in self.columns.items())}}}"
+        if self.names:
+            was = (f"{name}: {{was: {old}}}" for name, old in self.names.items())
+            given["columns"] = f"{{{', '.join(was)}}}"
         text = "\n".join(f"{name}: {value}" for name, value in given.items())
         (self.folder / "transfers" / "t.yaml").write_text(text + "\n")
         self.oracle.write = self.settings.get("write", "replace")

@@ -89,6 +89,15 @@ KEPT = {
         rows=12,
         steps=(step("run"), step("declare", reconcile="checksum"), step("exchange", 22, 4)),
     ),
+    "a run that is killed after it has renamed a column": History(
+        ("clickhouse", "postgres"),
+        declared=(("ranges", "{rows: 10}"),),
+        rows=12,
+        steps=(
+            *(step("run"), step("alter", "rename", 1), step("update", [1, 11, 22, 34], 471)),
+            step("run", kill="after_export:1"),
+        ),
+    ),
 }
 """Histories that are tried each time; those that have found a fault come here."""
 

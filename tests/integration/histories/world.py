@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import signal
@@ -89,6 +90,9 @@ class World(Changes):
             [row for row in table.read(there) if row.get("gone") is None] if there else []
             for table, there in zip(self.targets, columns, strict=True)
         ]
+        for row in itertools.chain.from_iterable(targets):
+            # a run renames a column before it moves anything
+            row |= {name: row[old] for name, old in self.names.items() if old in row}
         source = [dict(row) for row in self.rows.values()]
         return Seen(source, names, targets, columns)
 

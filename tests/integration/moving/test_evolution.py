@@ -165,9 +165,7 @@ def test_an_empty_table_that_is_made_anew_has_markers_of_its_own(
     hop = f"['{system}://{schema}.{{t}}']"
     one = ferry(hop, "CREATE TABLE {t} (id int PRIMARY KEY, v int)", ranges="{count: 1}")
     assert one.run().good
-    one.session.servers.endpoints[system].execute(
-        f"ALTER TABLE {schema}.{one.table} DROP COLUMN v"
-    )
+    one.session.servers.endpoints[system].execute(f"ALTER TABLE {schema}.{one.table} DROP COLUMN v")
     moved = one.run()
     assert moved.good and any("is made anew" in note for note in moved.notes), moved.notes
     assert {(range_.state, range_.reason) for range_ in one.plan().ranges} == {
