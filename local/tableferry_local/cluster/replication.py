@@ -30,8 +30,8 @@ DDL_SECONDS = 180.0
 """How long DDL waits for the other node, by default."""
 
 COPYING = {
+    "deduplicate_insert": "disable",
     "insert_allow_materialized_columns": "1",
-    "insert_deduplicate": "0",
     "optimize_on_insert": "0",
 }
 """Settings by which rows arrive as they were sent."""

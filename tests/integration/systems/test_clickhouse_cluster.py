@@ -354,3 +354,19 @@ def test_a_table_of_the_stand_in_that_is_written_often_has_few_parts(cluster: Cl
         rows = "SELECT id FROM warehouse.often ORDER BY id"
         assert on_each(cluster, rows) == [[(n,) for n in range(40)]] * 2
         server.execute("DROP TABLE warehouse.often SYNC")
+
+
+def test_equal_rows_of_two_inserts_are_two_on_each_node_of_the_stand_in(cluster: Cluster) -> None:
+    """The other node takes them by inserts that have no tokens."""
+    cluster.delay = 0.0
+    with Balancer(cluster, sticky=True) as balancer:
+        server = ClickHouseResource(url=balancer.url)
+        server.execute(
+            "CREATE TABLE warehouse.equal (id Int32) ENGINE = ReplicatedMergeTree ORDER BY id "
+            "SETTINGS non_replicated_deduplication_window = 1000"
+        )
+        for token in ("first", "second"):
+            settings = {"insert_deduplication_token": token}
+            server.execute("INSERT INTO warehouse.equal VALUES (7)", settings)
+        assert on_each(cluster, "SELECT id FROM warehouse.equal") == [[(7,), (7,)]] * 2
+        server.execute("DROP TABLE warehouse.equal SYNC")
