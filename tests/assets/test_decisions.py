@@ -259,6 +259,26 @@ def test_a_range_is_decided_alone_if_its_source_is_not(
     assert after(here, before) == {"a": Decision(here, "said")}
 
 
+@pytest.mark.invariant("I13")
+@pytest.mark.parametrize(
+    ("before", "enough"),
+    [
+        (SAME, True),
+        (replace(SAME, reason=Reason.SOURCE_CHANGED, since="2024-01-01"), True),
+        (replace(SAME, reason=Reason.SOURCE_CHANGED), False),
+        (replace(SAME, reason=Reason.LAST_CHECK_FAILED), False),
+        (replace(SAME, reason=Reason.FULL_CHECK), False),
+    ],
+)
+def test_newer_rows_are_enough_where_the_hop_before_moves_no_others(
+    before: Decision, enough: bool
+) -> None:
+    here = Decision(Reason.SOURCE_CHANGED, "v >= 2024-01-01", "2024-01-01")
+    previous = {"a": Committed(V1, 1, taken_from="1")}
+    found = _after_mends(HOP, {"a": here}, previous, {"a": before})
+    assert found == {"a": here if enough else Decision(Reason.SOURCE_CHANGED)}
+
+
 def test_one_range_that_needs_nothing_does_not_hide_the_next() -> None:
     decided = {name: Decision(Reason.UNCHANGED) for name in "ab"}
     previous = {name: Committed(V1, 1, taken_from="1") for name in "ab"}

@@ -157,12 +157,17 @@ def _after_mends(
 
     That the source has not changed says nothing about them: they may have been taken from rows that
     were damaged. Where they were not, a range whose check failed as the hop's source was damaged
-    needs no move.
+    needs no move. For the same reason newer rows are not enough of a range that the hop before
+    moves or compares as a whole.
     """
     after = dict(decided)
     for name, decision in decided.items():
         earlier = before.get(name)
-        if earlier is None or decision.reason not in _UNMOVED_AT_SOURCE:
+        if earlier is None:
+            continue
+        if decision.since and earlier.reason is not Reason.UNCHANGED and not earlier.since:
+            after[name] = replace(decision, since=None, detail="")
+        if decision.reason not in _UNMOVED_AT_SOURCE:
             continue
         if earlier.reason is not Reason.UNCHANGED:
             why = f"{hop.plan.source}: {earlier.reason}"

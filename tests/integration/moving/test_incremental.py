@@ -96,6 +96,12 @@ def record(one: Ferry, system: str) -> RangeRecord:
     return ledger.records(one.session.instance, asset, [FIRST])[FIRST]
 
 
+def failing(one: Ferry) -> set[str]:
+    """The targets in which `ferry check` finds a difference."""
+    checks = runner.check(one.session, one.table).checks
+    return {str(check.hop.plan.target) for check in checks if check.failed}
+
+
 def moves(one: Ferry) -> list[str]:
     """Run, and tell which ranges were moved."""
     view = one.run()
@@ -217,12 +223,19 @@ def test_each_hop_of_a_chain_moves_its_newer_rows(incremental: Make) -> None:
         assert {(12, "newer"), (20, "planted")} <= set(shown(one, system))
 
     # both targets are damaged alike: the second hop has to follow the first, which is mended
-    failed = {
-        str(check.hop.plan.target)
-        for check in runner.check(one.session, one.table).checks
-        if check.failed
-    }
-    assert failed == {f"sqlserver://dbo.{one.table}"}
+    assert failing(one) == {f"sqlserver://dbo.{one.table}"}
+    assert moves(one) == [FIRST]
+    for system in ("sqlserver", "clickhouse"):
+        assert shown(one, system) == one.rows(SELECT)
+    assert {row.state for row in one.plan().ranges} == {"skip"}
+
+
+def test_newer_rows_are_not_enough_where_the_hop_before_is_mended(incremental: Make) -> None:
+    one = incremental("sqlserver", "clickhouse")
+    for system in ("sqlserver", "clickhouse"):
+        plant(one, system, 20)
+    assert failing(one) == {f"sqlserver://dbo.{one.table}"}, "the second hop is as the first"
+    one.source("UPDATE {t} SET name = 'newer', at = '2024-01-02' WHERE id = 10")
     assert moves(one) == [FIRST]
     for system in ("sqlserver", "clickhouse"):
         assert shown(one, system) == one.rows(SELECT)
