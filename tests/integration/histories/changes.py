@@ -44,6 +44,8 @@ class Changes:
         self.versioned = "watermark" in history.program()
         self.drift = False
         """Whether the source's columns are not those of the last good run."""
+        self.altered: set[str] = set()
+        """How they were altered since then."""
         self.kept_source: tuple[dict[str, str], dict[int, Values]] | None = None
         self.checked = False
         """Whether a full check came after whatever has changed a target."""
@@ -123,6 +125,8 @@ class Changes:
         names = [name for name in self.kinds if name not in FIXED]
         name = names[pick % len(names)]
         new = f"c{len(self.trail)}"
+        if {what} | self.altered >= {"add", "drop"}:
+            return  # might be a column renamed, which is refused until the user says so
         if what == "add":
             kind = ["text", "small", "price"][pick % 3]
             self.source.add(new, kind)
@@ -150,6 +154,7 @@ class Changes:
         else:
             return
         self.drift = True
+        self.altered.add(what)
         if not (what == "add" and self.settings.get("on_schema_drift") == "ignore_new"):
             self.oracle.altered = True
 

@@ -148,6 +148,8 @@ class World(Changes):
             if missing and self.settings.get("on_schema_drift") != "ignore_new":
                 raise Fault("a column is missing after a good run", missing)
             self.drift = bool(missing)
+            if not missing:
+                self.altered.clear()
             self.failing = 0
         elif not good and not killed and not part and not only and "--recreate" not in options:
             self.failing += 1
