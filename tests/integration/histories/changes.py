@@ -156,7 +156,7 @@ class Changes:
         self.drift = True
         self.altered.add(what)
         if not (what == "add" and self.settings.get("on_schema_drift") == "ignore_new"):
-            self.oracle.altered = True
+            self.oracle.alter()
 
     def _without(self, name: str) -> None:
         del self.kinds[name]
@@ -173,7 +173,7 @@ class Changes:
                 self.settings.pop(name, None)
         self.settings |= settings
         if self.drift and settings:
-            self.oracle.altered = True
+            self.oracle.alter()
         given = {
             "transfer": self.name,
             "source": f"{self.source.system}://{self.source.name}",

@@ -108,6 +108,8 @@ class Record:
     """Whether there is a record at all."""
     digests: bool = True
     """Whether all commits that it may be of have a digest of the target's rows."""
+    newer: bool = True
+    """Whether it may be of a commit after the last change of columns."""
 
 
 @dataclass
@@ -153,6 +155,12 @@ class Oracle:
     def backup(self) -> dict[tuple[int, str], Record]:
         return copy.deepcopy(self.log)
 
+    def alter(self) -> None:
+        """Note that the columns are others from now on."""
+        self.altered = True
+        for record in self.log.values():
+            record.newer = False
+
     def restore(self, log: dict[tuple[int, str], Record]) -> None:
         self.log = copy.deepcopy(log)
         self.mended.clear()
@@ -193,7 +201,7 @@ class Oracle:
             return "it is not recorded" if record is None else ""
         if record.failed:
             return "a check has failed"
-        if self.altered or record.settings != self.settings:
+        if (self.altered and not record.newer) or record.settings != self.settings:
             return "columns or settings have changed"
         has = {*before.target_columns[hop]}
         if not has or not (self.ignores or {*before.columns} <= has):
@@ -319,6 +327,7 @@ class Oracle:
             else:
                 record.contents.add(source)
                 record.digests = record.digests and self.digests
+                record.newer = True
                 record.failed = record.failed and is_ != want
                 if record.settings != self.settings:
                     record.sure = False

@@ -98,6 +98,15 @@ KEPT = {
             step("run", kill="after_export:1"),
         ),
     ),
+    "a run that is killed when some ranges have the new column, and a plan": History(
+        ("sqlserver", "postgres"),
+        key="id",
+        declared=(("ranges", "{rows: 10}"), ("on_schema_drift", "add_columns")),
+        steps=(
+            *(step("run"), step("alter", "add", 6), step("run", kill="after_commit:3")),
+            step("plan"),
+        ),
+    ),
 }
 """Histories that are tried each time; those that have found a fault come here."""
 

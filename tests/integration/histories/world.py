@@ -296,7 +296,9 @@ class World(Changes):
             copy(self.folder / "kept", self.folder / "home")
             log, altered, kinds = self.kept
             self.oracle.restore(log)
-            self.oracle.altered = altered or kinds != self.kinds
+            self.oracle.altered = altered
+            if kinds != self.kinds:
+                self.oracle.alter()
             self.checked = False
 
     def lose_log(self) -> None:
