@@ -90,7 +90,7 @@ ON_CLUSTER = $(BIN)/python -m pytest $(TOGETHER) $(CLUSTERED) -k "$(ALIKE)" $(AR
 
 test-cluster: install system-packages ## Run tests of ClickHouse on two replicas: a stand-in, or TABLEFERRY_TEST_CLICKHOUSE_URL
 	@if [[ "$${TABLEFERRY_TEST_CLICKHOUSE_URL:-}" == *cluster=* ]]; then exec env $(IN_MEMORY) $(ON_CLUSTER); fi; \
-	failed=; for how in "--delay 0" "--delay 0.2" "--delay 2 --sticky"; do \
+	failed=; for how in "--delay 0" "--delay 0.2" "--delay 2 --sticky" --alone; do \
 		$(IN_MEMORY) $(BIN)/python -m tableferry_local.cluster $$how $(ON_CLUSTER) || failed=$$how; \
 	done; test -z "$$failed"
 

@@ -16,7 +16,8 @@ It is no cluster: there is no Keeper, and a node is told what the other one has 
 alone, so that nothing is lost or merged on the way. Each node deduplicates inserts for itself. A
 write is one part of the other node, whatever it was here. `select_sequential_consistency` waits
 where a server may answer with error 289, and a query of all replicas (`clusterAllReplicas`) asks
-one. A node that is away stops DDL, when its time is over, and quorums, at once.
+one. A node that is away stops DDL, when its time is over, and quorums, at once; with one node alone
+it is as if the other had been taken out of the cluster's definition.
 """
 
 from __future__ import annotations

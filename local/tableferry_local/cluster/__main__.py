@@ -1,6 +1,6 @@
 """Runs a command with the stand-in for a cluster as the tests' ClickHouse.
 
-`python -m tableferry_local.cluster [--delay SECONDS] [--sticky] COMMAND ...`
+`python -m tableferry_local.cluster [--delay SECONDS] [--sticky] [--alone] COMMAND ...`
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tableferry_local.cluster")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds from node to node")
     parser.add_argument("--sticky", action="store_true", help="keep a connection on its node")
+    parser.add_argument("--alone", action="store_true", help="have one node of the two")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="tableferry-cluster-") as folder,
-        Cluster(Path(folder), delay=options.delay) as cluster,
+        Cluster(Path(folder), delay=options.delay, replicas=2 - options.alone) as cluster,
         Balancer(cluster, sticky=options.sticky) as balancer,
     ):
         environment = {**os.environ, URL: balancer.url}

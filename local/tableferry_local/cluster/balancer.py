@@ -71,8 +71,9 @@ class Balancer:
             turn = zlib.crc32(tag.encode())
         elif not self._sticky:
             turn = next(self._requests)
-        chosen = self.cluster.nodes[turn % 2]
-        return chosen if chosen.running else self.cluster.nodes[1 - turn % 2]
+        nodes = self.cluster.nodes
+        chosen = nodes[turn % len(nodes)]
+        return chosen if chosen.running else nodes[(turn + 1) % len(nodes)]
 
 
 class _Server(ThreadingHTTPServer):

@@ -1,4 +1,4 @@
-"""What one node has been told or sent reaches the other."""
+"""What one node has been told or sent reaches the other, if there is one."""
 
 from __future__ import annotations
 
@@ -44,21 +44,27 @@ PARTS = ("PARTITION", "FROM")
 
 
 class Cluster:
-    """The two nodes, which run within its block.
+    """The nodes, which run within its block.
 
     Args:
         folder: for their files.
         delay: seconds until a node has what the other was told or sent; may be changed.
         database_engine: `Atomic`, or `Replicated` if the stack's database stands for such a one.
+        replicas: 2, or 1 as if the second node were stopped and taken out of the definition.
     """
 
     def __init__(
-        self, folder: Path, *, delay: float = 0.0, database_engine: str = "Atomic"
+        self,
+        folder: Path,
+        *,
+        delay: float = 0.0,
+        database_engine: str = "Atomic",
+        replicas: int = 2,
     ) -> None:
         self.password = secrets.token_hex(8)
         self.delay, self._database_engine = delay, database_engine
-        ports = [free_port() for _ in range(2)]
-        self.nodes = [Node(folder / f"node{i}", ports, i, self.password) for i in range(2)]
+        ports = [free_port() for _ in range(replicas)]
+        self.nodes = [Node(folder / f"node{i}", ports, i, self.password) for i in range(replicas)]
         self._ordering = threading.Lock()
         self._writing: dict[str, threading.RLock] = defaultdict(threading.RLock)
         self._numbers = itertools.count()
@@ -86,7 +92,7 @@ class Cluster:
     ) -> Answer:
         """Do with a statement that a node was sent what a cluster does."""
         statement = Statement.read(body)
-        other = self.nodes[1 - self.nodes.index(node)]
+        other = next((each for each in self.nodes if each is not node), None)
         try:
             defines = statement.kind in ("create", "ddl") and self._database_engine != "Atomic"
             if statement.on_cluster or defines:
@@ -107,7 +113,7 @@ class Cluster:
     def _defined(
         self,
         node: Node,
-        other: Node,
+        other: Node | None,
         statement: Statement,
         settings: Mapping[str, str],
         headers: Mapping[str, str],
@@ -123,8 +129,11 @@ class Cluster:
             here = node.definitions.add(0, lambda: node.run(body, settings, headers))
             if not statement.on_cluster:
                 here.result()
-            there = other.definitions.add(self.delay, lambda: other.run(body, settings, headers))
-        self._wait(there, statement, settings)
+            there = other and other.definitions.add(
+                self.delay, lambda: other.run(body, settings, headers)
+            )
+        if there:
+            self._wait(there, statement, settings)
         answer = here.result()
         assert isinstance(answer, Answer)
         return answer
@@ -145,7 +154,7 @@ class Cluster:
     def _written(
         self,
         node: Node,
-        other: Node,
+        other: Node | None,
         identity: str,
         statement: Statement,
         settings: Mapping[str, str],
@@ -154,7 +163,7 @@ class Cluster:
         """Write to a replicated table, and have the other node do it later."""
         quorum = statement.setting("insert_quorum", settings)
         wanted = statement.kind == "insert" and quorum not in ("", "0", "1")
-        if wanted and not other.running:
+        if wanted and not (other and other.running):
             raise NodeError(
                 500,
                 "Code: 285. DB::Exception: Number of alive replicas (1) is less than requested "
@@ -165,15 +174,15 @@ class Cluster:
             answer = node.run(statement.body, settings, headers)
             after = _parts(node, identity)
             new = [part for part in after if part not in before]
-            there = other.rows.add(
+            there = other and other.rows.add(
                 self.delay, self._repetition(node, other, identity, statement, new, settings)
             )
             _merge(node, identity, after)
         syncs = ("alter_sync", "mutations_sync", "lightweight_deletes_sync")
-        if wanted or (
-            statement.kind == "alter"
-            and any(statement.setting(name, settings) == "2" for name in syncs)
-        ):
+        synced = statement.kind == "alter" and any(
+            statement.setting(name, settings) == "2" for name in syncs
+        )
+        if there and (wanted or synced):
             there.result()
         return answer
 

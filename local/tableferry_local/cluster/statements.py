@@ -166,7 +166,7 @@ VIEWS = (
     f"CREATE OR REPLACE VIEW {CLUSTER}.databases AS SELECT * REPLACE "
     "(if(comment = 'Replicated', comment, engine) AS engine) FROM system.databases",
     f"CREATE OR REPLACE VIEW {CLUSTER}.replicas AS SELECT database, name AS table, "
-    "toUInt32(2) AS total_replicas, toUInt32(2) AS active_replicas FROM system.tables "
-    f"WHERE {_OWN}",
+    "toUInt32(2) AS total_replicas, (SELECT toUInt32(count()) FROM system.clusters "
+    f"WHERE cluster = '{CLUSTER}') AS active_replicas FROM system.tables WHERE {_OWN}",
 )
 """The catalog as a cluster shows it."""
