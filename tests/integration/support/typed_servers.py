@@ -206,7 +206,7 @@ class SqlServerEnd:
 
 
 MADE = re.compile(r"^((?:CREATE|DROP) TABLE (?:IF EXISTS )?\S+)")
-ON_ALL_REPLICAS = {"insert_quorum": "2", "select_sequential_consistency": "1", "alter_sync": "2"}
+ON_ALL_REPLICAS = {"select_sequential_consistency": "1", "alter_sync": "2"}
 
 
 class ClickHouseEnd:
@@ -218,12 +218,15 @@ class ClickHouseEnd:
         self.database = parts.path.strip("/") or "default"
         self.name = f"typed_{uuid.uuid4().hex[:8]}"
         self.cluster = dict(urllib.parse.parse_qsl(parts.query)).get("cluster", "")
-        settings = urllib.parse.urlencode(ON_ALL_REPLICAS if self.cluster else {})
-        self.http = f"http://{parts.hostname}:{parts.port}/?{settings}"
+        self.http = f"http://{parts.hostname}:{parts.port}/"
         self.login = {
             "X-ClickHouse-User": parts.username or "default",
             "X-ClickHouse-Key": urllib.parse.unquote(parts.password or ""),
         }
+        if self.cluster:
+            count = f"SELECT count() FROM system.clusters WHERE cluster = '{self.cluster}'"
+            settings = {**ON_ALL_REPLICAS, "insert_quorum": self.query(count).strip()}
+            self.http += f"?{urllib.parse.urlencode(settings)}"
 
     def into(self, wire: str) -> TableRef:
         """What a wire format fills."""
