@@ -90,7 +90,14 @@ def _compare(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
         return _move_rows(attempt, moved_as)
     target = attempt.hop.plan.target
     verdicts = verdicts_of(attempt, target)
-    declared = len(verdicts)
+    checked = [verdict.check for verdict in verdicts]
+    # a level that is not declared may have found the range to differ: it has to find it equal
+    verdicts += tuple(
+        reconcile(attempt.comparison(target), level)
+        for level, check in CHECK_NAMES.items()
+        if check in attempt.decision.failed and check not in checked
+    )
+    recorded = len(verdicts)
     if not any(verdict.check == CHECK_NAMES["checksum"] for verdict in verdicts):
         verdicts = (*verdicts, reconcile(attempt.comparison(target), "checksum"))
     verdicts = _allowing_extra_rows(attempt, verdicts)
@@ -100,7 +107,7 @@ def _compare(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     attempt = replace(attempt, proven=proven_whole(attempt, extra=extra))
     with attempt.marking():
         digest = target_digest_of(attempt.hop, verdicts)
-        return _record_again(attempt, reason, verdicts[:declared], digest)
+        return _record_again(attempt, reason, verdicts[:recorded], digest)
 
 
 def _record(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:

@@ -60,6 +60,8 @@ class Decision:
     written_by: str | None = None
     taken_from: str | None = None
     """As in the range's newest `RangeRecord`."""
+    failed: tuple[str, ...] = ()
+    """The checks of the range that have failed since its commit, whatever it runs for."""
     action: Action = Action.MOVE_ALL
     """What is done for that reason."""
 

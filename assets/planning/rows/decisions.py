@@ -83,16 +83,15 @@ def decisions(
     previous = committed(log, hop.spec.to, blocking, declared=declared, origins=chained)
     decided = _decided(plan, hop, servers, log, previous, before=before)
     decided = _with_details(plan, hop, log, with_actions(plan, hop, servers, decided))
-    if not chained:
-        return decided
-    return {
-        name: replace(
-            each,
-            written_by=previous[name].written_by if name in previous else None,
-            taken_from=previous[name].taken_from if name in previous else None,
+    for name in decided.keys() & previous.keys():
+        last = previous[name]
+        decided[name] = replace(
+            decided[name],
+            written_by=last.written_by,
+            taken_from=last.taken_from,
+            failed=last.failed,
         )
-        for name, each in decided.items()
-    }
+    return decided
 
 
 def _decided(

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tableferry.assets.running.progress import Progress
+from tableferry.checks.levels import Level
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.show.range_views import TransferView
@@ -180,6 +181,22 @@ def test_whatever_is_done(chain: Callable[..., Chain], name: str) -> None:
     for _ in range(EXAMPLES):
         made.steps("".join(rng.choices("DDDXXSRRCCPF12", k=rng.randint(3, 6))))
         made.converge()
+
+
+@pytest.mark.parametrize("level", ["full_hash", "sample_hash", "checksum"])
+def test_a_failure_that_the_mended_middle_has_caused_is_over_with_the_run(
+    chain: Callable[..., Chain], level: Level
+) -> None:
+    """Also of a level that is not declared: a run compares by it again."""
+    made = chain("postgres", "clickhouse")
+    made.steps("R")
+    made.targets[0].change("UPDATE {t} SET a = 'damaged' WHERE id = 5")
+    checks = runner.check(made.one.session, made.one.table, level=level).checks
+    assert {check.hop.number for check in checks if check.failed} == {1, 2}
+    view = made.one.run()
+    assert view.good, view.errors
+    assert made.rows(0) == made.rows(-1) == made.source
+    assert {str(each.reason) for each in made.one.plan().ranges} == {"unchanged"}
 
 
 @pytest.mark.invariant("I13")
