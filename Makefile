@@ -86,7 +86,8 @@ CLUSTERED = tests/integration/systems/test_clickhouse_target.py tests/integratio
 ALIKE = not sqlserver and not same_block_sent_twice and not taken_for_dead and not crashed_between_exchange \
 	and not existing_table_is_verified and not engine_that_cannot and not does_not_write_are_kept and not place_of_the_target
 
-ON_CLUSTER = $(BIN)/python -m pytest $(TOGETHER) $(CLUSTERED) -k "$(ALIKE)" $(ARGS)
+# they wait for the other node most of the time
+ON_CLUSTER = $(BIN)/python -m pytest -n 6 --dist worksteal $(CLUSTERED) -k "$(ALIKE)" $(ARGS)
 
 test-cluster: install system-packages ## Run tests of ClickHouse on two replicas: a stand-in, or TABLEFERRY_TEST_CLICKHOUSE_URL
 	@if [[ "$${TABLEFERRY_TEST_CLICKHOUSE_URL:-}" == *cluster=* ]]; then exec env $(IN_MEMORY) $(ON_CLUSTER); fi; \
