@@ -131,10 +131,13 @@ def _count(comparison: Comparison, known_rows: int | None) -> tuple[int, int, in
     }
     if known_rows is None and partitioned:
         source = comparison.sides["source"]
+        counted = list(ranges)
+        if source.key.nullable and not nulls:
+            counted.append(replace(ranges[0], lower=None, upper=None, null=True))
         with ThreadPoolExecutor(1) as pool:
             counting = pool.submit(target.measure, grouped["target"])
             parts = (
-                within(part, source.key, source.table.system) for part in source.stretches(ranges)
+                within(part, source.key, source.table.system) for part in source.stretches(counted)
             )
             counts = (source.total(filtered(part, plan.where)) for part in parts)
             source_rows = sum(int(count[ROWS]) for count in counts)
