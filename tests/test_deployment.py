@@ -18,6 +18,9 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from tableferry.resources.sqlserver import health
+from tests.guide import blocks
+
 ROOT = Path(__file__).resolve().parents[1]
 ONE_SHOT = {"setup"}
 COMPLETED = "service_completed_successfully"
@@ -199,6 +202,40 @@ def test_somebody_waits_for_what_runs_once() -> None:
 def test_only_the_setup_knows_the_administrators() -> None:
     for name in ("code-server", "webserver", "daemon"):
         assert not [one for one in compose["services"][name]["secrets"] if "admin" in one]
+
+
+def granted(text: str) -> dict[str, list[str]]:
+    """The permissions that SQL for SQL Server grants, by what they are on."""
+    grants: dict[str, list[str]] = {}
+    for rights, on in re.findall(r"^GRANT ([A-Z, ]+?)(?: ON (\S+))? TO ", text, re.MULTILINE):
+        grants.setdefault(on, []).extend(rights.split(", "))
+    return {on: sorted(rights) for on, rights in grants.items()}
+
+
+def test_the_guide_and_the_setup_grant_a_sql_server_login_what_the_doctor_asks_for() -> None:
+    needed = {"": sorted(health.ON_DATABASE), "SCHEMA::dbo": sorted(health.ON_SCHEMA)}
+    assert granted((ROOT / "docker/setup/sqlserver.sql").read_text()) == needed
+    whole, schema = (
+        block.text
+        for block in blocks("operations.md")
+        if block.language == "sql" and "CREATE TABLE, CREATE VIEW" in block.text
+    )
+    assert granted(whole) == needed
+    # the owner of a schema needs no permission on it
+    assert granted(schema) == {"": needed[""]}
+
+
+def test_a_schema_of_sql_server_is_created_by_a_batch_of_its_own() -> None:
+    texts = [block.text for block in blocks("operations.md") if " TO ferry;" in block.text]
+    batches = [
+        batch
+        for text in texts
+        if " -- SQL Server only" in text
+        for batch in re.split(r"^GO$", text, flags=re.MULTILINE)
+        if "CREATE SCHEMA" in batch
+    ]
+    assert len(batches) == 1
+    assert re.sub("--.*", "", batches[0]).count(";") == 1
 
 
 def test_what_a_run_prints_is_where_the_ui_looks() -> None:

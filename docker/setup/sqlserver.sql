@@ -14,7 +14,7 @@ GO
 IF USER_ID(N'$(user)') IS NULL
     CREATE USER [$(user)] FOR LOGIN [$(user)] WITH DEFAULT_SCHEMA = dbo;
 GO
--- ALTER: staging tables are created, emptied, renamed and dropped beside their targets.
-GRANT CREATE TABLE TO [$(user)];
+-- ALTER: staging tables, and views of them, are created, emptied and dropped beside their targets.
+GRANT CREATE TABLE, CREATE VIEW TO [$(user)];
 GRANT SELECT, INSERT, UPDATE, DELETE, ALTER ON SCHEMA::dbo TO [$(user)];
 GO

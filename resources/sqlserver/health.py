@@ -28,6 +28,7 @@ from tableferry.resources.sqlserver.trial import shut_out, takes_decimals, trial
 OLDEST = 15
 """SQL Server 2019."""
 
+ON_DATABASE = ("CREATE TABLE", "CREATE VIEW")
 ON_SCHEMA = ("SELECT", "INSERT", "UPDATE", "DELETE", "ALTER")
 """Permissions that loading needs; docs/operations.md says for what."""
 
@@ -156,7 +157,7 @@ def _privileges(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
     user, babelfish = _user(resource), is_babelfish(resource)
     to = DIALECT.quote(user)
     missing = []
-    for permission in ("CREATE TABLE", "CREATE VIEW"):
+    for permission in ON_DATABASE:
         if use.writes and _may(resource, None, "DATABASE", permission) is False:
             missing.append(f"GRANT {permission} TO {to};")
     for schema in dict.fromkeys(table.schema for table in use.writes):
