@@ -19,7 +19,7 @@ from typing import IO, Any
 from tableferry.resources.child_processes import ending_with_us
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.sqlserver.bcp_tool import TOO_LONG, BcpTool, ToolResult
-from tableferry.resources.sqlserver.errors import LOGIN_REFUSED
+from tableferry.resources.sqlserver.errors import LOGIN_REFUSED, why_refused
 from tableferry.resources.sqlserver.login import Login
 
 TERM_SECONDS = 5
@@ -98,7 +98,7 @@ class BcpProcess:
         while self.is_running():
             self.require_active()
         output, errors = self._decoded(self.output), self._decoded(self.errors)
-        if LOGIN_REFUSED in f"{output} {errors}".lower():
+        if why_refused(f"{output} {errors}") == LOGIN_REFUSED:
             refused = self.login.settings.failed(f"{self.tool.name}: login refused", refused=True)
             if refused.outdated_password:
                 raise refused

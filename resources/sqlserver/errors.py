@@ -50,7 +50,8 @@ TRANSIENT = {
     18401,  # the server is upgrading itself
     *(10928, 10929, 40197, 40501, 40613, 49918, 49919, 49920),  # Azure SQL limits and moves it
 }
-"""Error numbers after which the same statement may succeed.
+"""Error numbers after which the same statement may succeed, for bcp and the bulk copy, whose
+sessions may speak another language.
 https://learn.microsoft.com/azure/azure-sql/database/troubleshoot-common-errors-issues"""
 
 _TRANSIENT_STATES = BROKEN | {"40001", "HYT00"}
@@ -64,13 +65,36 @@ _BROKEN_TEXT = re.compile(
     re.IGNORECASE,
 )
 _TRANSIENT_TEXT = re.compile(
-    f"{_BROKEN_TEXT.pattern}|deadlock|lock request time out|shutdown in progress"
+    f"{_BROKEN_TEXT.pattern}|deadlock|lock request time out"
     # Babelfish's words for 1222, as error 33557097
     "|due to lock timeout"
     # the bulk copy's native core, when the server goes away while it connects
-    "|failed to receive token|connection aborted",
+    "|failed to receive token|connection aborted"
+    # an end that asks to come back
+    r"|please (?:re)?try|wait and try|re(?:try|run) (?:the|your)\b|retry login|before trying again"
+    "|try the (?:operation|statement) (?:again )?later|wait a few minutes"
+    # the server starts, ends, is patched or has its breath taken
+    "|shutdown is in progress|shutting down|service has been paused|script upgrade mode"
+    "|only administrators? (?:may|can) connect|single user mode|service is currently busy"
+    "|insufficient (?:system )?memory|request limit|limit for the (?:database|elastic pool) is"
+    "|maximum number of .* user connections|spawn a thread to process a new login"
+    # a database that recovers or fails over
+    "|is being recovered|has not been recovered yet|not currently available|is in transition"
+    "|in the middle of a restore|not in the primary or secondary role|acting as a mirror database"
+    "|an availability group and is currently|lacks (?:a )?quorum|login to read-secondary failed"
+    # SNAPSHOT and memory-optimised tables
+    "|update conflict|has been modified by a ddl statement in another concurrent transaction"
+    "|updated since this transaction started|took a dependency on has aborted"
+    "|(?:repeatable read|serializable) validation failure",
     re.IGNORECASE,
 )
+"""Texts of sys.messages, as the driver hands out neither their number nor always the SQLSTATE
+(microsoft/mssql-python#581). A session speaks us_english; a login may be refused in the login's
+language, and is not tried again then."""
+
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+"""Names and values within a text."""
+
 _NUMBER = re.compile(r"(?:error|Msg|code)[ :(]+(\d{2,5})\b", re.IGNORECASE)
 _DECORATION = re.compile(
     r"\[Microsoft\]|\[ODBC Driver \d+ for SQL Server\]|\[SQL Server\]|^Driver Error:.*?DDBC Error: "
@@ -80,8 +104,9 @@ BULK_LOGIN = "Failed to connect to SQL Server"
 """How an error of the bulk copy begins if its own login failed."""
 
 _REFUSED = {
-    LOGIN_REFUSED: "login of {user} refused",
+    # before the next one, as its text ends with "The login failed."
     "cannot open database": "database {database!r} does not exist, or may not be used",
+    LOGIN_REFUSED: "login of {user} refused",
     "certificate verify failed": (
         "its certificate cannot be verified for this name; SSL_CERT_FILE names an authority of "
         "your own, trust_server_certificate=yes accepts any certificate"
@@ -128,13 +153,28 @@ def connecting(error: BaseException, settings: ConnectionSettings) -> Tableferry
     if own := _own(error):
         return own
     text = _plain(error)
-    for mark, message in (_REFUSED | _UNREACHABLE).items():
-        if mark in text.lower():
-            user = f"user {settings.user!r}" if settings.user else "the token's or ticket's user"
-            reason = message.format(user=user, database=settings.database, text=text)
-            refused = mark == LOGIN_REFUSED
-            return settings.failed(reason, transient=mark in _UNREACHABLE, refused=refused)
-    return settings.failed(text)
+    passes = _passes(text)
+    mark = why_refused(text)
+    if mark is None and not passes and _state(error) == "28000":
+        mark = LOGIN_REFUSED  # in the login's language
+    if mark is None:
+        return settings.failed(text, transient=passes)
+    message = (_REFUSED | _UNREACHABLE)[mark]
+    user = f"user {settings.user!r}" if settings.user else "the token's or ticket's user"
+    reason = message.format(user=user, database=settings.database, text=text)
+    refused = mark == LOGIN_REFUSED
+    return settings.failed(reason, transient=mark in _UNREACHABLE, refused=refused)
+
+
+def why_refused(text: str) -> str | None:
+    """The part of a login's error that says why it failed; None if it is none of those known.
+
+    The part is `LOGIN_REFUSED` if the user or the password is wrong, and not if the server says
+    that it takes no logins for the time being.
+    """
+    lower = text.lower()
+    found = next((mark for mark in _REFUSED | _UNREACHABLE if mark in lower), None)
+    return None if found == LOGIN_REFUSED and _passes(text) else found
 
 
 def _own(error: BaseException) -> TableferryError | None:
@@ -174,7 +214,7 @@ def copying(error: BaseException, settings: ConnectionSettings, table: str) -> T
         return own
     if not text.startswith(BULK_LOGIN):
         return translate(error, settings, table)
-    refused = LOGIN_REFUSED in text.lower()
+    refused = why_refused(text) == LOGIN_REFUSED
     outdated = settings.failed(text, refused=refused).outdated_password
     return BulkLoginFailed(
         "sqlserver",
@@ -196,7 +236,12 @@ def _is_transient(error: BaseException) -> bool:
         return False  # the message quotes data
     match = _NUMBER.search(text)
     number = int(match[1]) if match else None
-    return number in TRANSIENT or state in _TRANSIENT_STATES or bool(_TRANSIENT_TEXT.search(text))
+    return number in TRANSIENT or state in _TRANSIENT_STATES or _passes(text)
+
+
+def _passes(text: str) -> bool:
+    """Whether a text says that it may work later; a name or a value in it says nothing."""
+    return bool(_TRANSIENT_TEXT.search(_QUOTED.sub("", text)))
 
 
 def _state(error: BaseException) -> str | None:

@@ -6,8 +6,10 @@ import contextlib
 import http.client
 import socket
 import threading
+from dataclasses import replace
 from pathlib import Path
 
+import mssql_python
 import pytest
 import urllib3.exceptions
 from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
@@ -15,6 +17,7 @@ from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 from tableferry.resources.clickhouse import errors as clickhouse_errors
 from tableferry.resources.connecting.address import parse_url
 from tableferry.resources.connecting.retry import is_transient
+from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import ConnectionFailed, StatementFailed, ValueRefused
 from tableferry.resources.files.errors import translated
 from tableferry.resources.registry import system
@@ -175,12 +178,173 @@ def test_a_table_that_vanishes_matters_if_it_is_ours(
     assert sqlserver_errors.translate(error, SQLSERVER, statement).transient is transient
 
 
+PASSES = {
+    701: "There is insufficient system memory in resource pool 'default' to run this query.",
+    802: "There is insufficient memory available in the buffer pool.",
+    1204: "The instance of the SQL Server Database Engine cannot obtain a LOCK resource at this "
+    "time. Rerun your statement when there are fewer active users. Ask the database administrator "
+    "to check the lock and memory configuration for this instance.",
+    1205: "Transaction (Process ID 52) was deadlocked on lock resources with another process and "
+    "has been chosen as the deadlock victim. Rerun the transaction.",
+    1222: "Lock request time out period exceeded.",
+    3957: "Snapshot isolation transaction failed in database 'shop' because the database did not "
+    "allow snapshot isolation when the current transaction started. It may help to retry the "
+    "transaction.",
+    3960: "Snapshot isolation transaction aborted due to update conflict. You cannot use snapshot "
+    "isolation to access table 'dbo.t' directly or indirectly in database 'shop' to update, "
+    "delete, or insert the row that has been modified or deleted by another transaction.",
+    3961: "Snapshot isolation transaction failed in database 'shop' because the object accessed by "
+    "the statement has been modified by a DDL statement in another concurrent transaction since "
+    "the start of this transaction.",
+    6005: "SHUTDOWN is in progress.",
+    8628: "A time out occurred while waiting to optimize the query. Rerun the query.",
+    8645: "A timeout occurred while waiting for memory resources to execute the query in resource "
+    "pool 'default' (2). Rerun the query.",
+    8651: "Could not perform the operation because the requested memory grant was not available in "
+    "resource pool 'default' (2).  Rerun the query, reduce the query load, or check resource "
+    "governor configuration setting.",
+    10928: "Resource ID: 1. The request limit for the database is 60 and has been reached.",
+    10929: "Resource ID: 1. The request minimum guarantee is 0, maximum limit is 60 and the "
+    "current usage for the database is 60. However, the server is currently too busy to support "
+    "requests greater than 60 for this database. Otherwise, please try again.",
+    10936: "Resource ID : 1. The request limit for the elastic pool is 60 and has been reached.",
+    40197: "The service has encountered an error processing your request. Please try again. Error "
+    "code 4221.",
+    40501: "The service is currently busy. Retry the request after 10 seconds. Incident ID: 1.",
+    40613: "Database 'shop' on server 'host' is not currently available.  Please retry the "
+    "connection later.",
+    41302: "The current transaction attempted to update a record that has been updated since this "
+    "transaction started. The transaction was aborted.",
+    41305: "The current transaction failed to commit due to a repeatable read validation failure.",
+    49918: "Cannot process request. Not enough resources to process request. The service is "
+    "currently busy. Please retry the request later.",
+    49919: "Cannot process create or update request. Too many create or update operations in "
+    'progress for subscription "1". Wait till pending requests complete or delete one of your '
+    "pending create/update requests and retry your request later.",
+    49920: 'Cannot process request. Too many operations in progress for subscription "1". Wait '
+    "until pending requests complete, or delete one of your pending requests and retry your "
+    "request later.",
+}
+"""Texts of sys.messages, by number: the driver hands out no number."""
+
+PASSES_AT_LOGIN = {
+    615: "Could not find database ID 5, name 'shop'. The database may be offline. Wait a few "
+    "minutes and try again.",
+    921: "Database 'shop' has not been recovered yet. Wait and try again.",
+    922: "Database 'shop' is being recovered. Waiting until recovery is finished.",
+    927: "Database 'shop' cannot be opened. It is in the middle of a restore.",
+    952: "Database 'shop' is in transition. Try the statement later.",
+    954: 'The database "shop" cannot be opened. It is acting as a mirror database.',
+    976: "The target database, 'shop', is participating in an availability group and is currently "
+    "not accessible for queries.",
+    983: "Unable to access availability database 'shop' because the database replica is not in "
+    "the PRIMARY or SECONDARY role. Connections to an availability database is permitted only "
+    "when the database replica is in the PRIMARY or SECONDARY role. Try the operation again later.",
+    988: "Unable to access database 'shop' because it lacks a quorum of nodes for high "
+    "availability. Try the operation again later.",
+    4221: "Login to read-secondary failed due to long wait on "
+    "'HADR_DATABASE_WAIT_FOR_TRANSITION_TO_VERSIONING'.",
+    17142: "SQL Server service has been paused. No new connections will be allowed.",
+    17187: "SQL Server is not ready to accept new client connections. Wait a few minutes before "
+    "trying again.",
+    17188: "SQL Server cannot accept new connections, because it is shutting down. The connection "
+    "has been closed.",
+    17189: "SQL Server failed with error code 0x1 to spawn a thread to process a new login or "
+    "connection.",
+    17197: "Login failed due to timeout; the connection has been closed. This error may indicate "
+    "heavy server load. Reduce the load on the server and retry login.",
+    17809: "Could not connect because the maximum number of '10' user connections has already "
+    "been reached.",
+    18401: "Login failed for user 'sa'. Reason: Server is in script upgrade mode. Only "
+    "administrator can connect at this time.",
+    18451: "Login failed for user 'sa'. Only administrators may connect at this time.",
+    18461: "Login failed for user 'sa'. Reason: Server is in single user mode. Only one "
+    "administrator can connect at this time.",
+    **{number: PASSES[number] for number in (6005, 10928, 40197, 40501, 40613, 49918)},
+}
+STAYS = {
+    208: "Invalid object name 'retry the request'.",
+    229: "The SELECT permission was denied on the object 't', database 'please try again'.",
+    262: "CREATE VIEW permission denied in database 'shop'.",
+    3952: "Snapshot isolation transaction failed accessing database 'shop' because snapshot "
+    "isolation is not allowed in this database. Use ALTER DATABASE to allow snapshot isolation.",
+    8114: "Error converting data type nvarchar to numeric.",
+    40544: "The database 'shop' has reached its size quota. Partition or delete data, drop "
+    "indexes, or consult the documentation for possible resolutions.",
+}
+
+
+class Asked:
+    """Whom to ask for another password."""
+
+    key = "asked"
+
+    def password(self) -> str:
+        return "s3cret"
+
+    def forget(self, refused: str) -> bool:
+        return refused == "s3cret"
+
+    def given(self) -> list[str]:
+        return ["s3cret"]
+
+
+def asked() -> ConnectionSettings:
+    """Settings of a login that has had its password from a command."""
+    settings = replace(SQLSERVER, given_password=None, password_source=Asked())
+    assert settings.password
+    return settings
+
+
+def by_driver(state: str, text: str) -> Exception:
+    """What the driver raises."""
+    error = mssql_python.exceptions.sqlstate_to_exception(state, PREFIX + text)
+    assert error is not None
+    return error
+
+
+@pytest.mark.parametrize("number", PASSES | STAYS)
+def test_what_passes_on_sqlserver_is_told_by_its_text(number: int) -> None:
+    error = by_driver("42000", (PASSES | STAYS)[number])
+    assert sqlserver_errors.is_transient(error) is (number in PASSES)
+    assert sqlserver_errors.translate(error, SQLSERVER).transient is (number in PASSES)
+
+
+@pytest.mark.parametrize("state", ["28000", "42000"])
+@pytest.mark.parametrize("number", PASSES_AT_LOGIN)
+def test_a_sqlserver_that_takes_no_logins_for_now_is_waited_for(number: int, state: str) -> None:
+    text, settings = PASSES_AT_LOGIN[number], asked()
+    failed = sqlserver_errors.connecting(by_driver(state, text), settings)
+    assert isinstance(failed, ConnectionFailed)
+    assert failed.transient
+    assert not failed.outdated_password
+    copying = RuntimeError(f"{sqlserver_errors.BULK_LOGIN}: {text}")
+    assert is_transient(sqlserver_errors.copying(copying, settings, "t"))
+
+
+@pytest.mark.parametrize(
+    ("state", "text", "outdated"),
+    [
+        ("28000", "Login failed for user 'sa'.", True),
+        ("28000", "Fehler bei der Anmeldung für den Benutzer 'sa'.", True),
+        ("42000", 'Cannot open database "shop" requested by the login. The login failed.', False),
+        ("28000", 'Cannot open database "shop" requested by the login. The login failed.', False),
+    ],
+)
+def test_a_missing_database_is_no_wrong_password(state: str, text: str, outdated: bool) -> None:
+    failed = sqlserver_errors.connecting(by_driver(state, text), asked())
+    assert isinstance(failed, ConnectionFailed)
+    assert failed.outdated_password is outdated
+    assert ("login of user 'sa' refused" in str(failed)) is outdated
+    assert ("database 'shop' does not exist" in str(failed)) is not outdated
+
+
 @pytest.mark.parametrize(
     ("text", "message", "transient"),
     [
         ("Login failed for user 'sa'.", "login of user 'sa' refused", False),
         (
-            "Cannot open database 'shop'",
+            "Cannot open database 'shop' requested by the login. The login failed.",
             "database 'shop' does not exist, or may not be used",
             False,
         ),
