@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TypeVar
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MESSAGE_LENGTH = 2_000
 """Maximum characters of a server's message: PostgreSQL repeats a value of any length."""
@@ -216,3 +222,19 @@ def describe(error: BaseException) -> str:
         return str(error)
     text = shortened(next(iter(str(error).strip().splitlines()), ""), MESSAGE_LENGTH)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def informing(subject: str, look: Callable[[], T], notes: list[str]) -> T | None:
+    """Return what only informs: if it cannot be found, a note says so, and nothing stops.
+
+    Args:
+        subject: what it is about, e.g. `what a run takes`.
+        look: finds it.
+        notes: receives the note.
+    """
+    try:
+        return look()
+    except Exception as error:
+        logger.debug("%s is not known", subject, exc_info=True)
+        notes.append(f"{subject} is not known: {describe(error)}")
+        return None

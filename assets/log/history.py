@@ -12,7 +12,6 @@ from tableferry.assets.asset_keys import asset_key, stored_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log import runs
-from tableferry.assets.log.forecasts import Forecast
 from tableferry.assets.log.queries import Log, select_events, select_in, select_runs
 from tableferry.assets.log.records import NOT_COMMITTED, ROWS_SINCE, SOURCE_NEWER
 from tableferry.assets.log.run_tags import (
@@ -20,7 +19,6 @@ from tableferry.assets.log.run_tags import (
     RANGE_START,
     TRANSFER,
     checked_ranges,
-    forecast_tag,
 )
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 
@@ -54,8 +52,6 @@ class PastRun:
     ended_at: float | None = None
     error: str = ""
     """Why the run failed, one line per reason."""
-    forecast: Forecast | None = None
-    """What it was expected to take, and took."""
 
 
 def run_records(instance: dg.DagsterInstance) -> Iterator[dg.RunRecord]:
@@ -200,20 +196,25 @@ def _past_run(
         started_at=record.start_time or record.create_timestamp.timestamp(),
         ended_at=record.end_time,
         error=_error(instance, run.run_id) if run.status in ENDED_BADLY else "",
-        forecast=Forecast.parse(run.tags.get(forecast_tag(transfer.transfer), "")),
     )
+
+
+def failure_lines(failure: dg.DagsterEvent) -> list[str]:
+    """Return why a step failed: what Tableferry says of it, or else the first line of the error."""
+    data = failure.step_failure_data
+    if data.user_failure_data and data.user_failure_data.description:
+        return data.user_failure_data.description.splitlines()
+    if data.error is None:
+        return []
+    cause = data.error.cause or data.error
+    return cause.message.strip().splitlines()[:1] or [cause.cls_name or "an error without a name"]
 
 
 def _error(instance: dg.DagsterInstance, run_id: str) -> str:
     """Return why a run failed, by its steps or else by Dagster, in lines."""
     lines: list[str] = []
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
-        data = entry.get_dagster_event().step_failure_data
-        if data.user_failure_data and data.user_failure_data.description:
-            lines += data.user_failure_data.description.splitlines()
-        elif data.error:
-            cause = data.error.cause or data.error
-            lines.append(cause.message.strip().splitlines()[0])
+        lines += failure_lines(entry.get_dagster_event())
     if not lines:
         ended = {dg.DagsterEventType.RUN_FAILURE, dg.DagsterEventType.RUN_CANCELED}
         for entry in instance.all_logs(run_id, of_type=ended):

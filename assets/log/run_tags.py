@@ -42,17 +42,9 @@ RECHECK = "tableferry/recheck"
 LAUNCH = "tableferry/launch"
 """Run tag: `n:name` of the n runs that share the ranges of one command or tick."""
 
-FORECAST = "tableferry/forecast."
-"""Run tag, before the name of a transfer: how long the run was expected to take, and took."""
-
 RANGE_START = "dagster/asset_partition_range_start"
 
 RANGE_END = "dagster/asset_partition_range_end"
-
-
-def forecast_tag(transfer: str) -> str:
-    """Return the tag of a run with its forecast for a transfer; a run may be of several."""
-    return f"{FORECAST}{transfer}"
 
 
 def checked_ranges(tags: Mapping[str, str]) -> tuple[str, ...] | None:

@@ -164,6 +164,29 @@ def coverage(
     return None
 
 
+_TIMED_RUNS = (
+    "SELECT r.id, r.run_body, r.end_time - r.start_time FROM runs r WHERE r.status = 'SUCCESS'"
+    " AND r.end_time IS NOT NULL AND r.start_time IS NOT NULL AND r.run_id IN ({values})"
+)
+MAX_TIMES = 5
+"""Of how many runs it is said how long they took."""
+
+
+def seconds_of_moves(log: Log, transfer: Transfer) -> list[float]:
+    """Return how long the last runs took that moved a transfer and succeeded, the newest first."""
+    targets = frozenset(stored_key(hop.to) for hop in transfer.hops)
+    recent = {run_id for _, run_id in select_in(select_events, log, _RECENT_RUNS, targets)}
+    timed = sorted(select_in(select_runs, log, _TIMED_RUNS, recent), reverse=True)
+    seconds: list[float] = []
+    for _, body, taken in timed:
+        covered = _stored_coverage(targets, json.loads(body))
+        if covered is not None and covered[0] == "move":
+            seconds.append(max(0.0, taken))
+        if len(seconds) == MAX_TIMES:
+            break
+    return seconds
+
+
 _SECONDS = (
     "SELECT r.{column}, r.end_time - r.start_time FROM runs r WHERE r.status = 'SUCCESS'"
     " AND r.end_time IS NOT NULL AND r.start_time IS NOT NULL AND r.{column} IN ({{values}})"
@@ -207,4 +230,5 @@ def seconds_of_last_runs(log: Log, targets: Mapping[str, TableRef]) -> dict[str,
 def _seconds(log: Log, column: str, wanted: Iterable[Id]) -> dict[Id, float]:
     """Return the seconds of successful runs by the value of a column that identifies them."""
     statement = _SECONDS.format(column=column)
-    return {key: taken for key, taken in select_in(select_runs, log, statement, wanted)}
+    # a clock may have been set back while a run went on
+    return {key: max(0.0, taken) for key, taken in select_in(select_runs, log, statement, wanted)}

@@ -1,20 +1,23 @@
-"""The room that the rows of a run take in its targets, and beside them while they are staged."""
+"""What is known of a run beforehand: its rows, the room that they take, and the last runs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tableferry.assets.planning.forecast import moved_whole
+from tableferry.assets.declaring.profiles import profile
+from tableferry.assets.log.queries import Log
+from tableferry.assets.log.runs import seconds_of_moves
 from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.rows.decision import Action
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import TableferryError
-from tableferry.resources.words import counted, size
+from tableferry.resources.words import counted, duration, size
 
 SAMPLE_ROWS = 1_000
 
@@ -37,18 +40,80 @@ class Room:
         return f"{self.target}: about {size(self.written)} to write{parts}{staging}"
 
 
-def rooms(plan: TransferPlan, servers: Servers, row_bytes: float, lanes: int) -> Iterator[Room]:
-    """Yield the room that each hop needs of which ranges move as a whole.
+@dataclass(frozen=True)
+class Outlook:
+    """What is known beforehand of a run that has something to do."""
+
+    rows: int
+    """Rows of the ranges that move as a whole, once per hop."""
+    bytes: int | None
+    """Their bytes on the wire; None if nothing is known of the size of the rows."""
+    room: Sequence[Room]
+    """The room that they take, by target."""
+    last_seconds: Sequence[float]
+    """How long the last runs of the transfer took that moved something, the newest first."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines that a user reads."""
+        if self.rows:
+            of_bytes = f", {size(self.bytes)}" if self.bytes else ""
+            yield f"{counted(self.rows, 'row')} to move{of_bytes}"
+        yield from map(str, self.room)
+        if self.last_seconds:
+            took = ", ".join(map(duration, self.last_seconds))
+            number = len(self.last_seconds)
+            yield f"the last {counted(number, 'run')} took {took}" + (
+                " (the newest first)" if number > 1 else ""
+            )
+
+
+def outlook(plan: TransferPlan, servers: Servers, log: Log) -> Outlook | None:
+    """Look ahead to the run of a plan; None if it has nothing to do.
 
     Args:
         plan: the plan, with its fingerprints and decisions.
         servers: the servers of the transfer.
-        row_bytes: the bytes of a row on the wire.
-        lanes: how many ranges are written at a time.
+        log: the event log.
     """
+    if not any(decision.runs for decided in plan.decided.values() for decision in decided.values()):
+        return None
+    whole = {hop.number: _rows_of_whole_ranges(plan, hop) for hop in plan.hops}
+    rows = sum(map(sum, whole.values()))
+    row_bytes = _sampled_row_bytes(plan, servers) if rows else None
+    room = [] if row_bytes is None else [*_rooms(plan, servers, whole, row_bytes)]
+    total = None if row_bytes is None else int(rows * row_bytes)
+    return Outlook(rows, total, room, seconds_of_moves(log, plan.transfer))
+
+
+def _rows_of_whole_ranges(plan: TransferPlan, hop: Hop) -> list[int]:
+    """Return the rows of each range of a hop that moves as a whole, in descending order.
+
+    The others are compared first, or only, or have only newer rows moved.
+    """
+    rows = [
+        plan.fingerprints[name].rows
+        for name, decision in plan.decided[hop.number].items()
+        if decision.action is Action.MOVE_ALL
+    ]
+    return sorted(filter(None, rows), reverse=True)
+
+
+def _rooms(
+    plan: TransferPlan, servers: Servers, whole: Mapping[int, Sequence[int]], row_bytes: float
+) -> Iterator[Room]:
+    """Yield the room that each hop needs of which ranges move as a whole.
+
+    Args:
+        plan: the plan.
+        servers: the servers of the transfer.
+        whole: the rows of these ranges, by hop.
+        row_bytes: the bytes of a row on the wire.
+    """
+    parallel = plan.transfer.parallel
+    lanes = parallel.runs * (parallel.load or profile(plan.transfer.profile).load)
     for hop in plan.hops:
-        rows = sorted(moved_whole(plan, hop).values(), reverse=True)
-        if not any(rows):
+        rows = whole[hop.number]
+        if not rows:
             continue
         stored, loader = _stored_bytes(hop, servers, row_bytes), loader_of(hop.plan.target.system)
         staged = rows if plan.transfer.write.whole_table else rows[:lanes]
@@ -56,7 +121,6 @@ def rooms(plan: TransferPlan, servers: Servers, row_bytes: float, lanes: int) ->
         parts = block and sum(
             max(1, math.ceil(count / block.rows), math.ceil(count * row_bytes / block.bytes))
             for count in rows
-            if count
         )
         yield Room(
             str(hop.plan.target), int(sum(rows) * stored), int(sum(staged) * stored), parts or None
@@ -75,7 +139,7 @@ def _stored_bytes(hop: Hop, servers: Servers, row_bytes: float) -> float:
     return row_bytes * loader_of(table.system).stored_share
 
 
-def sampled_row_bytes(plan: TransferPlan, servers: Servers) -> float | None:
+def _sampled_row_bytes(plan: TransferPlan, servers: Servers) -> float | None:
     """Return the bytes of a row on the wire, by the first rows of the first range that has any.
 
     None if no range has rows, or they cannot be read as they are.

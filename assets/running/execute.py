@@ -5,24 +5,22 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key, rejected_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.profiles import profile
-from tableferry.assets.log.forecasts import Forecast
 from tableferry.assets.log.ledger import committed, committed_records, latest_record, records
-from tableferry.assets.log.run_tags import PROFILE, forecast_tag
+from tableferry.assets.log.run_tags import PROFILE
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.changes.drift import Unplanned
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
-from tableferry.assets.planning.forecast import expect, workload
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.planner import ranges_moving_with
@@ -53,6 +51,7 @@ from tableferry.resources.errors import (
     SourceMoved,
     StatementFailed,
     TableferryError,
+    informing,
 )
 from tableferry.resources.words import counted
 
@@ -89,14 +88,16 @@ def execute(
         selected = tuple(hop for hop in hops if hop.number in numbers)
         if transfer.by_place:
             plan = _with_moved_along(context, plan, servers, selected, set(names))
-        if note := _source_regressed(instance, plan):
+        unknown: list[str] = []
+        look = partial(_source_regressed, instance, plan)
+        regressed = informing("whether the source went back", look, unknown)
+        for note in filter(None, [regressed, *unknown]):
             context.log.warning(note)
             caller.notes.append(note)
         plan, selected = _loadable(plan, servers, selected)
         moving = [hop for hop in selected if _moves(plan, hop)]
         plan, selected = with_fitting_targets(context, plan, servers, selected, moving, caller)
         work = build_work(context, plan, servers, selected, caller)
-        expected, started = _forecast(context, plan, selected), time.monotonic()
         if plan.transfer.write.whole_table:
             outcomes = _swap(work, selected, instance.get_dynamic_partitions(partitions))
         else:
@@ -106,41 +107,7 @@ def execute(
         if good and caller.last and ends_last(instance, settings, context.run):
             _forget_rejected(context, plan, selected, servers)
             check_tables(context, complete, servers, caller, work.source)
-        if good and expected is not None:
-            _score(context, transfer, expected, time.monotonic() - started, outcomes)
         return outcomes
-
-
-def _forecast(
-    context: dg.AssetExecutionContext, plan: TransferPlan, selected: Sequence[Hop]
-) -> Forecast | None:
-    """Record how long the run should take, for those who watch it; None if it has nothing to do."""
-    ahead = workload(plan, selected)
-    if not ahead.ranges:
-        return None
-    transfer = plan.transfer.transfer
-    expected = expect(context.instance, transfer, ahead)
-    context.instance.add_run_tags(context.run.run_id, {forecast_tag(transfer): expected.text})
-    return expected
-
-
-def _score(
-    context: dg.AssetExecutionContext,
-    transfer: Transfer,
-    expected: Forecast,
-    seconds: float,
-    outcomes: Sequence[RangeOutcome],
-) -> None:
-    """Record what the run took beside what was expected, for the next forecasts."""
-    moved = [outcome.record for outcome in outcomes if outcome.record.bytes is not None]
-    took = replace(
-        expected,
-        took=round(seconds, 2),
-        rows_moved=sum(record.rows_of_move or 0 for record in moved),
-        bytes_moved=sum(record.bytes or 0 for record in moved),
-    )
-    tags = {forecast_tag(transfer.transfer): took.text}
-    context.instance.add_run_tags(context.run.run_id, tags)
 
 
 def _ranges_of_run(

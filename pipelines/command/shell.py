@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any, NoReturn
 
@@ -166,7 +166,9 @@ def has_terminal() -> bool:
 
 def say(note: str) -> None:
     """Show a note on stderr while a command works."""
-    click.echo(f"ferry: {note}", err=True)
+    # whoever has read along may have gone
+    with suppress(OSError, ValueError):
+        click.echo(f"ferry: {note}", err=True)
 
 
 def print_json(document: Any) -> None:

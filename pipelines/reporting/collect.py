@@ -18,7 +18,6 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.judging import TableJudgement, judge_table, unchecked
 from tableferry.assets.log import ledger
-from tableferry.assets.log.forecasts import median_error, own_runs
 from tableferry.assets.log.history import PastRun, past_runs, unanswered
 from tableferry.assets.log.ranges import RangeStatus, TargetStatus, read_status
 from tableferry.assets.log.records import RangeRecord
@@ -111,7 +110,6 @@ def report(session: Session, name: str, *, dagster_url: str | None = None) -> Re
             **{check: DESCRIPTIONS[check] for check in WHOLE_TABLE_CHECKS},
         },
         dagster_url=url,
-        forecast_error=median_error(own_runs(session.instance, name)),
     )
 
 
@@ -301,8 +299,6 @@ def _run(run: PastRun, failed: bool) -> RunEntry:
         ended_at=iso_time(run.ended_at),
         error=run.error,
         unanswered=failed,
-        expected_seconds=run.forecast.seconds.likely if run.forecast else None,
-        seconds=run.forecast.took if run.forecast else None,
     )
 
 

@@ -15,9 +15,9 @@ from markupsafe import Markup, escape
 
 from tableferry.pipelines.reporting.markdown import to_markdown
 from tableferry.pipelines.reporting.report import RangeEntry, Report, moment
-from tableferry.resources.words import counted, duration
+from tableferry.resources.words import counted
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Incremented when a field of the JSON report is removed or changes its meaning; see
 docs/report.schema.json."""
 
@@ -67,7 +67,6 @@ def page(template: str) -> Template:
     environment.filters |= {
         "breakable": breakable,
         "count": lambda number, noun: counted(number or 0, noun),
-        "duration": duration,
         "figure": _figure,
         "moment": moment,
         "number": _number,

@@ -43,9 +43,6 @@ def _report(report: Report) -> Iterator[str]:
             url = report.run_url(run.run_id)
             name = Markdown(f"[{run.run_id}]({url})" if url else run.run_id)
             yield row(name, run.kind, run.outcome, run.started_at, run.ended_at, run.error)
-        if report.forecast_error is not None:
-            off = f"{report.forecast_error:.0%} (median)"
-            yield from ("", f"Forecasts of the last runs were off by {off}.")
     for title, values in (
         ("Settings", report.settings),
         ("Servers", report.servers),

@@ -194,10 +194,6 @@ class RunEntry:
     error: str = ""
     unanswered: bool = False
     """Whether the run failed, and no later run succeeded for the same targets."""
-    expected_seconds: float | None = None
-    """How long it was expected to take, once its work was known."""
-    seconds: float | None = None
-    """How long that took."""
 
 
 @dataclass(frozen=True)
@@ -235,8 +231,6 @@ class Report:
     meanings: Mapping[str, str] = field(default_factory=dict)
     """What each check proves when it passes."""
     dagster_url: str | None = None
-    forecast_error: float | None = None
-    """The median share by which the forecasts of its last runs were off."""
 
     @property
     def passed(self) -> bool:

@@ -7,6 +7,18 @@ import dagster as dg
 from tableferry.pipelines.command.one.launching import failures
 
 
+def test_an_error_without_a_message_has_its_name() -> None:
+    @dg.op
+    def move() -> None:
+        raise MemoryError
+
+    @dg.job
+    def run() -> None:
+        move()
+
+    assert failures(run.execute_in_process(raise_on_error=False)) == ["MemoryError"]
+
+
 def test_who_interrupts_a_run_is_told_how_it_goes_on() -> None:
     @dg.op
     def move() -> None:

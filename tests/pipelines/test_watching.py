@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
+from contextlib import suppress
 
 import pytest
 
 from tableferry.assets.running.progress import Progress
+from tableferry.pipelines.command.shell import say
 from tableferry.pipelines.command.show.range_views import TransferOutcome, TransferView
 from tableferry.pipelines.command.show.watching import (
     RangeLines,
@@ -49,6 +53,28 @@ def test_the_fleet_is_counted_and_its_end_estimated_by_what_is_expected() -> Non
     # 60 of 150 expected seconds are done
     assert "about 0:45 left" in head
     assert running.startswith("  large")
+
+
+def test_transfers_that_took_no_time_are_counted() -> None:
+    tally = Tally(began=time.monotonic() - 30)
+    tally.expect({"one": 0.0, "other": 0.0})
+    tally.finished(outcome("one"))
+    (head,) = (line.plain for line in fleet_lines(tally, 100))
+    assert "about 0:30 left" in head
+
+
+def test_nobody_has_to_read_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    stderr = os.fdopen(writer, "w", buffering=1)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    lines = RangeLines()
+    lines.progress(Progress("orders", "t", "r", "committed", rows=20))
+    lines.finished(outcome("orders"))
+    say("a note")
+    assert lines.rows == 20
+    with suppress(BrokenPipeError):
+        stderr.close()
 
 
 def test_lines_for_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.command_runs import carry_out, selected
+from tableferry.assets.log.history import failure_lines
 from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, TRANSFER
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.running.caller import Caller
@@ -168,16 +169,13 @@ def failures(result: dg.ExecuteInProcessResult | dg.JobExecutionResult) -> list[
     for event in result.all_events:
         if not event.is_step_failure:
             continue
-        data = event.step_failure_data
-        if data.user_failure_data and data.user_failure_data.description:
-            lines += data.user_failure_data.description.splitlines()
-        elif data.error and data.error.cls_name in _INTERRUPTIONS:
+        error = event.step_failure_data.error
+        if error and error.cls_name in _INTERRUPTIONS:
             lines.append(
                 "interrupted; what is committed stays, and the next run goes on from there"
             )
-        elif data.error:
-            cause = data.error.cause or data.error
-            lines.append(cause.message.strip().splitlines()[0])
+        else:
+            lines += failure_lines(event)
     if not result.success and not lines:
         lines = ["the run failed before it began; see `ferry status`"]
     return lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,8 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.profiles import profile
-from tableferry.assets.log.forecasts import Forecast
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.written_columns import committed_schema
 from tableferry.assets.planning.changes.drift import Unplanned, foreseen, removals
@@ -21,12 +18,11 @@ from tableferry.assets.planning.changes.evolving import alterations, made_anew
 from tableferry.assets.planning.changes.refusals import refusals
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.columns.renaming import statements
-from tableferry.assets.planning.forecast import expect, workload
 from tableferry.assets.planning.hazards import hazard_notes
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.planner import make_plan
 from tableferry.assets.planning.resolve import Hop
-from tableferry.assets.planning.room import Room, rooms, sampled_row_bytes
+from tableferry.assets.planning.room import outlook
 from tableferry.assets.planning.rows.rows_to_move import rows_to_move
 from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
@@ -48,7 +44,7 @@ from tableferry.resources.columns.key_kind import is_text_key
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target_columns import unfilled, unfilled_notes
-from tableferry.resources.errors import TableferryError
+from tableferry.resources.errors import TableferryError, informing
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -69,7 +65,6 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
     servers = session.servers_of(transfer)
 
     def read(log: Log) -> PlanView:
-        started = time.monotonic()
         plan = make_plan(transfer, servers, log, Intent(force=force))
         rows = plan.rows()
         ranges: list[PlannedRange] = []
@@ -99,14 +94,11 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
                     planned = replace(planned, to_move=to_move)
                 ranges.append(planned)
             current &= {name for name, decision in decided.items() if decision.reason.current}
-        source = transfer.source
+        unknown: list[str] = []
+        kept = informing("how tables are kept", lambda: [*_kept_notes(plan, servers)], unknown)
         notes = [
             *plan_notes(plan),
-            *filter(None, [servers.budget_line(source)]),
-            *_location_notes(transfer, servers),
-            *source_of(source.system).remarks(servers.endpoint(source), source),
-            *_cluster_notes(transfer, servers),
-            *order_notes(plan.hops, servers),
+            *(kept or unknown),
             *(f"a run will be refused: {why}" for why in refused),
             *_drift_notes(plan, servers, log, gone),
             *_unfilled_notes(plan, gone, {each.hop for each in ranges if each.state == "run"}),
@@ -116,30 +108,20 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
         hazards = [
             (str(hop.plan.target), item) for hop in plan.hops for item in hop.options.hazards
         ]
-        expected = _forecast(plan, servers, log, time.monotonic() - started)
-        room = _room(plan, servers, expected) if expected else []
-        return PlanView(name, ranges, notes, hazards, expected, room)
+        ahead = informing("what a run takes", lambda: outlook(plan, servers, log), notes)
+        return PlanView(name, ranges, notes, hazards, ahead)
 
     return session.ask_log(read)
 
 
-def _forecast(plan: TransferPlan, servers: Servers, log: Log, planning: float) -> Forecast | None:
-    """Forecast a run of a plan, which plans as well; None if it has nothing to do."""
-    ahead = workload(plan, plan.hops)
-    if not ahead.ranges:
-        return None
-    expected = expect(
-        log, plan.transfer.transfer, ahead, sample=lambda: sampled_row_bytes(plan, servers)
-    )
-    return replace(expected, seconds=expected.seconds + planning)
-
-
-def _room(plan: TransferPlan, servers: Servers, expected: Forecast) -> list[Room]:
-    if not expected.rows or expected.bytes is None:
-        return []
-    transfer = plan.transfer
-    lanes = transfer.parallel.runs * (transfer.parallel.load or profile(transfer.profile).load)
-    return [*rooms(plan, servers, expected.bytes / expected.rows, lanes)]
+def _kept_notes(plan: TransferPlan, servers: Servers) -> Iterator[str]:
+    """Say what reading costs, where tables are kept, and which order no index serves."""
+    transfer, source = plan.transfer, plan.transfer.source
+    yield from filter(None, [servers.budget_line(source)])
+    yield from _location_notes(transfer, servers)
+    yield from source_of(source.system).remarks(servers.endpoint(source), source)
+    yield from _cluster_notes(transfer, servers)
+    yield from order_notes(plan.hops, servers)
 
 
 def _drift_notes(

@@ -38,6 +38,7 @@ from tableferry.pipelines.command.show.range_views import (
 )
 from tableferry.resources.contract.snapshots import HeldSnapshot
 from tableferry.resources.digest.measure import ROWS
+from tableferry.resources.errors import informing
 from tableferry.resources.words import counted
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def run(
     """
     transfer = session.transfer(name) if repair else session.moving_transfer(name)
     servers, intent = session.servers_of(transfer), Intent(force, recreate, repair)
-    note = _take_turns(session, intent.carried_out(transfer))
+    pool = _take_turns(session, intent.carried_out(transfer))
+    notes: list[str] = []
     # a plan made now is outdated once the run that blocks this one has ended
     blocked = bool(blocking_runs(session, name))
     with nullcontext() if blocked else shared_snapshot(transfer, servers, joined) as shared:
@@ -104,9 +106,12 @@ def run(
 
             require_repairable(work.plan, work.hops, servers)
         offered = offers_adopting and work.ranges and not repair
-        adoptable = session.ask_log(partial(_adoptable, work, servers)) if offered else None
-        if adoptable:
-            on_note(adoptable)
+        if offered:
+            look = partial(session.ask_log, partial(_adoptable, work, servers))
+            adoptable = informing("whether rows can be adopted", look, notes)
+            notes += [adoptable] if adoptable else []
+        for note in notes:
+            on_note(note)
         total = len(work.ranges) * len(work.hops)
         on_progress(Progress(name, "", "", "planned", total=total))
         outcome = None
@@ -117,7 +122,7 @@ def run(
                 with_wires(work.plan.transfer, work.hops, servers, moving=True)
             snapshot = joined or (HeldSnapshot(str(shared.name())) if shared else None)
             outcome = _move(session, work, caller, snapshot, profile=profile, log_level=log_level)
-    return _view(session, transfer, work, outcome, [line for line in (note, adoptable) if line])
+    return _view(session, transfer, work, outcome, [*filter(None, [pool]), *notes])
 
 
 def rejected_ranges(session: Session, name: str) -> list[str]:

@@ -57,8 +57,8 @@ def show_plan(out: Console, view: PlanView) -> None:
 
     columns = [RANGE, ROWS, ListColumn("action"), ListColumn("reason")]
     _show(out, f"plan of {view.transfer}", columns, view.ranges, lambda range_: range_.target, row)
-    for line in view.outlook:
-        out.print(Text.assemble(("forecast: ", "cyan"), shown(line)))
+    for line in view.outlook.lines() if view.outlook else ():
+        out.print(Text.assemble(("outlook: ", "cyan"), shown(line)))
     _show_notes(out, view.notes)
 
 

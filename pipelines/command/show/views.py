@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from tableferry.assets.log.forecasts import Forecast
 from tableferry.assets.log.states import State
-from tableferry.assets.planning.room import Room
+from tableferry.assets.planning.room import Outlook
 from tableferry.assets.planning.rows.decision import Decision
 from tableferry.assets.planning.rows.rows_to_move import RowsToMove
 from tableferry.assets.running.work import Candidate
 from tableferry.assets.verifying.checked import Checked, NotCommitted, closing_line
 from tableferry.pipelines.command.show.range_views import RangeView, TransferView
 from tableferry.resources.contract.hazards import Hazard
-from tableferry.resources.words import counted, duration, size
+from tableferry.resources.words import counted
 
 
 @dataclass(frozen=True)
@@ -89,24 +88,8 @@ class PlanView:
     """Remarks for the user, a line each."""
     hazards: list[tuple[str, Hazard]] = field(default_factory=list)
     """What targets may do to published rows, each with the target."""
-    forecast: Forecast | None = None
-    """What a run is expected to take; None if it has nothing to do."""
-    room: list[Room] = field(default_factory=list)
-    """The room that its rows take, by target, as far as it is known."""
-
-    @property
-    def outlook(self) -> list[str]:
-        """What a run is expected to take, a line for the run and one for each target."""
-        expected = self.forecast
-        if expected is None:
-            return []
-        seconds = expected.seconds
-        spans = f"about {duration(seconds.likely)}, between {duration(seconds.low)} and "
-        line = f"a run takes {spans}{duration(seconds.high)}, {expected.basis}"
-        if expected.rows:
-            moved = counted(expected.rows, "row")
-            line += f": {moved}" + (f", {size(expected.bytes)}" if expected.bytes else "")
-        return [line, *(str(room) for room in self.room)]
+    outlook: Outlook | None = None
+    """What is known of a run beforehand; None if it has nothing to do."""
 
     @property
     def errors(self) -> list[str]:
@@ -126,15 +109,8 @@ class PlanView:
         ranges = [range_.json() for range_ in self.ranges]
         errors = self.errors
         document = TransferView(self.transfer, [], not errors, errors, notes=self.notes).json()
-        expected = self.forecast
-        outlook = expected and {
-            "seconds": asdict(expected.seconds),
-            "rows": expected.rows,
-            "bytes": expected.bytes,
-            "basis": expected.basis,
-            "room": [asdict(room) for room in self.room],
-        }
-        return {**document, "ranges": ranges, "hazards": hazards, "forecast": outlook}
+        outlook = self.outlook and asdict(self.outlook)
+        return {**document, "ranges": ranges, "hazards": hazards, "outlook": outlook}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -115,7 +116,9 @@ class Tally(Watch):
         """Return the share of the work that is done, by ranges or by expected seconds."""
         if not self.expected:
             return self.ended / self.total if self.total else 0.0
-        return sum(self.expected[name] for name in self.done) / sum(self.expected.values())
+        total = sum(self.expected.values())
+        done = sum(self.expected.get(name, 0.0) for name in self.done)
+        return done / total if total else len(self.done) / len(self.expected)
 
     def left(self) -> float | None:
         """Return the seconds that the rest will take, once that can be estimated."""
@@ -320,4 +323,6 @@ def clock(seconds: float) -> str:
 
 
 def _say(line: str) -> None:
-    click.echo(one_line(line), err=True)
+    # whoever has read along may have gone
+    with suppress(OSError, ValueError):
+        click.echo(one_line(line), err=True)

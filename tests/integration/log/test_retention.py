@@ -39,9 +39,9 @@ def status(one: Ferry) -> Any:
 
 
 def planned(one: Ferry) -> Any:
-    """The plan without its forecast, in which no two are alike."""
+    """The plan without how long the last runs took, in which no two are alike."""
     plan = json.loads(command("plan", one.table, "--json").stdout)
-    return {name: value for name, value in plan.items() if name != "forecast"}
+    return {name: value for name, value in plan.items() if name != "outlook"}
 
 
 def stored(one: Ferry, home: Path) -> dict[str, int]:
