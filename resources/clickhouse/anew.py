@@ -1,6 +1,6 @@
 """What a ClickHouse table that is made anew has of the one that it replaces.
 
-Comments are carried over; row policies and privileges are by the table's name. Whatever else
+The table's comment is carried over; row policies and privileges are by its name. Whatever else
 somebody has given to the old table is refused before anything happens, unless the transfer
 declares it.
 """
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from tableferry.resources.clickhouse.ddl import shape, without_texts
-from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
+from tableferry.resources.clickhouse.dialect import RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.locks import MARK
 from tableferry.resources.clickhouse.server import ClickHouseServer, among
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -83,20 +83,6 @@ def _lost(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> Iterato
             yield "setting", setting
     for view in readers:
         yield "materialized view", view
-
-
-def carry_comments(resource: ClickHouseServer, plan: CopyPlan, shadow: TableRef) -> None:
-    """Give a new shadow the comments of the target's columns."""
-    copied = {column.name for column in plan.target_columns}
-    for name, comment in resource.query(
-        f"SELECT name, comment FROM system.columns WHERE comment != '' "
-        f"AND database = {literal(plan.target.schema)} AND table = {literal(plan.target.name)}"
-    ):
-        if name in copied:
-            resource.execute(
-                f"ALTER TABLE {qualified(shadow)} COMMENT COLUMN {DIALECT.quote(name)} "
-                f"{literal(comment)}"
-            )
 
 
 def comment_like(resource: ClickHouseServer, table: TableRef, former: TableRef) -> None:

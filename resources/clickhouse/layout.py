@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tableferry.resources.clickhouse.anew import carry_comments
 from tableferry.resources.clickhouse.ddl import create_table
 from tableferry.resources.clickhouse.dialect import RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.locks import Owner, read_owner
@@ -110,7 +109,6 @@ def ensure_new_shadow(
             return
         resource.execute(drop_table(shadow, shadow.name))
     resource.execute(f"{statement} COMMENT {owner.comment()}")
-    carry_comments(resource, plan, shadow)
 
 
 def unapplied(resource: ClickHouseServer, plan: CopyPlan, options: TargetOptions) -> list[str]:

@@ -1,14 +1,10 @@
 """What a PostgreSQL table that is made anew has of the one that it replaces.
 
-Owner, privileges, comments and indexes are carried over. Whatever else somebody has given to the
-old table is refused before anything happens.
+Owner, privileges, the table's comment and the indexes, under names that the server chooses, are
+carried over. Whatever else somebody has given to the old table is refused before anything happens.
 """
 
 from __future__ import annotations
-
-import secrets
-from collections import defaultdict
-from collections.abc import Iterator
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
@@ -110,7 +106,7 @@ ORDER BY 1, 2
 INDEXES_SQL = """
 SELECT substr(d.text, length(format('CREATE %sINDEX %I ON %I.%I', CASE WHEN i.indisunique
         THEN 'UNIQUE ' ELSE '' END, c.relname, n.nspname, t.relname)) + 1), c.relname::text,
-    i.indisunique, pg_catalog.obj_description(i.indexrelid, 'pg_class')
+    i.indisunique
 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
 JOIN pg_catalog.pg_class t ON t.oid = i.indrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace
@@ -119,12 +115,6 @@ WHERE i.indrelid = {table}::regclass AND i.indisvalid
 AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conindid = i.indexrelid
     AND k.conrelid = i.indrelid)
 ORDER BY c.relname
-"""
-
-CONSTRAINTS_SQL = """
-SELECT k.contype::text || pg_catalog.pg_get_constraintdef(k.oid), k.conname::text
-FROM pg_catalog.pg_constraint k
-WHERE k.conrelid = {table}::regclass AND k.contype IN ('p', 'u', 'x') ORDER BY k.conname
 """
 
 OWNER_SQL = """
@@ -165,27 +155,13 @@ SELECT statement FROM (
     SELECT 4, format('COMMENT ON TABLE %s IS %L', {shadow}, d.text) FROM t
     CROSS JOIN LATERAL (SELECT pg_catalog.obj_description(t.oid, 'pg_class') AS text) d
     WHERE d.text IS NOT NULL
-    UNION ALL
-    SELECT 4, format('COMMENT ON COLUMN %s.%I IS %L', {shadow}, a.attname, d.text) FROM t
-    JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND NOT a.attisdropped AND a.attnum > 0
-    CROSS JOIN LATERAL (SELECT pg_catalog.col_description(t.oid, a.attnum) AS text) d
-    WHERE d.text IS NOT NULL
 ) statements ORDER BY step, statement
-"""
-
-NAMED_SQL = """
-SELECT DISTINCT quote_ident(a.attname) FROM pg_catalog.pg_attribute a
-WHERE a.attrelid = {table}::regclass AND a.attnum > 0 AND NOT a.attisdropped
-AND (a.attacl IS NOT NULL OR pg_catalog.col_description(a.attrelid, a.attnum) IS NOT NULL)
-AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute s WHERE s.attrelid = {shadow}::regclass
-    AND s.attname = a.attname AND NOT s.attisdropped)
 """
 
 
 def lost(endpoint: Endpoint, plan: CopyPlan) -> list[Hazard]:
     """What the target has and a new table would not."""
-    literal = plan.target.system.dialect.literal
-    identity = ", ".join(map(literal, sorted(row_identity(plan))))
+    identity = ", ".join(map(DIALECT.literal, sorted(row_identity(plan))))
     sql = about(LOST_SQL, plan.target, identity=f"ARRAY[{identity}]::text[]")
     says = "would not be on the table that is made anew"
     return [
@@ -198,25 +174,16 @@ def ensure_indexes(session: PostgresSession, target: TableRef, shadow: TableRef)
     """Give a shadow the indexes of the target that it lacks, under other names.
 
     Raises:
-        InputError: an index, a privilege or a comment is of a column that a new table has not.
+        InputError: an index is of a column that a new table has not, or has with another type.
     """
-    columns = [name for (name,) in session.query(_about(NAMED_SQL, target, shadow))]
-    if columns:
-        raise InputError(
-            f"{target}: the comments and privileges of the columns {', '.join(columns)} would not "
-            "be on the table that is made anew, which has no such columns: remove them first"
-        )
     present = [definition for definition, *_ in session.query(about(INDEXES_SQL, shadow))]
-    for definition, name, unique, _ in session.query(about(INDEXES_SQL, target)):
+    for definition, name, unique in session.query(about(INDEXES_SQL, target)):
         if definition in present:
             present.remove(definition)
             continue
-        new, kind = (
-            DIALECT.quote(f"ferry_{secrets.token_hex(8)}"),
-            "UNIQUE INDEX" if unique else "INDEX",
-        )
+        kind = "UNIQUE INDEX" if unique else "INDEX"
         try:
-            session.execute(f"CREATE {kind} {new} ON {qualified(shadow)}{definition}")
+            session.execute(f"CREATE {kind} ON {qualified(shadow)}{definition}")
         except StatementFailed as error:
             if error.transient:
                 raise
@@ -226,44 +193,15 @@ def ensure_indexes(session: PostgresSession, target: TableRef, shadow: TableRef)
             ) from None
 
 
-def carry_over(session: PostgresSession, target: TableRef, shadow: TableRef) -> list[str]:
-    """Give a shadow the owner, privileges and comments of the target that it is to replace.
+def carry_over(session: PostgresSession, target: TableRef, shadow: TableRef) -> None:
+    """Give a shadow the owner, privileges and comment of the target that it is to replace.
 
     Args:
         session: in the transaction that replaces the target.
         target: the target.
-        shadow: the shadow, with the target's indexes.
-
-    Returns:
-        The statements that give indexes and constraints their names, once the target is dropped.
+        shadow: the shadow.
     """
+    literal = target.system.dialect.literal(qualified(shadow))
     for sql in (OWNER_SQL, GIVEN_SQL):
-        for (statement,) in session.query(_about(sql, target, shadow)):
+        for (statement,) in session.query(about(sql, target, shadow=literal)):
             session.execute(statement)
-    quote, own, named = DIALECT.quote, DIALECT.quote(target.schema), []
-    for name, new in _pairs(session, CONSTRAINTS_SQL, target, shadow):
-        renamed = f"RENAME CONSTRAINT {quote(new)} TO {quote(name)}"
-        named.append(f"ALTER TABLE {qualified(target)} {renamed}")
-    comments = {name: text for _, name, _, text in session.query(about(INDEXES_SQL, target))}
-    for name, new in _pairs(session, INDEXES_SQL, target, shadow):
-        named.append(f"ALTER INDEX {own}.{quote(new)} RENAME TO {quote(name)}")
-        if comments[name] is not None:
-            text = DIALECT.literal(comments[name])
-            named.append(f"COMMENT ON INDEX {own}.{quote(name)} IS {text}")
-    return named
-
-
-def _pairs(
-    session: PostgresSession, sql: str, target: TableRef, shadow: TableRef
-) -> Iterator[tuple[str, str]]:
-    """The name of something of the target, and of what has the same definition on the shadow."""
-    by_definition: dict[str, list[str]] = defaultdict(list)
-    for definition, name, *_ in session.query(about(sql, shadow)):
-        by_definition[definition].append(name)
-    for definition, name, *_ in session.query(about(sql, target)):
-        if by_definition[definition]:
-            yield name, by_definition[definition].pop(0)
-
-
-def _about(sql: str, target: TableRef, shadow: TableRef) -> str:
-    return about(sql, target, shadow=target.system.dialect.literal(qualified(shadow)))

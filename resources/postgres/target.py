@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -85,16 +84,13 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
         if lost:
             raise InputError(f"{plan.target}: swap would lose {', '.join(lost)}; write replace")
 
-    def _ensure_new_shadow(
-        self, session: PostgresSession, plan: CopyPlan, shadow: TableRef
-    ) -> None:
-        super()._ensure_new_shadow(session, plan, shadow)
+    def _add_indexes(self, session: PostgresSession, plan: CopyPlan, shadow: TableRef) -> None:
         anew.ensure_indexes(session, plan.target, shadow)
 
     def _before_swap(
         self, session: PostgresSession, plan: CopyPlan, options: TargetOptions
-    ) -> Sequence[str]:
+    ) -> None:
         shadow = shadow_of(plan.target)
         if options.recreate:
-            anew.ensure_indexes(session, plan.target, shadow)
-        return anew.carry_over(session, plan.target, shadow)
+            self._add_indexes(session, plan, shadow)
+        anew.carry_over(session, plan.target, shadow)

@@ -288,10 +288,10 @@ class TransactionalTarget(Target, Generic[AnySession]):
             if session.query(self.sql.table_exists(shadow)):
                 if gathered is not None:
                     MarkerTable(self.sql, target, shadow).require(session, gathered)
-                afterwards = self._before_swap(session, plan, options)
+                self._before_swap(session, plan, options)
                 markers = MarkerTable(self.sql, target)
                 before = markers.identity(session)
-                for statement in (*self.sql.put_in_place(shadow, target), *afterwards):
+                for statement in self.sql.put_in_place(shadow, target):
                     session.execute(statement)
                 if known is not None:
                     # now that nobody can publish in it any more
@@ -410,12 +410,8 @@ class TransactionalTarget(Target, Generic[AnySession]):
             return True
         return not ask(self.sql.any_row(table, plan.target_range(key_range)))
 
-    def _before_swap(
-        self, session: AnySession, plan: CopyPlan, options: TargetOptions
-    ) -> Sequence[str]:
-        """Give the shadow what it still lacks before it replaces the target; return the statements
-        that give it the rest afterwards."""
-        return ()
+    def _before_swap(self, session: AnySession, plan: CopyPlan, options: TargetOptions) -> None:
+        """Give the shadow what it still lacks before it replaces the target."""
 
     def _require_swap(self, session: AnySession, plan: CopyPlan) -> None:
         """Refuse to swap a table if the shadow would lack something of it."""
@@ -431,13 +427,18 @@ class TransactionalTarget(Target, Generic[AnySession]):
 
     def _ensure_new_shadow(self, session: AnySession, plan: CopyPlan, shadow: TableRef) -> None:
         """Create an empty shadow of the plan's columns; one that a dead run has begun is kept."""
-        if session.query(self.sql.table_exists(shadow)):
-            if not unlike(plan, self.resource.columns(shadow)):
-                return
-            session.execute(drop_table(shadow))
+        exists = bool(session.query(self.sql.table_exists(shadow)))
+        if exists and not unlike(plan, self.resource.columns(shadow)):
+            return
         with self.sql.transaction(session):
+            if exists:
+                session.execute(drop_table(shadow))
             for statement in self.sql.create_table(plan, shadow):
                 session.execute(statement)
+            self._add_indexes(session, plan, shadow)
+
+    def _add_indexes(self, session: AnySession, plan: CopyPlan, shadow: TableRef) -> None:
+        """Give a new shadow the indexes that others have given to the target, or refuse them."""
 
     def _drop_all(
         self, session: AnySession, table: TableRef, prefix: str, *, rejected: bool = True

@@ -144,12 +144,8 @@ SELECT pg_get_userbyid(relowner), obj_description(c.oid, 'pg_class'),
     (SELECT array_agg(a.attname || a.attacl::text ORDER BY attnum)
         FROM pg_attribute a
         WHERE a.attrelid = c.oid AND attacl IS NOT NULL),
-    (SELECT array_agg(col_description(c.oid, a.attnum) ORDER BY attnum) FROM pg_attribute a
-        WHERE a.attrelid = c.oid AND attnum > 0 AND NOT attisdropped),
-    (SELECT array_agg(pg_get_indexdef(i.indexrelid)
-        || coalesce(obj_description(i.indexrelid, 'pg_class'), '')
-        ORDER BY i.indexrelid::regclass::text)
-        FROM pg_index i WHERE i.indrelid = c.oid)
+    (SELECT array_agg(d ORDER BY d) FROM pg_index i CROSS JOIN LATERAL regexp_replace(
+        pg_get_indexdef(i.indexrelid), 'INDEX .* ON', 'INDEX ON') d WHERE i.indrelid = c.oid)
 FROM pg_class c WHERE c.oid = '{t}'::regclass
 """
 
@@ -174,15 +170,16 @@ def test_what_a_new_postgres_table_takes_over(
         "COMMENT ON COLUMN {t}.name IS 'a name'",
         'CREATE INDEX "{name} by Name" ON {t} (lower(name)) WHERE id > 3',
         "CREATE UNIQUE INDEX {name}_twice ON {t} (id, name) INCLUDE (code)",
-        f"COMMENT ON INDEX {schema}.{{name}}_twice IS 'unique'",
     )
     before = ask(one, "postgres", GIVEN)
-    assert owner in before[0] and len(before[0][5]) == 3
+    assert owner in before[0] and len(before[0][4]) == 3
     one.source("UPDATE {t} SET name = 'changed' WHERE id = 5")
     for _ in range(2):
         view = one.run(recreate=mode == "replace", force=True)
         assert view.good, view.errors
         assert ask(one, "postgres", GIVEN) == before
+        comment = ask(one, "postgres", "SELECT col_description('{t}'::regclass, 3)")
+        assert comment == [("a name" if mode == "swap" else None,)]
     assert staging_tables(one, "postgres") == []
 
 
@@ -271,6 +268,7 @@ def test_what_a_new_postgres_table_would_lack_is_refused_by_name(ferry: Make) ->
     one.source(RETYPED)
     do(one, "postgres", "CREATE INDEX by_number ON {t} ((code + 1))")
     assert 'index "by_number" cannot be' in refusal(one)
+    assert staging_tables(one, "postgres") == []
     do(one, "postgres", f"DROP INDEX {schema}.by_number")
     view = one.run(recreate=True)
     assert view.good, view.errors
@@ -340,7 +338,7 @@ def test_what_a_new_clickhouse_table_would_lack_is_refused_by_name(ferry: Make) 
             "UNION ALL SELECT comment FROM system.columns "
             "WHERE database = 'warehouse' AND table = '{name}' AND comment != ''"
         )
-        assert sorted(ask(one, "clickhouse", comments)) == [("a name",), ("the team's own",)]
+        assert ask(one, "clickhouse", comments) == [("the team's own",)]
 
 
 def through_sqlserver(one: Ferry, *statements: str) -> None:
