@@ -338,15 +338,35 @@ def test_the_demo_is_in_a_target_of_its_own() -> None:
     assert set(targets.values()) == {"demo", "runtime"}
 
 
+def stood_for(folder: Path, program: str) -> None:
+    """Make `ferry` as it is in the image, of a script instead of the real one."""
+    for name in ("bin", "venv/bin"):
+        (folder / name).mkdir(parents=True)
+    for name in ("docker/with-secrets", "pipelines/dagster.yaml"):
+        shutil.copy(ROOT / name, folder)
+    (folder / "bin/ferry").symlink_to("../with-secrets")
+    (folder / "venv/bin/ferry").write_text(f"#!/bin/sh\n{program}\n")
+    (folder / "venv/bin/ferry").chmod(0o755)
+
+
+def test_an_empty_home_of_the_image_gets_our_settings_whoever_is_first(tmp_path: Path) -> None:
+    stood_for(tmp_path, 'cat "$DAGSTER_HOME/dagster.yaml"')
+    home = tmp_path / "home"
+    home.mkdir()
+    path = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "DAGSTER_HOME": str(home)}
+    for settings in (ROOT / "pipelines/dagster.yaml").read_text(), "nux: {enabled: true}\n":
+        done = subprocess.run(["ferry"], env=path, capture_output=True, text=True, check=True)
+        assert done.stdout == settings
+        (home / "dagster.yaml").write_text("nux: {enabled: true}\n")
+    (home / "dagster.yaml").rename(home / "runs.db")
+    subprocess.run(["ferry"], env=path, capture_output=True, check=False)
+    assert not (home / "dagster.yaml").exists(), "a home that has something stays as it is"
+    assert "pipelines/dagster.yaml" in dockerfile and "DAGSTER_DISABLE_TELEMETRY" in dockerfile
+
+
 def test_a_program_gets_the_password_of_dagsters_storage_from_its_file(tmp_path: Path) -> None:
     """As in the image: links in bin/, programs in venv/bin/."""
-    for folder in ("bin", "venv/bin"):
-        (tmp_path / folder).mkdir(parents=True)
-    shutil.copy(ROOT / "docker/with-secrets", tmp_path)
-    (tmp_path / "bin/ferry").symlink_to("../with-secrets")
-    program = tmp_path / "venv/bin/ferry"
-    program.write_text('#!/bin/sh\necho "${DAGSTER_POSTGRES_PASSWORD-none}" "$@"\n')
-    program.chmod(0o755)
+    stood_for(tmp_path, 'echo "${DAGSTER_POSTGRES_PASSWORD-none}" "$@"')
     (tmp_path / "password").write_text("it's a $ecret\n")
     for environment, said in (
         ({"DAGSTER_POSTGRES_PASSWORD_FILE": str(tmp_path / "password")}, "it's a $ecret a  b\n"),

@@ -137,7 +137,8 @@ def open_instance(home: Path) -> dg.DagsterInstance:
     """Open the instance of a home for a process that executes its runs itself.
 
     The output of runs goes to the terminal unless dagster.yaml says otherwise; Dagster would start
-    two processes per run to copy it from a file.
+    two processes per run to copy it from a file. Usage statistics are off, whatever dagster.yaml
+    says: Dagster keeps them in the user's own home, too, which may be read-only.
 
     Raises:
         DagsterInvalidConfigError: dagster.yaml is invalid.
@@ -146,6 +147,7 @@ def open_instance(home: Path) -> dg.DagsterInstance:
     ref = InstanceRef.from_dir(str(home))
     if ref.compute_logs_data == InstanceRef.config_defaults(str(home))["compute_logs"]:
         ref = ref._replace(compute_logs_data=NO_OUTPUT)
+    ref = ref._replace(settings={**ref.settings, "telemetry": {"enabled": False}})
     storage = ref.storage_data
     if storage and storage.module_name in ("dagster_postgres", POSTGRES_MODULE):
         require("postgres-storage", f"the storage that {home / 'dagster.yaml'} names")

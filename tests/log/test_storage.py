@@ -171,6 +171,19 @@ def test_a_storage_that_dagster_yaml_names_is_taken(
         assert (files is not None) is (settings == "")
 
 
+@pytest.mark.parametrize("settings", [None, "", "telemetry: {enabled: true}\n"])
+def test_no_usage_statistics_are_kept_of_what_a_command_does(
+    settings: str | None, tmp_path: Path
+) -> None:
+    """Nor by a process that gets the instance from it."""
+    if settings is not None:
+        (tmp_path / "dagster.yaml").write_text(settings)
+    with open_instance(tmp_path) as instance:
+        assert not instance.telemetry_enabled
+        with dg.DagsterInstance.from_ref(instance.get_ref()) as of_another:
+            assert not of_another.telemetry_enabled
+
+
 def test_dagsters_services_take_the_storage_of_a_new_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,7 +166,10 @@ def _work(parent: Parent, share: Share) -> None:
 def failures(result: dg.ExecuteInProcessResult | dg.JobExecutionResult) -> list[str]:
     """Return the lines that say why a run failed, without those that Dagster adds."""
     lines: list[str] = []
+    before = ["the run failed before it began; see `ferry status`"]
     for event in result.all_events:
+        if event.is_job_failure and (error := event.job_failure_data.error):
+            before = (error.cause or error).message.strip().splitlines()[:1]
         if not event.is_step_failure:
             continue
         error = event.step_failure_data.error
@@ -176,6 +179,4 @@ def failures(result: dg.ExecuteInProcessResult | dg.JobExecutionResult) -> list[
             )
         else:
             lines += failure_lines(event)
-    if not result.success and not lines:
-        lines = ["the run failed before it began; see `ferry status`"]
-    return lines
+    return before if not result.success and not lines else lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,6 +21,8 @@ from tableferry.assets.log import grouping, ledger
 from tableferry.assets.log.runs import is_unanswered
 from tableferry.assets.log.storage import open_instance
 from tableferry.assets.log.writer import Writer
+from tests.integration.conftest import Ferry
+from tests.integration.support.crashing import Command
 from tests.log.test_ledger import (
     ASSET,
     CHECK,
@@ -188,3 +190,21 @@ def test_the_plain_storage_records_the_same_event_by_event(
     with open_instance(tmp_path) as instance:
         assert type(instance.event_log_storage) is PostgresEventLogStorage, "commands use it, too"
         assert ledger.verdicts(instance, ASSET, [CHECK]) == {"a": {CHECK: True}}
+
+
+def test_a_home_that_dagsters_services_have_made_writes_nothing_beside_it(
+    ferry: Callable[..., Ferry], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a dagster.yaml, usage statistics would be on, and the user's home is read-only."""
+    rows = "CREATE TABLE {t} (id int PRIMARY KEY)", "INSERT INTO {t} VALUES (1)"
+    one = ferry("['clickhouse://warehouse.{t}']", *rows)
+    home = tmp_path / "home"
+    home.mkdir()
+    with dg.DagsterInstance.from_config(str(home)):
+        assert any(home.iterdir()), "what a code server has made"
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    monkeypatch.setenv("HOME", "/dev/null/nobody")
+    command = Command(tmp_path)
+    assert command.run("run", one.table) == 0, command.output
+    assert "elemetry" not in command.output
+    assert not (home / ".telemetry").exists()
