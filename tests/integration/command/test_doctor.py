@@ -119,7 +119,8 @@ def test_an_old_storage_of_dagster_is_noticed(
         runs.execute("UPDATE alembic_version SET version_num = '6860f830e40c'")
     text = doctor()
     assert text.exit_code == 1
-    assert "problem  Dagster's storage: runs: SqliteRuns, schema 6860f830e40c, and" in (text.stdout)
+    schema = "runs: SqliteRunStorage, schema 6860f830e40c, and the installed Dagster has "
+    assert f"problem  Dagster's storage: {schema}" in text.stdout
     assert "dagster instance migrate" in text.stdout
     assert "problem  servers: TABLEFERRY_CLICKHOUSE_URL is not set" in text.stdout
     assert "this machine has problems: servers, Dagster's storage" in text.stderr

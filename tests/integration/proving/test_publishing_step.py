@@ -37,12 +37,12 @@ from tests.integration.conftest import Ferry, by_range
 from tests.integration.support import looking
 from tests.integration.support.target_bench import (
     AFTER,
-    BENCHES,
     HIGH,
     LOW,
     NEW,
     OLD,
     REPLACE,
+    TRANSACTIONAL,
     Bench,
 )
 from tests.servers import SQLSERVER, Servers, named, shared_stack
@@ -132,10 +132,10 @@ class Behind:
         self.bench.ask(f"DROP TABLE {self.named_child}")
 
 
-@pytest.fixture(params=BENCHES)
+@pytest.fixture(params=TRANSACTIONAL)
 def bench(request: pytest.FixtureRequest, stack: Servers) -> Iterator[Bench]:
     url = getattr(stack, f"{request.param}_url")
-    with BENCHES[request.param](url, f"t_{uuid.uuid4().hex[:8]}") as bench:
+    with TRANSACTIONAL[request.param](url, f"t_{uuid.uuid4().hex[:8]}") as bench:
         bench.target.prepare(bench.plan, REPLACE)
         bench.load(OLD)
         yield bench
@@ -268,7 +268,7 @@ def test_rows_refer_by_several_columns_or_to_each_other(bench: Bench) -> None:
 
 
 def test_what_comes_to_refer_to_a_row_is_waited_for(stack: Servers) -> None:
-    with BENCHES["postgres"](stack.postgres_url, f"t_{uuid.uuid4().hex[:8]}") as bench:
+    with TRANSACTIONAL["postgres"](stack.postgres_url, f"t_{uuid.uuid4().hex[:8]}") as bench:
         bench.target.prepare(bench.plan, REPLACE)
         bench.load(OLD)
         behind = Behind(bench)
@@ -385,7 +385,7 @@ KINDS = (
 
 
 def test_what_a_postgres_table_has_is_found_by_one_query(stack: Servers) -> None:
-    with BENCHES["postgres"](stack.postgres_url, f"t_{uuid.uuid4().hex[:8]}") as bench:
+    with TRANSACTIONAL["postgres"](stack.postgres_url, f"t_{uuid.uuid4().hex[:8]}") as bench:
         t = bench.named()
         for statement in KINDS:
             bench.ask(statement.replace("{t}", t.replace('"', "")))
@@ -655,7 +655,7 @@ def test_what_clickhouse_shows_is_compared_and_put_back(
 def test_what_a_clickhouse_table_does_to_its_rows_is_told(stack: Servers) -> None:
     resource = ClickHouseResource(url=stack.clickhouse_url)
     target, name = ClickHouseTarget(resource), f"t_{uuid.uuid4().hex[:8]}"
-    bench = BENCHES["postgres"](stack.postgres_url, name)
+    bench = TRANSACTIONAL["postgres"](stack.postgres_url, name)
     plan = replace(bench.plan, target=TableRef("clickhouse", "warehouse", name))
 
     def found(engine: str, order: str = "id", more: str = "") -> list[str]:
