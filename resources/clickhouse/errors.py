@@ -21,11 +21,18 @@ TRANSIENT = {
     241,  # memory limit exceeded
     242,  # table is read-only: Keeper is away
     252,  # too many parts
+    279,  # no replica answers
     285,  # too few live replicas
     286,  # an earlier INSERT has no quorum yet
     289,  # the replica lacks what a quorum has
     319,  # unknown status of an INSERT
     425,  # system error
+    439,  # no thread for it
+    473,  # deadlock avoided: a lock of the table was not had in time
+    517,  # a replica has not taken over an earlier ALTER yet
+    692,  # too many mutations
+    733,  # the table is being restarted
+    745,  # the server is overloaded
     999,  # Keeper
 }
 """Error codes after which the same statement may succeed (ErrorCodes.cpp of ClickHouse)."""

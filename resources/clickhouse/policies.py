@@ -1,18 +1,18 @@
-"""Row policies, which hide rows of a ClickHouse table from a user."""
+"""What ClickHouse hides from a user: rows by policies, and columns that are not granted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tableferry.resources.clickhouse.dialect import DIALECT
-from tableferry.resources.clickhouse.server import among
+from tableferry.resources.clickhouse.server import among, columns_of
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.tables import TableRef
 
-ACCESS_DENIED = "497"
+ACCESS_DENIED, NO_SYNTAX = "497", "62"
 
 POLICIES = """
 WITH arrayConcat([currentUser()], enabledRoles()) AS me
@@ -23,27 +23,106 @@ ORDER BY short_name
 """
 
 
+FILTERS = ("Row level filter column", "Filter (Row-level security filter", "Filter ((Row-level sec")
+"""How the lines of EXPLAIN begin that tell of a row policy."""
+
+
 def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
     """A message about a row policy of a table that applies to the user; None if there is none."""
     return answer(endpoint, _messages, table) or None
 
 
 def may_look(endpoint: Endpoint, table: TableRef) -> bool:
-    """Whether the user may see row policies."""
+    """Whether it is known if row policies apply to the user."""
     return answer(endpoint, _messages, table) is not None
+
+
+def withheld(endpoint: Endpoint, table: TableRef) -> tuple[str | None, Sequence[str]]:
+    """See `Inspection.withheld`."""
+    return hidden(endpoint, table), answer(endpoint, _unreadable, table) or ()
+
+
+def unseen(endpoint: Endpoint, table: TableRef) -> str | None:
+    """See `Inspection.refused`: the catalog shows a user the columns that it may read or see, and
+    one that was taken from it looks like one that is gone."""
+    return answer(endpoint, _unseen, table)
+
+
+def withheld_of_all(
+    endpoint: Endpoint, tables: Sequence[TableRef]
+) -> dict[TableRef, tuple[str | None, tuple[str, ...] | None]]:
+    """What `unseen` says of tables of one database, and their columns that may not be read."""
+    unseen, columns = _unseen(endpoint, tables), _unreadable(endpoint, tables)
+    return {table: (unseen.get(table), tuple(columns.get(table, ())) or None) for table in tables}
+
+
+def _unseen(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, str]:
+    without = _without(endpoint, "SHOW COLUMNS", tables)
+    if not without:
+        return {}
+    user = _user(endpoint)
+    return {
+        table: f"{user} is not shown all of its columns, and one that is not shown looks like one "
+        f"that is gone; GRANT SHOW COLUMNS ON {qualified(table)} TO {user}, and exclude those "
+        "that it may not read"
+        for table in without
+    }
+
+
+def _unreadable(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, Sequence[str]]:
+    """The columns that the user sees, and may not read."""
+    without = _without(endpoint, "SELECT", tables)
+    return {
+        table: [
+            column.name
+            for column in columns
+            if not _granted(endpoint, f"SELECT({DIALECT.quote(column.name)})", qualified(table))
+        ]
+        for table, columns in (columns_of(endpoint, without) if without else {}).items()
+    }
+
+
+def _without(endpoint: Endpoint, right: str, tables: Sequence[TableRef]) -> list[TableRef]:
+    """Those tables of one database for all of whose columns the user lacks a right."""
+    if _granted(endpoint, right, f"{DIALECT.quote(tables[0].schema)}.*"):
+        return []
+    return [table for table in tables if not _granted(endpoint, right, qualified(table))]
+
+
+def _granted(endpoint: Endpoint, right: str, on: str) -> bool:
+    try:
+        return bool(endpoint.query(f"CHECK GRANT {right} ON {on}")[0][0])
+    except StatementFailed as error:
+        if str(error.code) != NO_SYNTAX:
+            raise
+    # before 24.11
+    if on.endswith(".*"):
+        return False
+    try:
+        names = right.removeprefix("SELECT").strip("()") or "*"
+        shown = f"DESCRIBE TABLE {on}" if right == "SHOW COLUMNS" else None
+        endpoint.query(shown or f"SELECT {names} FROM {on} LIMIT 0")
+    except StatementFailed as error:
+        return str(error.code) != ACCESS_DENIED
+    return True
+
+
+def _user(endpoint: Endpoint) -> str:
+    return DIALECT.quote(str(endpoint.query("SELECT currentUser()")[0][0]))
 
 
 def _messages(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, str]:
     """Say why rows of tables of one database are hidden; empty where none are.
 
-    No table has an answer if the user may not see row policies.
+    A user who may not see row policies is shown by EXPLAIN that there is one. A table that this
+    does not explain has no answer.
     """
     try:
         # a policy without a table is for all of its database
         policies = endpoint.query(POLICIES.format(tables=among(tables, "", name="table")))
     except StatementFailed as error:
         if str(error.code) == ACCESS_DENIED:
-            return {}
+            return _explained(endpoint, tables)
         raise
     messages = dict.fromkeys(tables, "")
     for table in tables:
@@ -54,9 +133,29 @@ def _messages(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, 
     return messages
 
 
-def _message(table: TableRef, policy: str, user: str) -> str:
+def _explained(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, str]:
+    messages: dict[TableRef, str] = {}
+    for table, columns in columns_of(endpoint, tables).items():
+        name = next((column.name for column in columns if not column.generated), None)
+        if name is None:
+            continue
+        try:
+            lines = endpoint.query(
+                f"EXPLAIN actions = 1 SELECT {DIALECT.quote(name)} FROM {qualified(table)}"
+            )
+        except StatementFailed as error:
+            if error.transient:
+                raise
+            continue
+        found = any(str(line).lstrip(" │└─├").startswith(FILTERS) for (line,) in lines)
+        messages[table] = _message(table, None, _user(endpoint)) if found else ""
+    return messages
+
+
+def _message(table: TableRef, policy: str | None, user: str) -> str:
+    which = f"the row policy {policy}" if policy else "a row policy (see system.row_policies)"
     return (
-        f"the row policy {policy} would hide rows from {user}; have an administrator run ALTER ROW "
-        f"POLICY {policy} ON {qualified(table)} TO ALL EXCEPT {user}, give another user, or "
+        f"{which} would hide rows from {user}; have an administrator run ALTER ROW POLICY "
+        f"{policy or '...'} ON {qualified(table)} TO ALL EXCEPT {user}, give another user, or "
         "declare 'row_security: apply' to take the rows that are shown for all"
     )

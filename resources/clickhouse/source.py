@@ -11,6 +11,7 @@ from tableferry.resources.clickhouse.cluster import SHARED
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.clickhouse.errors import NO_FINAL
 from tableferry.resources.clickhouse.nodes import replicas_of
+from tableferry.resources.clickhouse.policies import withheld_of_all
 from tableferry.resources.clickhouse.server import ClickHouseServer, among, columns_of
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.contract.catalog import (
@@ -122,9 +123,14 @@ class ClickHouseSource(Source):
             "WHERE lower(database) NOT IN ('system', 'information_schema') "
             "AND NOT is_temporary AND NOT startsWith(name, '__ferry_') ORDER BY database, name"
         )
-        return [
-            Listed(TableRef("clickhouse", database, name, connection), bool(view))
+        views = {
+            TableRef("clickhouse", database, name, connection): bool(view)
             for database, name, view in rows
+        }
+        return [
+            Listed(table, views[table], hidden=unseen, unreadable=unreadable)
+            for tables in by_schema(views)
+            for table, (unseen, unreadable) in withheld_of_all(endpoint, tables).items()
         ]
 
     def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:

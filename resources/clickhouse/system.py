@@ -8,7 +8,7 @@ from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.errors import is_transient
 from tableferry.resources.clickhouse.health import findings
 from tableferry.resources.clickhouse.overflow import ClickHouseOverflow
-from tableferry.resources.clickhouse.policies import hidden
+from tableferry.resources.clickhouse.policies import hidden, unseen, withheld
 from tableferry.resources.clickhouse.preview import preview
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.clickhouse.source import ClickHouseSource
@@ -32,7 +32,7 @@ SYSTEM = System(
     digest=digest,
     overflow=ClickHouseOverflow(),
     is_transient=is_transient,
-    inspection=Inspection(health=findings, hidden=hidden),
+    inspection=Inspection(health=findings, hidden=hidden, withheld=withheld, refused=unseen),
     source=ClickHouseSource(),
     loader=Loader(
         ClickHouseTarget,

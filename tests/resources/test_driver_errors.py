@@ -49,6 +49,8 @@ LOST_DURING_LOGIN = (
         (_server(60, "Table shop.x does not exist."), "clickhouse (60): Table shop.x does", False),
         (_server(252, "Too many parts (300)."), "clickhouse (252): Too many parts (300).", True),
         (_server(241, "Memory limit\n exceeded"), "clickhouse (241): Memory limit exceeded", True),
+        (_server(473, "WRITE locking attempt timed out"), "clickhouse (473): WRITE lock", True),
+        (_server(745, "CPU is overloaded"), "clickhouse (745): CPU is overloaded", True),
         (_server(62, "Syntax error near s3cret"), "clickhouse (62): Syntax error near ***", False),
         (
             OperationalError("Error Connection aborted. Broken pipe"),

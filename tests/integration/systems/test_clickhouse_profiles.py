@@ -13,13 +13,14 @@ from tableferry.assets.planning.ranges.statistics import key_statistics
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.planner import plan_copy
+from tableferry.resources.contract.catalog import Listed
 from tableferry.resources.contract.inspection import Use, inspection_of
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.digest.fingerprinting import fingerprints
-from tableferry.resources.errors import InputError, RowsHidden, StatementFailed
+from tableferry.resources.errors import ColumnsRefused, InputError, RowsHidden, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
@@ -90,7 +91,23 @@ COLUMNS = (
     "<grants><query>GRANT SELECT(id, note) ON warehouse.source</query>"
     "<query>GRANT SHOW ON warehouse.*</query></grants>"
 )
-USERS = {"filtered": FILTER, "blind": BLIND, "columns": COLUMNS}
+GRANTED = {
+    "whole": "GRANT SELECT ON warehouse.*",
+    "revoked": "GRANT SELECT ON warehouse.*; REVOKE SELECT(b) ON warehouse.granted",
+    "some": "GRANT SELECT(id, a) ON warehouse.granted",
+    "shown": "GRANT SELECT(id, a), SHOW COLUMNS ON warehouse.granted",
+}
+"""Grants of the table `granted (id, a, b)`, one after the other."""
+USERS = {
+    "filtered": FILTER,
+    "blind": BLIND,
+    "masked": FILTER + BLIND,
+    "columns": COLUMNS,
+    **{
+        user: f"<grants><query>{grants.replace('; ', '</query><query>')}</query></grants>"
+        for user, grants in GRANTED.items()
+    },
+}
 """With the profile `plain`, and what else an administrator may have said of them."""
 CONSTANT = "<constraints><join_use_nulls><const/></join_use_nulls></constraints>"
 
@@ -235,36 +252,39 @@ def test_a_row_policy_is_refused_or_declared(
 ) -> None:
     hidden = inspection_of(system("clickhouse")).hidden
     assert hidden(login("plain"), SOURCE) is None
-    assert hidden(login("blind"), SOURCE) is None, "it may not look"
+    assert hidden(login("blind"), SOURCE) is None
     one = ferry(f"['postgres://{copies}.{{t}}']", "CREATE TABLE {t} (id int)")
-    monkeypatch.setenv("TABLEFERRY_CONNECTION_FILTERED", str(login("filtered").url))
     declared = {"source": "filtered://warehouse.source", "exclude": "[tag]"}
     one.declare(f"['postgres://{copies}.{{t}}']", **declared)
-    for ask in (one.plan, one.run):
-        with pytest.raises(RowsHidden) as refused:
-            ask()
-        for word in ("filtered://warehouse.source", "ROW POLICY", "`filtered`", "row_security"):
-            assert word in str(refused.value)
+    for user in ("masked", "filtered"):  # the first may not read system.row_policies
+        monkeypatch.setenv("TABLEFERRY_CONNECTION_FILTERED", str(login(user).url))
+        one.declare(f"['postgres://{copies}.{{t}}']", **declared)
+        for ask in (one.plan, one.run):
+            with pytest.raises(RowsHidden) as refused:
+                ask()
+            for word in ("filtered://warehouse.source", "ROW POLICY", f"`{user}`", "row_security"):
+                assert word in str(refused.value)
     one.declare(f"['postgres://{copies}.{{t}}']", **declared, row_security="apply")
     view = one.run()
     assert view.good, view.errors
     assert one.rows(f"SELECT count(*), max(id) FROM {copies}.{{t}}") == [(2, 2)]
 
 
-def test_doctor_tells_of_row_policies_or_that_it_may_not_look(login: Login) -> None:
+def test_doctor_tells_of_row_policies(login: Login) -> None:
     found = {
         user: [
             (one.state, one.says)
             for one in inspection_of(system("clickhouse")).health(login(user), Use(reads=(SOURCE,)))
             if one.subject == "row security"
         ]
-        for user in ("plain", "filtered", "blind")
+        for user in ("plain", "blind", "filtered", "masked", "some")
     }
-    assert found["plain"] == []
-    ((state, says),) = found["filtered"]
-    assert state == "warning" and "would hide rows from `filtered`" in says
-    ((state, says),) = found["blind"]
-    assert state == "note" and "may not see whether row policies" in says
+    assert found["plain"] == found["blind"] == []
+    for user in ("filtered", "masked"):
+        ((state, says),) = found[user]
+        assert state == "warning" and f"would hide rows from `{user}`" in says
+    ((state, says),) = found["some"]
+    assert state == "note" and "may not see whether row policies" in says, "it may not read it"
 
 
 def test_where_only_columns_are_granted_the_content_counts(login: Login) -> None:
@@ -274,3 +294,73 @@ def test_where_only_columns_are_granted_the_content_counts(login: Login) -> None
     found = fingerprints(server, plan, [EVERYTHING], "auto")[EVERYTHING.name]
     assert found == fingerprints(login("plain"), plan, [EVERYTHING])[EVERYTHING.name]
     assert (found.found_by, found.row_versions) == ("content", "")
+
+
+@pytest.fixture
+def granted(
+    login: Login, ferry: Callable[..., Ferry], copies: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Ferry]]:
+    """Declares a transfer of the table `granted`, which one of the users of `GRANTED` reads."""
+    admin = login("plain")
+    admin.execute(
+        "CREATE OR REPLACE TABLE warehouse.granted (id Int32, a String, b Nullable(String)) "
+        "ENGINE = MergeTree ORDER BY id"
+    )
+    admin.execute("INSERT INTO warehouse.granted SELECT number, 'a', 'b' FROM numbers(100)")
+    hops = f"['postgres://{copies}.{{t}}']"
+    one = ferry(hops, "CREATE TABLE {t} (id int)")
+
+    def read_by(user: str, **settings: str) -> Ferry:
+        monkeypatch.setenv("TABLEFERRY_CONNECTION_GRANTED", str(login(user).url))
+        one.declare(hops, source="granted://warehouse.granted", **settings)
+        return one
+
+    yield read_by
+    admin.execute("DROP TABLE warehouse.granted")
+
+
+@pytest.mark.parametrize("dropped", ["drop", "null", "keep"])
+def test_a_grant_that_is_revoked_takes_no_column_from_the_target(
+    login: Login, granted: Callable[..., Ferry], copies: str, dropped: str
+) -> None:
+    evolve = {"on_schema_drift": "evolve", "dropped_columns": dropped}
+    one = granted("whole", **evolve)
+    assert one.run().good
+    sql = f"SELECT id, a, b FROM {copies}.{{t}} ORDER BY id"
+    held = one.rows(sql)
+    login("plain").execute("INSERT INTO warehouse.granted VALUES (100, 'a', 'b')")
+    for user in ("revoked", "some"):
+        one = granted(user, **evolve)
+        for ask in (one.plan, one.run):
+            with pytest.raises(InputError) as refused:
+                ask()
+            assert "granted://warehouse.granted: " in str(refused.value)
+            grant = f"GRANT SHOW COLUMNS ON `warehouse`.`granted` TO `{user}`"
+            assert grant in str(refused.value)
+        assert one.rows(sql) == held
+    one = granted("shown", **evolve)
+    with pytest.raises(ColumnsRefused, match=r"'b'.*exclude: \[b\]"):
+        one.run()
+    assert one.rows(sql) == held
+    one = granted("whole", **evolve)
+    assert one.run().good
+    assert one.rows(sql) == [*held, (100, "a", "b")]
+
+
+def test_what_is_not_granted_is_left_out_by_name_when_tables_are_listed(login: Login) -> None:
+    source = system("clickhouse").source
+    assert source is not None
+
+    def listed(user: str) -> Listed:
+        tables = source.tables(login(user), "granted")
+        return next(one for one in tables if one.table.name == SOURCE.name)
+
+    assert (listed("blind").hidden, listed("blind").unreadable) == (None, None)
+    assert listed("columns").unreadable == ("at", "price", "ok", "tag")
+    admin = login("plain")
+    admin.execute("CREATE TABLE warehouse.granted (id Int32, a String, b String) ENGINE = Log")
+    try:
+        (found,) = source.tables(login("some"), "granted")
+        assert "GRANT SHOW COLUMNS" in str(found.hidden)
+    finally:
+        admin.execute("DROP TABLE warehouse.granted")
