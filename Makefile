@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 DAGSTER_PORT ?= 3000
 ROOMS := pipelines sensors assets checks resources local bench
 # All but the clients of two clouds, which no test can reach.
-EXTRAS := clickhouse,digest,expectations,files,kubernetes,postgres-storage,s3,sqlserver,webserver
+EXTRAS := alerts,clickhouse,digest,expectations,files,kubernetes,postgres-storage,s3,sqlserver,webserver
 CHECKED := $(ROOMS) dagster-tableferry docker docs tests conftest.py .ci/prepare-servers
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 

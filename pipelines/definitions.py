@@ -26,6 +26,7 @@ from tableferry.sensors.first_ranges import first_ranges_sensor
 from tableferry.sensors.invalid_files import invalid_definitions
 from tableferry.sensors.new_ranges import new_ranges_sensor
 from tableferry.sensors.reaper import reaper
+from tableferry.sensors.sending import require_valid_variables
 
 logger = logging.getLogger(__name__)
 
@@ -128,6 +129,7 @@ def transfer_definitions(
 @dg.definitions
 def defs() -> dg.Definitions:
     """Load the configured folder of transfers; invalid files are logged and left out."""
+    require_valid_variables(sends=True)
     declared = load_transfers(transfers_folder())
     for file in declared.invalid:
         logger.error("left out an invalid transfer file:\n%s", file)

@@ -13,6 +13,7 @@ ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 """Part of Python from 3.14 on."""
 
 MODULES: dict[str, tuple[str, ...]] = {
+    "alerts": ("apprise",),
     "azure": ("adlfs",),
     "clickhouse": ("clickhouse_connect", "lz4", ZSTD),
     "digest": ("numpy", "polars", "polars_hash"),

@@ -8,17 +8,10 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.history import failed_checks
-from tableferry.assets.log.run_tags import (
-    RANGE_END,
-    RANGE_START,
-)
 from tableferry.assets.planning.servers import Servers
 from tableferry.resources.errors import InputError
 from tableferry.resources.words import counted
-from tableferry.sensors.channels import Alert, Kind, channels, send
-
-STATUS = dg.DefaultSensorStatus.RUNNING if channels() else dg.DefaultSensorStatus.STOPPED
-"""Configuring a channel switches the sensors on; the UI can switch them off."""
+from tableferry.sensors.sending import Alert, Kind, is_configured, send
 
 NOT_OURS = dg.SkipReason("a run of other assets")
 
@@ -39,6 +32,9 @@ def alert_sensors(
         all_runs: watch all other runs of the code location, too.
     """
 
+    # naming a service switches the sensors on; the UI can switch them off
+    running = is_configured()
+    status = dg.DefaultSensorStatus.RUNNING if running else dg.DefaultSensorStatus.STOPPED
     names = {asset_key(hop.to): item.transfer for item in transfers for hop in item.hops}
 
     def is_foreign(run: dg.DagsterRun) -> bool:
@@ -54,8 +50,6 @@ def alert_sensors(
             f"{subject} {message}",
             subject,
             run.run_id,
-            run.tags.get(RANGE_START),
-            run.tags.get(RANGE_END),
             errors,
         )
         safe = _without_passwords(unsafe, bound)
@@ -64,8 +58,8 @@ def alert_sensors(
 
     @dg.run_failure_sensor(
         name=f"{prefix}failure_alert",
-        description="Logs every failed run, and alerts the configured channels.",
-        default_status=STATUS,
+        description="Logs every failed run, and alerts the configured services.",
+        default_status=status,
     )
     def failed_run(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         if is_foreign(context.dagster_run):
@@ -82,7 +76,7 @@ def alert_sensors(
         run_status=dg.DagsterRunStatus.SUCCESS,
         name=f"{prefix}check_alert",
         description="Alerts about failed checks that did not fail their run.",
-        default_status=STATUS,
+        default_status=status,
     )
     def failed_check(context: dg.RunStatusSensorContext) -> dg.SkipReason | None:
         if is_foreign(context.dagster_run):

@@ -14,7 +14,7 @@ from tableferry.assets.log.ranges import read_status
 from tableferry.assets.planning.resolve import checks_of
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.words import counted
-from tableferry.sensors.channels import Alert, send
+from tableferry.sensors.sending import Alert, send
 
 MOST_TRIES = 3
 FIRST_PAUSE = 300.0

@@ -78,13 +78,13 @@ def test_compose_uses_the_names_that_the_product_reads() -> None:
     from tableferry.resources.connecting.names import url_variable
     from tableferry.resources.connecting.secret_files import SUFFIX
     from tableferry.resources.registry import systems
-    from tableferry.sensors.channels import ALERT_URL, EMAIL, SLACK_URL
+    from tableferry.sensors.sending import ALERTS, DAGSTER_URL, GONE
 
     given = compose["services"]["code-server"]["environment"]
     ours = {name for name in given if name.startswith("TABLEFERRY_")}
-    alerts = {ALERT_URL, SLACK_URL, EMAIL}
+    alerts = {ALERTS, *GONE}
     servers = {url_variable(one.name) + SUFFIX for one in systems() if not one.by_path}
-    assert ours == {*servers, settings.TRANSFERS, FOLDER, *alerts}
+    assert ours == {*servers, settings.TRANSFERS, FOLDER, DAGSTER_URL, *alerts}
     for name in alerts:
         assert given[name] == f"${{{name}:-}}", "not set is none"
 

@@ -22,7 +22,7 @@ from tableferry.assets.running.processes import POD
 from tableferry.pipelines import settings
 from tableferry.resources.connecting.names import url_variable
 from tableferry.resources.connecting.secret_files import SUFFIX
-from tableferry.sensors.channels import ALERT_URL, DAGSTER_URL, EMAIL, SLACK_URL
+from tableferry.sensors.sending import ALERTS, DAGSTER_URL, GONE
 from tests.integration.support import homes
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -229,7 +229,7 @@ def test_the_code_server_reloads_alerts_and_launches_nothing() -> None:
     assert CODE_SERVER["codeServerArgs"] == ["--module-name", "tableferry.pipelines.definitions"]
     assert CODE_SERVER["includeConfigInLaunchedRuns"] == {"enabled": False}
     env = {one["name"]: one for one in CODE_SERVER["env"]}
-    for name in (ALERT_URL, SLACK_URL, EMAIL):
+    for name in (ALERTS, *GONE):
         secret = env[name]["valueFrom"]["secretKeyRef"]
         assert secret["optional"] is True and secret["name"] == "tableferry-alerts"
     assert DAGSTER_URL in env

@@ -25,6 +25,7 @@ from tableferry.pipelines.settings import configured, servers, transfers_folder
 from tableferry.resources.connecting.names import is_path
 from tableferry.resources.errors import InputError
 from tableferry.resources.words import those_there
+from tableferry.sensors.sending import require_valid_variables
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -127,6 +128,7 @@ def open_session(
         InputError: a named transfer does not exist, or its file is invalid.
         TableferryError: the local stack does not start.
     """
+    require_valid_variables(sends=False)
     declared = load_transfers(transfers_folder())
     for name in names:
         declared.transfer(name)

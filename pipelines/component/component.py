@@ -40,6 +40,7 @@ from tableferry.resources.tables import TableRef
 from tableferry.resources.words import those_there
 from tableferry.sensors.alerts import alert_sensors
 from tableferry.sensors.reaper import reaper_sensor
+from tableferry.sensors.sending import require_valid_variables
 
 
 @dataclass(frozen=True)
@@ -222,6 +223,7 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
         }
         from_environment = {name: server(name) for name in sorted(needed - set(servers))}
         bound = Servers({**from_environment, **servers})
+        require_valid_variables(sends=True)
         resolved = [
             self._resolve_names(transfer, declared.files.get(name))
             for name, transfer in declared.transfers.items()

@@ -22,7 +22,7 @@ from tableferry.resources.connecting.names import (
 )
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.postgres.resource import PostgresResource
-from tableferry.sensors.channels import ALERT_URL, Alert, channels, redacted, send
+from tableferry.sensors.sending import ALERTS, Alert, is_configured, redacted, send
 
 SECRET = "s3cret-w0rd"
 URL = f"postgresql://me:{SECRET}@db.test:5432/shop"
@@ -228,12 +228,12 @@ def test_a_missing_file_names_its_variable(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_alert_goes_where_a_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(ALERT_URL, raising=False)
-    path = written(tmp_path / "hook", f"http://127.0.0.1:9/{SECRET}\n")
-    monkeypatch.setenv(f"{ALERT_URL}_FILE", str(path))
-    assert channels() == [ALERT_URL]
+    monkeypatch.delenv(ALERTS, raising=False)
+    path = written(tmp_path / "hook", f"json://127.0.0.1:9/{SECRET}\n")
+    monkeypatch.setenv(f"{ALERTS}_FILE", str(path))
+    assert is_configured()
     alert = Alert("run_failed", "no", "move_t")
-    with pytest.raises(TableferryError, match=r"does not take the alert: .*refused") as refused:
+    with pytest.raises(TableferryError, match=r"\(json\) does not take the alert") as refused:
         send(alert)
     path.chmod(0o644)
     with pytest.raises(TableferryError, match="other users can read"):

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from tableferry.sensors.channels import ALERT_URL
+from tableferry.sensors.sending import ALERTS, DAGSTER_URL
 from tests.integration.support import homes
 
 
@@ -43,8 +43,9 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        heard.url = f"http://127.0.0.1:{server.server_port}/hook"
-        monkeypatch.setenv(ALERT_URL, heard.url)
+        heard.url = f"json://127.0.0.1:{server.server_port}/hook"
+        monkeypatch.setenv(ALERTS, heard.url)
+        monkeypatch.setenv(DAGSTER_URL, "https://dagster.example.com/")
         yield heard
         server.shutdown()
 

@@ -15,7 +15,7 @@ from tableferry.assets.log.run_tags import (
 from tableferry.assets.planning.servers import Servers
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.sensors.alerts import alert_sensors
-from tableferry.sensors.channels import ALERT_URL
+from tableferry.sensors.sending import ALERTS
 from tests.sensors.conftest import Listener
 
 ORDERS = dg.AssetKey(["clickhouse", "w", "orders"])
@@ -124,12 +124,10 @@ def test_a_failed_run_is_told_once_with_what_and_why(
     ticks.tick()
     ticks.tick()
     (alert,) = listener.bodies
-    assert alert["transfer"] == "orders"
-    assert alert["run_id"] == result.run_id
-    assert (alert["first_range"], alert["last_range"]) == ("1..5", "5..9")
-    assert alert["errors"] == ["orders: clickhouse://w.orders range 1..5: no such luck"]
-    assert "orders failed" in alert["text"]
-    assert listener.types == ["application/json"]
+    lines = alert["message"].splitlines()
+    assert lines[0] == "orders: clickhouse://w.orders range 1..5: no such luck"
+    assert lines[1] == f"https://dagster.example.com/runs/{result.run_id}"
+    assert "orders failed" in alert["title"]
 
 
 def test_a_component_tells_of_its_own_transfers_and_of_no_password(
@@ -146,8 +144,8 @@ def test_a_component_tells_of_its_own_transfers_and_of_no_password(
     found = [one.tick().dagster_run_reactions for one in ticks]
     assert [[reaction.error for reaction in of_tick] for of_tick in found] == [[None], [], []]
     (alert,) = listener.bodies
-    assert alert["run_id"] == result.run_id
-    assert alert["errors"] == ["orders: clickhouse://w.orders range 1..5: *** luck"]
+    assert result.run_id in alert["message"]
+    assert "orders: clickhouse://w.orders range 1..5: *** luck" in alert["message"]
 
 
 def test_a_hook_that_answers_with_an_error_is_seen_and_stops_no_later_alert(
@@ -161,31 +159,32 @@ def test_a_hook_that_answers_with_an_error_is_seen_and_stops_no_later_alert(
     assert listener.bodies, "it was tried"
     reactions = found.dagster_run_reactions
     assert [bool(one.error) for one in reactions] == [True]
-    assert ALERT_URL in str(reactions[0].error)
+    assert ALERTS in str(reactions[0].error)
     assert "500" in str(reactions[0].error)
     tried = len(listener.bodies)
     listener.status = 204
     second = failed_run(instance)
     ticks.tick()
-    assert [one["run_id"] for one in listener.bodies[tried:]] == [second.run_id]
+    (told,) = listener.bodies[tried:]
+    assert second.run_id in told["message"]
 
 
 def test_a_hook_that_is_not_there_is_an_error_without_its_url(
     instance: dg.DagsterInstance, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(ALERT_URL, "http://127.0.0.1:1/secret-token")
+    monkeypatch.setenv(ALERTS, "json://127.0.0.1:1/secret-token")
     ticks = Ticks(instance)
     ticks.tick()
     failed_run(instance)
     (reaction,) = ticks.tick().dagster_run_reactions
-    assert ALERT_URL in str(reaction.error)
+    assert ALERTS in str(reaction.error)
     assert "secret-token" not in str(reaction.error)
 
 
 def test_without_a_hook_the_failure_is_logged_only(
     instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(ALERT_URL, raising=False)
+    monkeypatch.delenv(ALERTS, raising=False)
     ticks = Ticks(instance)
     ticks.tick()
     failed_run(instance)
@@ -204,8 +203,8 @@ def test_a_check_that_does_not_block_is_told_too(
     ).success
     ticks.tick()
     (alert,) = listener.bodies
-    assert (alert["kind"], alert["transfer"]) == ("check_failed", "checked_orders")
-    assert alert["errors"] == [
+    assert alert["type"] == "warning" and "checked_orders succeeded, but" in alert["title"]
+    assert alert["message"].splitlines()[:2] == [
         "clickhouse/w/orders 5..9: expectations failed: price < 0 in 5..9",
         "clickhouse/w/orders (whole table): total_rows failed: rows differ",
     ], "the last verdict of each range, and of tables that lack none; no summary, no newer source"

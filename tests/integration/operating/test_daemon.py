@@ -16,10 +16,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from tableferry.assets.log.run_tags import (
-    RANGE_START,
-)
-from tableferry.sensors.channels import ALERT_URL
+from tableferry.sensors.sending import ALERTS
 from tableferry.sensors.tries import FIRST_PAUSE
 from tests.integration.conftest import Ferry
 from tests.integration.support import dagster_process
@@ -54,7 +51,7 @@ def alerts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv(ALERT_URL, f"http://127.0.0.1:{server.server_port}/")
+        monkeypatch.setenv(ALERTS, f"json://127.0.0.1:{server.server_port}/")
         yield heard
         server.shutdown()
 
@@ -115,14 +112,12 @@ def test_the_daemon_mends_what_failed_moves_what_is_new_and_tells_of_failures(
         one.source("INSERT INTO {t} VALUES (101, 'z', '0044-03-15 BC')")
         until("the alert", lambda: alerts, log=log)
     (alert, *_) = alerts
-    assert alert["transfer"] == one.table
-    assert "'amount'" in alert["errors"][0]
-    assert "101" in alert["errors"][0]
-    run = one.session.instance.get_run_by_id(alert["run_id"])
-    assert run is not None
-    assert run.status is dg.DagsterRunStatus.FAILURE
-    assert run.tags[RANGE_START] == alert["first_range"]
-    assert run.tags["dagster/sensor_name"] == "new_ranges"
+    assert alert["title"].startswith(f"Tableferry: {one.table} failed")
+    assert alert["type"] == "failure"
+    assert "'amount'" in alert["message"] and "101" in alert["message"]
+    failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE])
+    newest, *_ = one.session.instance.get_runs(failed)
+    assert newest.tags["dagster/sensor_name"] == "new_ranges"
 
 
 def ended(one: Ferry, log: Path) -> None:

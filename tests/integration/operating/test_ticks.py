@@ -22,7 +22,7 @@ from tableferry.assets.log.run_tags import (
 from tableferry.assets.planning.transfer_plan import apply_growth
 from tableferry.pipelines.definitions import build
 from tableferry.sensors import new_ranges, tries
-from tableferry.sensors.channels import Alert
+from tableferry.sensors.sending import Alert
 from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import rows_of
 
