@@ -22,8 +22,8 @@ from tableferry.assets.log.writer import Writer
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.errors import ConnectionFailed
 from tableferry.sensors import failed_ranges, new_ranges, tries
-from tableferry.sensors.channels import Alert
 from tableferry.sensors.failed_ranges import failed_ranges_sensor
+from tableferry.sensors.sending import Alert
 from tableferry.sensors.tries import MOST_TRIES
 from tests.integration.support import homes
 from tests.integration.support.recording import Log
