@@ -128,6 +128,8 @@ def _keys(file: File) -> Names:
             keys = [row[0] for row in database.execute(sql).fetchall()]
     except TableferryError as error:
         raise _blamed(file, error) from None
+    if not keys:
+        raise file.unreadable("no object in it has a key, so that it has no columns")
     require_distinct(file, keys)
     return dict.fromkeys(keys, "VARCHAR")
 
@@ -150,6 +152,8 @@ def _declared(file: File) -> Names:
             types = _arrow_types(database, [*schema]) or [
                 (_arrow_types(database, [field]) or [None])[0] for field in schema
             ]
+            if by_pyarrow.footer(file).hybrid_calendar:
+                _require_known_days(file, database, by_duckdb)
             return {
                 field.name: _type(file, field.type, type_, by_duckdb[field.name])
                 for field, type_ in zip(schema, types, strict=True)
@@ -158,6 +162,27 @@ def _declared(file: File) -> Names:
         raise
     except TableferryError as error:
         raise _blamed(file, error) from None
+
+
+def _require_known_days(file: File, database: duckdb.DuckDBPyConnection, types: Names) -> None:
+    """Refuse a file of the hybrid calendar that has values of before it ended.
+
+    Raises:
+        FileUnreadable: names the column and its first value.
+    """
+    for name, type_ in types.items():
+        if not type_.startswith(("DATE", "TIMESTAMP")):
+            continue
+        known = "DATE '1582-10-15'" if type_ == "DATE" else "TIMESTAMP '1900-01-01'"
+        first = f"min({DIALECT.quote(name)})"
+        sql = f"SELECT {first}::VARCHAR FROM {parquet(file)} HAVING {first} < {known}"
+        if row := database.execute(sql).fetchone():
+            raise file.unreadable(
+                f"column {name!r}: {row[0]} was written by the calendar of Spark 2 or Hive, by "
+                "which it is another day or instant: write the file anew by Spark 3 with "
+                "spark.sql.parquet.datetimeRebaseModeInWrite and ...int96RebaseModeInWrite "
+                "set to CORRECTED"
+            )
 
 
 def _arrow_types(

@@ -12,6 +12,12 @@ from tableferry.resources.errors import StatementFailed, shortened
 _ERRNO = re.compile(r"\A\[Errno \d+\] ")
 """The prefix of Python's messages for errors of the operating system."""
 
+_KIND = re.compile(r"\A[A-Z][A-Za-z ]* Error: ")
+"""What DuckDB calls an error, which tells nothing of the file."""
+
+_STATEMENT = ("Possible fixes", "LINE ", "^")
+"""How lines begin that are about our own statement."""
+
 _LINE = re.compile(r"(?<= at byte )(\d+) in line (\d+)(?=: )")
 """Where JSON is malformed: DuckDB 1.5 names the line after it."""
 
@@ -41,7 +47,7 @@ def translated(failures: Sequence[Exception] = ()) -> Iterator[None]:
             raise refused from None
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         file = next((line for line in lines if line.startswith("file = ")), "")
-        told = (line for line in lines[:3] if not line.startswith("Possible fixes"))
+        told = (_KIND.sub("", line) for line in lines[:3] if not line.startswith(_STATEMENT))
         reason = _LINE.sub(_counted_from_one, " ".join(map(shortened, told)))
         path = file.removeprefix("file = ")
         raise StatementFailed("files", f"{path}: {reason}" if path else reason) from None

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,8 @@ FORMATS: dict[str, Format] = {
 }
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 DELIMITERS = (",", ";", "\t", "|")
+UNCOMMITTED = ("_temporary", "__magic")
+"""How the folders begin in which Hadoop's committers keep what no job has committed."""
 PIECE = 1 << 20
 """Bytes that are read at once."""
 
@@ -105,7 +108,8 @@ def matching(store: Store, table: TableRef) -> list[File]:
     Raises:
         TableMissing: there is no such folder, or no file in it that matches.
         ConnectionFailed: the store cannot be asked.
-        InputError: a file's name is too long.
+        InputError: a file's name is too long, a job has not committed it, or a table format's log
+            says which files count.
     """
     # `**` may match a file more than once
     by_name = {listed.name: File(store, *listed) for listed in store.listed(table)}
@@ -113,6 +117,11 @@ def matching(store: Store, table: TableRef) -> list[File]:
     for file in files:
         if len(file.name.encode("utf-16-le", "surrogatepass")) // 2 > LONGEST_NAME:
             raise InputError(f"{file.path}: names should have at most {LONGEST_NAME} characters")
+        if any(part.startswith(UNCOMMITTED) for part in file.name.split("/")[:-1]):
+            raise InputError(
+                f"{file.path}: the job that writes it (Spark, Hadoop) has not committed it: wait "
+                "for the job, or delete what it has left"
+            )
     if not files:
         folder = "" if table.schema == "." else f"{table.schema}/"
         pattern = os.path.join(store.url, f"{folder}{table.name}")
@@ -193,6 +202,10 @@ def header(file: File) -> tuple[str, tuple[str, ...]]:
         raise file.unreadable(error) from None
     if not line.strip():
         raise file.unreadable("it has no header")
+    if re.fullmatch(r'(?i)"?sep=.?"?', line.strip()):
+        raise file.unreadable(
+            "its first line is Excel's sep=, which is no part of the table: delete this line"
+        )
     if not line.endswith(("\n", "\r")):
         raise file.unreadable("its header does not end")
     if line.count('"') % 2:

@@ -8,16 +8,25 @@ import io
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from tableferry.resources.contract.facts import facts_of
 from tableferry.resources.errors import ConnectionFailed, InputError, StatementFailed, TableMissing
 from tableferry.resources.extras import require
-from tableferry.resources.files.store import Folder, Listed, before_wildcards
+from tableferry.resources.files.store import (
+    LOGS,
+    METADATA,
+    Folder,
+    Listed,
+    before_wildcards,
+    not_plain,
+    table_format,
+)
 from tableferry.resources.tables import TableRef
 
 if TYPE_CHECKING:  # imported where an object store is used
@@ -104,26 +113,56 @@ class ObjectStore:
         pattern = re.compile(glob_translate("/".join(parts)))
         depth = None if "**" in parts else len(parts)
         try:
+            above = ["/".join(fixed[:length]) for length in range(len(base), len(fixed))]
+            formats = dict(facts_of(self).known(("formats", folder), lambda: self._formats(above)))
+            holding: set[str] = set()
             for details in self._walk(folder, depth):
+                if details["type"] == "directory":
+                    formats |= self._formats_by(details["name"].rstrip("/"))
+                    continue
                 name = str(details["name"])[len(folder) + 1 :]
                 hidden = any(part.startswith(".") for part in name.split("/"))
                 if name and pattern.match(name) and not hidden:
                     path = f"{self.scheme}://{details['name']}"
+                    holding.add(str(PurePosixPath(details["name"]).parent))
                     yield Listed(path, name, *_size_and_version(details))
+            for root, format in formats.items():
+                if any(PurePosixPath(below).is_relative_to(root) for below in holding):
+                    raise not_plain(table, f"{self.scheme}://{root}", format)
+        except InputError:
+            raise
         except FileNotFoundError:
             raise TableMissing(f"{table}: there is no folder {self.scheme}://{folder}") from None
         except Exception as error:
             raise self._unreachable(error) from None
 
+    def _formats(self, folders: Iterable[str]) -> dict[str, str]:
+        """Which of the folders hold the log of a table format, and its name."""
+        found: dict[str, str] = {}
+        for folder in folders:
+            for log in (*LOGS, METADATA):
+                if self._filesystem.isdir(f"{folder}/{log}"):
+                    found |= self._formats_by(f"{folder}/{log}")
+        return found
+
+    def _formats_by(self, log: str) -> dict[str, str]:
+        """The folder that holds such a log, if it is one, and the format's name."""
+        folder, _, name = log.rpartition("/")
+        format = table_format(name, lambda: self._filesystem.ls(log, detail=False))
+        return {folder: format} if format else {}
+
     def _walk(self, folder: str, depth: int | None) -> Iterator[Mapping[str, Any]]:
-        """List files down to a depth. fsspec's own walk takes a subfolder that it could not list
-        for an empty one; the rows of its files might then be deleted."""
+        """List files down to a depth, and the folders on the way. fsspec's own walk takes a
+        subfolder that it could not list for an empty one; the rows of its files might then be
+        deleted."""
         for details in self._filesystem.ls(folder, detail=True):
             name = details["name"].rstrip("/")
             if details["type"] != "directory":
                 yield details
-            elif depth != 1 and name != folder:
-                yield from self._walk(name, depth and depth - 1)
+            elif name != folder:
+                yield details
+                if depth != 1:
+                    yield from self._walk(name, depth and depth - 1)
 
     def open(self, path: str, *, scattered: bool = False) -> IO[bytes]:
         return cast(IO[bytes], _Object(self, path, [], scattered=scattered))

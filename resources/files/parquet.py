@@ -30,6 +30,16 @@ holds some six times as much while it digests them."""
 BUFFER_BYTES = 1 << 20
 """Bytes of a column that are read at once."""
 
+HYBRID_CALENDAR = {
+    b"org.apache.spark.legacyDateTime": b"",
+    b"org.apache.spark.legacyINT96": b"",
+    b"org.apache.spark.version": b"2.",
+    b"writer.date.proleptic": b"false",
+}
+"""What footers say, and how that begins, where the writer counted days before 1582 by the Julian
+calendar and instants before 1900 by local times: Spark before 3.0, or told to write as then
+(`spark.sql.parquet.datetimeRebaseModeInWrite`), and Hive before 4."""
+
 MOST_DIGITS = 38
 """Maximum number of digits of DuckDB's decimals."""
 
@@ -43,6 +53,8 @@ class Footer(NamedTuple):
     """The number of rows of each row group."""
     row_bytes: list[int]
     """About the size of the rows of each row group: their average, or more."""
+    hybrid_calendar: bool
+    """Whether old dates and instants mean other ones than the same numbers do today."""
 
     @property
     def has_large_rows(self) -> bool:
@@ -71,7 +83,11 @@ def footer(file: File) -> Footer:
             max(1, group.total_byte_size // max(1, group.num_rows)) + longest
             for group, longest in zip(groups, _longest(file, parquet), strict=True)
         ]
-        return Footer(pa.schema(columns), [group.num_rows for group in groups], sizes)
+        told = metadata.metadata or {}
+        hybrid = any(
+            name in told and told[name].startswith(begin) for name, begin in HYBRID_CALENDAR.items()
+        )
+        return Footer(pa.schema(columns), [group.num_rows for group in groups], sizes, hybrid)
 
 
 def _longest(file: File, parquet: pq.ParquetFile) -> list[int]:

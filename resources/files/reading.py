@@ -106,8 +106,10 @@ def objects(file: File, lines: str | None = None) -> str:
         f"{_literal(f' {why}: ')} || left(written, 100))"
         for condition, why in refusals.items()
     )
+    malformed = f"error({_literal(f'{file.path}: line ')} || \"{ROW}\" || ' is not JSON')"
     source = (
-        f'(SELECT CAST(line AS JSON) AS json, "{ROW}" FROM {lines})'
+        f"(SELECT CASE WHEN json_valid(line) THEN CAST(line AS JSON) ELSE {malformed} END AS json, "
+        f'"{ROW}" FROM {lines})'
         if lines
         else f"read_ndjson_objects({_path(file)}, compression='{compression}', "
         f"maximum_object_size={LONGEST})"

@@ -6,8 +6,9 @@ import glob
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, Protocol
 
@@ -17,6 +18,13 @@ from tableferry.resources.tables import TableRef
 SETTLED_SECONDS = 2.0
 """The age at which a file's time of modification proves that it has not been written since: a newer
 file may be written again within the resolution of that time."""
+
+
+LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}
+"""Folders in which a table format logs which files count, and the format's name."""
+METADATA = "metadata"
+"""Such a folder of Iceberg, where it has files with the suffix below."""
+_ICEBERG = ".metadata.json"
 
 
 class Listed(NamedTuple):
@@ -57,6 +65,7 @@ class Store(Protocol):
         Raises:
             TableMissing: there is no such folder.
             ConnectionFailed: the store cannot be asked.
+            InputError: a table format's log, not the folder, says which files count.
         """
 
     def open(self, path: str, *, scattered: bool = False) -> IO[bytes]:
@@ -127,9 +136,13 @@ class Folder:
             raise TableMissing(f"{table}: there is no folder {folder}")
         checked: set[str] = set()
         for path in glob.glob(str(pattern), recursive=True):
-            if os.path.dirname(path) not in checked or os.path.islink(path):
+            parent = os.path.dirname(path)
+            if parent not in checked or os.path.islink(path):
                 self.require_within(table, path)
-                checked.add(os.path.dirname(path))
+                for above in map(str, (Path(parent), *Path(parent).parents)):
+                    if above not in checked:
+                        _require_plain_folder(table, above)
+                        checked.add(above)
             try:
                 status = os.stat(path)
             except FileNotFoundError:
@@ -147,6 +160,34 @@ class Folder:
 
     def settled(self, version: str) -> bool:
         return time.time() - int(version.partition(".")[0]) / 1e9 > SETTLED_SECONDS
+
+
+def table_format(folder: str, names: Callable[[], Iterable[str]]) -> str | None:
+    """The table format that keeps its log in a folder.
+
+    Args:
+        folder: the name of the folder.
+        names: lists what is in it.
+    """
+    if folder == METADATA and any(name.endswith(_ICEBERG) for name in names()):
+        return "Iceberg"
+    return LOGS.get(folder)
+
+
+def not_plain(table: TableRef, folder: str, format: str) -> InputError:
+    """Make the error for files that are not the rows of a table."""
+    return InputError(
+        f"{table}: {folder} is a table of {format}, whose files may hold rows that are deleted, "
+        "replaced or not yet committed: let its own reader export the rows (DuckDB's "
+        "delta_scan or iceberg_scan), and name these files"
+    )
+
+
+def _require_plain_folder(table: TableRef, folder: str) -> None:
+    for name in (*LOGS, METADATA):
+        log = Path(folder, name)
+        if log.is_dir() and (format := table_format(name, partial(os.listdir, log))):
+            raise not_plain(table, folder, format)
 
 
 def _below(path: Path, root: Path) -> bool:

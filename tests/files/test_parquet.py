@@ -312,3 +312,35 @@ def test_a_stretch_has_its_rows_alone(tmp_path: Path) -> None:
         for read in (reader.loaded, reader.by_duckdb):
             assert read(plan)["x"] == wanted
             assert read(plan)["_row"] == [one + 1 for one in wanted]
+
+
+OLD, NEW = dt.date(1001, 1, 1), dt.date(1582, 10, 15)
+
+
+@pytest.mark.parametrize(
+    ("said", "value", "refused"),
+    [
+        ({"org.apache.spark.legacyDateTime": ""}, OLD, True),
+        ({"org.apache.spark.version": "2.4.8"}, OLD, True),
+        ({"org.apache.spark.version": "3.5.0"}, OLD, False),
+        ({"writer.date.proleptic": "false"}, OLD, True),
+        ({"writer.date.proleptic": "true"}, OLD, False),
+        ({"org.apache.spark.legacyDateTime": ""}, NEW, False),
+        ({"org.apache.spark.legacyINT96": ""}, dt.datetime(1899, 12, 31, 23), True),
+        ({"org.apache.spark.legacyINT96": ""}, dt.datetime(1900, 1, 1), False),
+        ({"org.apache.spark.version": "2.4.8"}, dt.datetime(1800, 1, 1, tzinfo=dt.UTC), True),
+        ({}, OLD, False),
+    ],
+)
+def test_days_of_the_hybrid_calendar_are_refused_by_value(
+    tmp_path: Path, said: dict[str, str], value: dt.date, refused: bool
+) -> None:
+    table = pa.table({"id": [1, 2], "d": [value, None]}).replace_schema_metadata(said)
+    pq.write_table(table, tmp_path / "t.parquet")
+    resource = FilesResource(url=tmp_path.as_uri())
+    [file] = resource.files(TableRef("files", ".", "*.parquet"))
+    if refused:
+        with pytest.raises(FileUnreadable, match=r"t\.parquet cannot be read: column 'd': .*Spark"):
+            described.names(file)
+    else:
+        assert [*described.names(file)] == ["id", "d"]

@@ -392,3 +392,28 @@ def test_readers_that_are_not_read_to_the_end_hold_nobody_up(tmp_path: Path) -> 
             assert stream.read_next_batch().num_rows
         with pytest.raises(TableferryError, match="to one reader"):
             reader.rows(plan, "b.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("a_ndjson", b"", "no object in it has a key, so that it has no columns"),
+        ("a_ndjson", b"\n \n\n", "no object in it has a key, so that it has no columns"),
+        ("a_ndjson", b"{}\n{}\n", "no object in it has a key, so that it has no columns"),
+        ("a_ndjson", b"\0" * 99 + b'{"a": 1}\n', "Malformed JSON in file"),
+        ("a_ndjson", b'{"a": 1}\n' + b"\0" * 5000, "line 2 is not JSON"),
+        ("a_ndjson", b'{"a": "' + b"x" * 5000 + b'"\n', "line 1 is not JSON"),
+        ("a_csv", "sep=;\na;b\n1;2\n", "its first line is Excel's sep="),
+        ("a_csv", '"sep=,"\r\na,b\r\n1,2\r\n', "its first line is Excel's sep="),
+        ("a_csv", "SEP=\t\na\tb\n1\t2\n", "its first line is Excel's sep="),
+    ],
+)
+def test_what_is_no_table_is_refused_in_plain_words(
+    tmp_path: Path, name: str, data: bytes | str, said: str
+) -> None:
+    with pytest.raises(TableferryError) as found:
+        Reader(tmp_path, **{name: data}).types()
+    assert f"{tmp_path}/{name.replace('_', '.')} cannot be read: " in str(found.value)
+    assert said in str(found.value)
+    for word in ("SELECT", "LINE", "\0", "Error"):
+        assert word not in str(found.value)

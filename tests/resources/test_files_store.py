@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,49 @@ def test_folders_to_write_to_are_below_it_too() -> None:
     table = TableRef.parse("files://../exports/*.parquet")
     assert folder_problem(table) == "should be below its root, without '..'"
     assert folder_problem(TableRef.parse("files://exports/*.parquet")) is None
+
+
+@pytest.mark.parametrize(
+    ("log", "format"),
+    [
+        ("_delta_log/00000000000000000000.json", "Delta"),
+        ("metadata/v1.metadata.json", "Iceberg"),
+        (".hoodie/hoodie.properties", "Hudi"),
+    ],
+)
+@pytest.mark.parametrize("pattern", ["orders/*.csv", "orders/**/*.csv", "*/d=1/*.csv", "**/*.csv"])
+def test_files_of_a_table_format_are_no_rows(
+    root: Path, log: str, format: str, pattern: str
+) -> None:
+    (root / "out").unlink()
+    (root / "one/a.csv").unlink()
+    (root / "orders/d=1").mkdir(parents=True)
+    for name in ("orders/a.csv", "orders/d=1/a.csv"):
+        (root / name).write_text("a\n1\n")
+    assert names(FilesResource(), pattern)
+    (root / "orders" / log).parent.mkdir()
+    (root / "orders" / log).touch()
+    said = f"files://{pattern}: {root}/orders is a table of {format}, whose files may hold"
+    with pytest.raises(InputError, match=re.escape(said)):
+        names(FilesResource(), pattern)
+    assert names(FilesResource(), "in/*.csv") == ["a.csv"]
+
+
+def test_a_folder_metadata_alone_is_no_table_format(root: Path) -> None:
+    (root / "in/metadata").mkdir()
+    (root / "in/metadata/readme.json").touch()
+    assert names(FilesResource(), "in/*.csv") == ["a.csv"]
+
+
+@pytest.mark.parametrize(
+    "folder", ["_temporary/0/task_1", "__magic_job-7/task_1", "d=1/_temporary"]
+)
+def test_files_that_no_job_has_committed_are_refused(root: Path, folder: str) -> None:
+    (root / "in" / folder).mkdir(parents=True)
+    (root / "in" / folder / "part-1.csv").write_text("a\n1\n")
+    said = (
+        f"{root}/in/{folder}/part-1.csv: the job that writes it (Spark, Hadoop) has not committed"
+    )
+    with pytest.raises(InputError, match=re.escape(said)):
+        names(FilesResource(), "in/**/*.csv")
+    assert names(FilesResource(), "in/*.csv") == ["a.csv"]

@@ -23,7 +23,7 @@ from tableferry.pipelines.definitions import build
 from tableferry.resources.connecting.names import table_of
 from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.table_sql import predicate, qualified
-from tableferry.resources.errors import ConnectionFailed, StatementFailed
+from tableferry.resources.errors import ConnectionFailed, InputError, StatementFailed
 from tableferry.resources.files.object_store import store_at
 from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.files.source import KEY, FilesSource
@@ -237,6 +237,18 @@ def test_a_store_that_cannot_be_asked_is_no_empty_folder(lake: Lake) -> None:
         assert len(list(store.listed(table_of("lake://orders/*.parquet")))) == 3
 
 
+@pytest.mark.parametrize("log", ["_delta_log/0.json", "metadata/v1.metadata.json", ".hoodie/x"])
+@pytest.mark.parametrize("above", ["in", "in/orders"])
+def test_objects_of_a_table_format_are_no_rows(lake: Lake, above: str, log: str) -> None:
+    store = store_at(f"s3://{lake.bucket}/in")
+    lake.client.put_object(Bucket=lake.bucket, Key=f"{above}/{log}", Body=b"{}")
+    for pattern in ("orders/*.parquet", "**/*.parquet"):
+        with pytest.raises(InputError, match=f"s3://{lake.bucket}/{above} is a table of "):
+            list(store.listed(table_of(f"lake://{pattern}")))
+    lake.parquet("other/a.parquet", {"id": [1]})
+    assert len(list(store_at(f"s3://{lake.bucket}").listed(table_of("lake://other/*")))) == 1
+
+
 def test_an_object_that_changes_while_it_is_read(lake: Lake) -> None:
     """Its parts are never of two versions."""
     path = f"s3://{lake.bucket}/in/orders/a.parquet"
@@ -255,6 +267,7 @@ def test_a_plan_lists_the_store_as_often_for_many_objects_as_for_few(
         url = f"s3://{lake.bucket}/in?endpoint_url={proxy.url}"
         monkeypatch.setenv("TABLEFERRY_CONNECTION_LAKE", url)
         one = declared(ferry)
+        assert invoke("plan", one.table)[0] == 0  # what lies above is looked at once
         listed = []
         for more in ((), range(6)):
             for number in more:
