@@ -39,8 +39,6 @@ ROWS_PER_BUCKET, MOST_BUCKETS = 32, 16_384
 """A bucket has about so many rows, so that few rows are read where few differ; but the figures of
 all buckets are held in memory."""
 
-COMPARED = "the rows as they were compared"
-
 
 class TooManyDiffer(TableferryError):
     """So many rows of a range differ that it is moved as a whole."""
@@ -82,7 +80,7 @@ def delta_of(comparison: Comparison, *, rows: int, most: int, keeps: bool) -> De
         )
         _read(comparison, buckets.rows_of_unequal(), differing)
     sums = _figures(_total(buckets.source, ROWS), _total(buckets.source, DIGEST_SUM))
-    known = KnownFigures(comparison.digests.row["source"].id, sums, COMPARED)
+    known = KnownFigures(comparison.digests.row["source"].id, sums)
     return _delta(comparison, differing, known, keeps=keeps)
 
 
@@ -144,7 +142,7 @@ def _delta(
         deleted=len(deleted),
         read=tuple(read),
         delete=tuple(f"({in_target}) AND {condition}" for condition in delete),
-        staged=KnownFigures(known.digest, _figures(len(moved), summed(moved[DIGEST])), COMPARED),
+        staged=KnownFigures(known.digest, _figures(len(moved), summed(moved[DIGEST]))),
         source=known,
         kept=(len(extra), summed(extra[DIGEST])) if keeps else (0, 0),
     )

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tableferry.checks.levels import CHECK_NAMES
+from tableferry.checks.levels import ALL_LEVEL_CHECKS
 from tableferry.checks.limits import with_final
 from tableferry.checks.suites import (
     SQL,
@@ -40,8 +40,8 @@ from tableferry.resources.words import counted
 
 CHECK_NAME = "expectations"
 
-ALL_CHECKS = (*CHECK_NAMES.values(), CHECK_NAME)
-"""`ferry check` may have used any level, so planning looks at the verdicts of all."""
+ALL_CHECKS = (*ALL_LEVEL_CHECKS, CHECK_NAME)
+"""`ferry check` and earlier releases may have used any level, so planning looks at all verdicts."""
 MAX_ROWS = 250_000
 """Maximum number of rows read of a range; of a larger one a sample by the key's hash is read."""
 MAX_BYTES = 128 << 20

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
-Level = Literal["count", "in_flight", "checksum", "sample_hash", "full_hash"]
+from tableferry.resources.errors import InputError
+
+Level = Literal["count", "checksum", "sample_hash", "full_hash"]
+
+GONE = {
+    "in_flight": "in_flight is gone, as it did not see what the driver of the source did: take "
+    "checksum; or count, and `ferry check T --level checksum` by a schedule"
+}
+"""Levels of earlier releases, whose verdicts a log may hold, and what to declare instead."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +30,6 @@ class CheckLevel:
     """What the asset check says of a range that passes."""
     proof: str
     """What is compared, in the words of a report; levels beside each other may share them."""
-    streamed: bool = False
-    """Whether the target is compared with the rows as they streamed, which takes a move."""
 
     @property
     def values(self) -> bool:
@@ -38,12 +44,7 @@ class CheckLevel:
     @property
     def complete(self) -> bool:
         """Whether all values of both tables are compared, whenever one asks."""
-        return self.compares in ("sums", "rows") and not self.streamed
-
-    @property
-    def digested_by_servers(self) -> bool:
-        """Whether both servers digest rows; the other levels are chosen so that they need not."""
-        return self.values and not self.streamed
+        return self.compares in ("sums", "rows")
 
 
 LEVELS: dict[Level, CheckLevel] = {
@@ -55,14 +56,6 @@ LEVELS: dict[Level, CheckLevel] = {
             "counts",
             "The range has as many rows in the target as in the source.",
             "row counts",
-        ),
-        CheckLevel(
-            "in_flight",
-            "in_flight",
-            "sums",
-            "As checksum, between the target and the rows as they streamed from the source.",
-            "digests of the rows as they were sent",
-            streamed=True,
         ),
         CheckLevel(
             "checksum",
@@ -89,14 +82,24 @@ LEVELS: dict[Level, CheckLevel] = {
 }
 """The levels by name, from the cheapest to the strictest."""
 
-ON_DEMAND: tuple[Level, ...] = tuple(name for name, level in LEVELS.items() if not level.streamed)
-"""The levels that need no move."""
-
 CHECK_NAMES: dict[Level, str] = {name: level.check for name, level in LEVELS.items()}
 """The name of each level's asset check."""
 
+ALL_LEVEL_CHECKS = (*CHECK_NAMES.values(), *GONE)
+"""The names of all checks of levels that a log may hold."""
+
 BY_CHECK: dict[str, CheckLevel] = {level.check: level for level in LEVELS.values()}
 """The levels by the names of their asset checks."""
+
+
+def require_level(name: str) -> None:
+    """Raise unless there is a level of this name.
+
+    Raises:
+        InputError: there is none, or no longer.
+    """
+    if name not in LEVELS:
+        raise InputError(GONE.get(name, f"level {name!r} should be one of {', '.join(LEVELS)}"))
 
 
 def proofs() -> str:

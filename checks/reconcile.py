@@ -17,10 +17,6 @@ from tableferry.resources.digest.fields import fields
 from tableferry.resources.digest.measure import CHANGED, DIGEST, ROWS, empty
 from tableferry.resources.keys.range import KeyRange
 
-COMPARED = "compared with"
-PROVEN = "the table between two hops, as the hop before proved it"
-BOTH_TABLES = "the source table, as no rows streamed"
-
 SAMPLE_ROWS = 1000
 """About how many rows of a range `sample_hash` reads: enough to see a fault in 0.7 % of all rows
 with 99.9 % certainty."""
@@ -55,14 +51,14 @@ def reconcile_all(comparison: Comparison, level: Level) -> dict[str, Verdict]:
     return verdicts
 
 
-def target_digests(comparison: Comparison, level: Level = "checksum") -> dict[str, Verdict]:
-    """Sum up the target's row digests as a level does, and compare them with nothing.
+def target_digests(comparison: Comparison) -> dict[str, Verdict]:
+    """Sum up the target's row digests, and compare them with nothing.
 
     Returns:
         Range name -> a verdict of `checksum` without the source's figures.
     """
     both = comparison.observed
-    digests, target = _digests(both, level), both.sides["target"]
+    digests, target = both.digests, both.sides["target"]
     verdicts: dict[str, Verdict] = {}
     for part in at_once(both.ranges):
         began = time.monotonic()
@@ -99,10 +95,6 @@ def row_count_of(checksum: Verdict) -> Verdict:
     )
 
 
-def _digests(both: Comparison, level: Level) -> Digests:
-    return both.streamed_digests if LEVELS[level].streamed else both.digests
-
-
 def _ids(digests: Digests | None) -> dict[str, Any]:
     """The fields of a verdict that identify the digests of both sides."""
     if digests is None:
@@ -112,16 +104,14 @@ def _ids(digests: Digests | None) -> dict[str, Any]:
 
 def _by_sums(both: Comparison, level: Level) -> dict[str, Verdict]:
     """Compare as many ranges as one query can distinguish, by their figures."""
-    digests = _digests(both, level) if LEVELS[level].compares == "sums" else None
+    digests = both.digests if LEVELS[level].compares == "sums" else None
     columns = tuple(
         field for field in fields(both.plan) if digests and field.name in both.plan.figures
     )
     began = time.monotonic()
     groups = {side: both.sides[side].by_range(both.ranges) for side in SIDES}
     known = _known_by_number(digests, columns, both.ranges, both.known)
-    compared_with = BOTH_TABLES
     if known is not None:
-        compared_with = ", ".join(sorted({both.known[each.name].how for each in both.ranges}))
         row = digests.row["target"] if digests else None
         source_figures = known
         target_figures = both.sides["target"].measure(groups["target"], digest=row, figures=columns)
@@ -143,7 +133,6 @@ def _by_sums(both: Comparison, level: Level) -> dict[str, Verdict]:
             target=actual,
             seconds=seconds,
             disagreeing=differing,
-            metadata={COMPARED: compared_with} if LEVELS[level].streamed else {},
             ranges=len(both.ranges),
             **_ids(digests),
         )
@@ -169,8 +158,8 @@ def _known_by_number(
             return None
         by_number[number] = {name: source.figures[name] for name in names}
         if digests and digests.changed:
-            changed = {name: source.changed.get(name, 0) for name in digests.changed}
-            by_number[number][CHANGED] = changed
+            # figures of values that a policy has changed would have another digest
+            by_number[number][CHANGED] = dict.fromkeys(digests.changed, 0)
     return by_number
 
 

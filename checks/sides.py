@@ -76,8 +76,7 @@ class Comparison:
     snapshot: str | None = None
     """The snapshot to read a PostgreSQL source under."""
     known: Mapping[str, KnownFigures] = field(default_factory=dict)
-    """By range, the source's figures, so that its rows need not be read for sums; for `in_flight`,
-    the figures of the rows as they streamed."""
+    """By range, the source's figures, so that its rows need not be read for sums."""
     reader: Endpoint | None = None
     """The only session that sees the target's rows, if others do not; it sends no rows."""
     limit: int = 20
@@ -111,11 +110,6 @@ class Comparison:
     def digests(self) -> Digests:
         """How both servers digest rows alike; see `Digests.of`."""
         return Digests.of(self.plan, self.source, self.target)
-
-    @cached_property
-    def streamed_digests(self) -> Digests:
-        """The same, as the client can, too."""
-        return Digests.of(self.plan, self.source, self.target, streamed=True)
 
     @cached_property
     def where(self) -> Mapping[Side, str]:

@@ -173,16 +173,14 @@ class Digests:
     """By column, the source's condition that `on_overflow` changes a value."""
 
     @classmethod
-    def of(
-        cls, plan: CopyPlan, source: Endpoint, target: Endpoint, *, streamed: bool = False
-    ) -> Digests:
-        """Find out how both servers compute them; with `streamed`, as the client can, too.
+    def of(cls, plan: CopyPlan, source: Endpoint, target: Endpoint) -> Digests:
+        """Find out how both servers compute them.
 
         Raises:
             DigestRefused: they have no hash in common, or one of them computes another one.
         """
         columns, identity = fields(plan), identity_fields(plan)
-        source_sql, target_sql = shared(source, target, streamed=streamed)
+        source_sql, target_sql = shared(source, target)
         dialects: dict[Side, DigestSql] = {"source": source_sql, "target": target_sql}
         return cls(
             {side: RowDigest(sql, columns, side) for side, sql in dialects.items()},

@@ -13,7 +13,7 @@ from tableferry.assets.planning.servers import Servers
 from tableferry.assets.running.source_slots import sharing
 from tableferry.checks.comparing.pairing import ComparisonScope
 from tableferry.checks.comparing.tables import TableComparison
-from tableferry.checks.levels import Level
+from tableferry.checks.levels import Level, require_level
 from tableferry.checks.recheck import Recheck
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Verdict
@@ -102,6 +102,7 @@ class TransferSession(Session):
             InputError: they cannot be compared so.
             TableferryError: a server cannot be asked. Differences are never an exception.
         """
+        require_level(level)
         scope = ComparisonScope(
             mapped=renamed or {},
             columns=columns,
@@ -145,8 +146,9 @@ def compare(
         level: how strict.
 
     Raises:
-        InputError: the transfer or range does not exist.
+        InputError: the transfer, range or level does not exist.
     """
+    require_level(level)
     servers, plan, key_range = resolve_range(session, name, range_name)
     return {
         str(hop.plan.target): reconcile(servers.comparison(hop.found_plan, [key_range]), level)

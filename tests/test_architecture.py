@@ -133,7 +133,7 @@ def test_one_function_makes_plans_and_what_a_run_is_asked_stays_beside_the_decla
 
 def test_check_levels_are_known_by_their_properties() -> None:
     """The names `count` and `checksum` have other meanings, too."""
-    named = files_with(r"""["'](in_flight|sample_hash|full_hash)["']""")
+    named = files_with(r"""["'](sample_hash|full_hash)["']""")
     assert {*named} == LEVELS_NAMED.keys()
 
 

@@ -42,6 +42,7 @@ from tableferry.assets.declaring.sections import (
     CheckSpec,
     ColumnSpec,
     DeclaredHop,
+    DeclaredLevel,
     ExpectationDeclared,
     Fingerprint,
     Freshness,
@@ -56,7 +57,7 @@ from tableferry.assets.declaring.sections import (
     Table,
 )
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
-from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
+from tableferry.checks.levels import CHECK_NAMES, GONE
 from tableferry.checks.suites import ExpectationSpec
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.hazards import PublishAudit
@@ -152,7 +153,7 @@ class Transfer(Section):
     of a row that an engine such as ReplacingMergeTree keeps, the newest."""
     on_missing: MissingPolicy = "keep"
     """Files: what becomes of the rows of a file that no longer exists."""
-    reconcile: Level = "checksum"
+    reconcile: DeclaredLevel = "checksum"
     """How strictly each range is proven before it becomes visible."""
     publish_audit: PublishAudit = "auto"
     """When a range is compared again as its readers are about to see it: where the target has
@@ -363,7 +364,9 @@ class Transfer(Section):
     @classmethod
     def check_checks(cls, value: dict[str, CheckSpec]) -> dict[str, CheckSpec]:
         why = f"there is no such check; there are {', '.join(sorted(CHECKS))}"
-        InvalidParts.raise_any(((name,), why) for name in value if name not in CHECKS)
+        InvalidParts.raise_any(
+            ((name,), GONE.get(name, why)) for name in value if name not in CHECKS
+        )
         return value
 
     @field_validator("fingerprint")
@@ -377,15 +380,6 @@ class Transfer(Section):
                 f"{value!r} should be one of {', '.join(SEES_MOVED_ROWS)} with 'ranges: {{by: "
                 f"{place.column.name}}}': the others miss rows that an update stores elsewhere"
             )
-        # the fingerprint of a file is a hash of its bytes
-        digested = value in ("auto", "content") and file_key is None
-        level = info.data.get("reconcile")
-        if digested and level and LEVELS[level].streamed:
-            raise ValueError(
-                f"{value} reads and digests all rows of the source, so that 'reconcile: checksum' "
-                f"costs no more; with {level} declare row_version, {{watermark: column}} "
-                "or none"
-            )
         return value
 
     @field_validator("on_reject")
@@ -393,14 +387,6 @@ class Transfer(Section):
     def check_on_reject(cls, value: str, info: ValidationInfo) -> str:
         if value == "quarantine":
             InvalidParts.raise_any(((), why) for why in quarantine_problems(info.data))
-        return value
-
-    @field_validator("figures")
-    @classmethod
-    def check_figures(cls, value: list[str], info: ValidationInfo) -> list[str]:
-        level = info.data.get("reconcile")
-        if value and level and LEVELS[level].streamed:
-            raise ValueError(f"are computed by the source's server, which {level} does not query")
         return value
 
     @field_validator("columns")

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tableferry.assets.declaring.yaml_lines import Location
-from tableferry.checks.levels import LEVELS
 from tableferry.resources.columns.planner import is_target_type
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
@@ -165,7 +164,7 @@ def delta_problems(fields: Mapping[str, Any]) -> Iterator[str]:
     Args:
         fields: the transfer's valid fields, by name.
     """
-    mode, level, ranges = (fields.get(name) for name in ("write", "reconcile", "ranges"))
+    mode, ranges = fields.get("write"), fields.get("ranges")
     source, targets = fields.get("source"), [hop.to for hop in fields.get("hops", ())]
     if source is not None and source.system.source and source_of(source.system).file_key:
         yield "always is for tables: files are moved as a whole"
@@ -174,8 +173,6 @@ def delta_problems(fields: Mapping[str, Any]) -> Iterator[str]:
         yield f"always is of no use: {', '.join(map(str, targets))} takes whole ranges"
     if mode is not None and (mode.whole_table or mode.keeps_known or not mode.moves):
         yield f"always needs 'write: replace' or 'upsert': {mode} writes no single rows of a range"
-    if level is not None and LEVELS[level].streamed:
-        yield f"always needs digests by the servers, which 'reconcile: {level}' does not query"
     if fields.get("expectations"):
         yield "always does not go with 'expectations', which may be about all rows of a range"
     if ranges is not None and ranges.by is not None:

@@ -21,6 +21,7 @@ from pydantic import (
 from tableferry.assets.declaring.bounds import MAX_RANGES, bounds_problems
 from tableferry.assets.declaring.freshness import AGE, BY_SCHEDULE, NEVER_STALE, age
 from tableferry.assets.declaring.problems import InvalidParts, as_value_error
+from tableferry.checks.levels import GONE, Level
 from tableferry.checks.suites import ExpectationSpec, kind_problem, read_suite
 from tableferry.resources.columns.planner import is_target_type
 from tableferry.resources.connecting.names import ENV_ONLY, table_of
@@ -79,6 +80,13 @@ def _fingerprint(value: object) -> object:
     return value
 
 
+def _level(value: object) -> object:
+    """Refuse a level that is gone by what to declare instead."""
+    if isinstance(value, str) and value in GONE:
+        raise ValueError(GONE[value])
+    return value
+
+
 def _overflow(value: object) -> object:
     """Take YAML's null, which `on_overflow: null` is without quotes, as the policy."""
     return "null" if value is None else value
@@ -117,6 +125,7 @@ Overflow = Annotated[
     BeforeValidator(_overflow, json_schema_input_type=OverflowPolicy | None),
     AfterValidator(_check_overflow),
 ]
+DeclaredLevel = Annotated[Level, BeforeValidator(_level)]
 Freshness = Annotated[
     str,
     BeforeValidator(

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.namesakes import Namesake
-from tableferry.checks.levels import LEVELS
 from tableferry.checks.sides import Comparison
 from tableferry.checks.table_side import TableSide
 from tableferry.resources.connecting.names import url_variable
@@ -199,8 +198,6 @@ def require_servers(transfer: Transfer, servers: Servers) -> None:
         needed.setdefault(table.connection, table)
         if extra := table.system.extra:
             extras.setdefault(extra, str(table))
-    if LEVELS[transfer.reconcile].streamed:
-        extras["digest"] = f"reconcile: {transfer.reconcile}"
     unmet = []
     for name, table in needed.items():
         endpoint = servers.endpoints.get(name)

@@ -416,4 +416,4 @@ def uses_segments(transfer: Transfer) -> bool:
     if transfer.delta == "always":
         return True
     shares = [loader_of(hop.to.system).delta_share for hop in transfer.hops]
-    return any(shares) and LEVELS[transfer.reconcile].digested_by_servers
+    return any(shares) and LEVELS[transfer.reconcile].values

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
-from tableferry.checks.levels import LEVELS
 from tableferry.resources.connecting.probe import Wrong
 from tableferry.resources.contract.copy_plan import CopyPlan, WireChoice, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
@@ -35,7 +34,6 @@ def chosen_wire(
     source: Endpoint,
     target: Endpoint,
     *,
-    read: bool = False,
     moving: bool = False,
 ) -> ChosenWire:
     """Return the wire format that a hop will use.
@@ -45,7 +43,6 @@ def chosen_wire(
     the source (`resources.wires.exports`). Loads into the target are probed only when rows are
     about to move: that creates tables there, which planning must not do.
 
-    `read`: rows are digested as they stream, which excludes formats that are passed on unread.
     `moving`: probe loads into the target too (see `Loader.trial` and `resources.wires.loads`).
 
     Raises:
@@ -53,11 +50,7 @@ def chosen_wire(
             none does; names the kind of value that came out wrong, and what came.
         ConnectionFailed: a server does not answer.
     """
-    common = [
-        WIRES[format_]
-        for format_ in formats_between(plan.source, plan.target)
-        if not (read and format_ in UNREAD)
-    ]
+    common = [WIRES[format_] for format_ in formats_between(plan.source, plan.target)]
     problems: list[str] = []
     because: list[str] = []
     every = dict.fromkeys((*common, *WIRES.values()))
@@ -149,9 +142,8 @@ def with_wires(
     chosen = []
     for hop in hops:
         source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
-        read = LEVELS[transfer.reconcile].streamed
         try:
-            found = chosen_wire(hop.spec.wire, hop.plan, source, target, read=read, moving=moving)
+            found = chosen_wire(hop.spec.wire, hop.plan, source, target, moving=moving)
         except InputError as error:
             raise InputError(f"{transfer.transfer}: hop {hop.number} {error}") from None
         chosen.append(replace(hop, wire=found.wire, wire_because=found.because))

@@ -26,7 +26,7 @@ from tableferry.assets.running.work import RangeOutcome
 from tableferry.assets.verifying.as_committed import target_digest_of
 from tableferry.checks.delta import TooManyDiffer
 from tableferry.checks.expectations import ALL_CHECKS
-from tableferry.checks.levels import CHECK_NAMES
+from tableferry.checks.levels import CHECK_NAMES, GONE
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.connecting.retry import is_transient
@@ -86,7 +86,9 @@ def _compare(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     another home has published the range.
     """
     moved_as = Reason.SOURCE_CHANGED if reason in MAY_BE_EQUAL else reason
-    if not_compared(attempt.hop.plan) or attempt.marked_by_moving:
+    # nothing can find the range to be equal at a level that is gone
+    gone = any(check in GONE for check in attempt.decision.failed)
+    if gone or not_compared(attempt.hop.plan) or attempt.marked_by_moving:
         return _move_rows(attempt, moved_as)
     target = attempt.hop.plan.target
     verdicts = verdicts_of(attempt, target)

@@ -172,7 +172,7 @@ def compare(
         if hop.number < len(plan.hops):
             known = committed_records(log, hop.spec.to, done)
             ranges = [plan.ranges[name] for name in known]
-            changed = changed_since(hop, servers, ranges, known, plan.transfer.reconcile)
+            changed = changed_since(hop, servers, ranges, known)
             damaged = {
                 name: f"{hop.plan.target} was changed since: {verdict.summary()}"
                 for name, verdict in changed.items()

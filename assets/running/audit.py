@@ -67,7 +67,7 @@ def require_proven_source(
     if not before.target_digest and rows is not None and may_be_as_committed(hop, before, rows):
         return
     known = {attempt.name: before}
-    verdict = changed_since(hop, work.servers, [attempt.key_range], known, level).get(attempt.name)
+    verdict = changed_since(hop, work.servers, [attempt.key_range], known).get(attempt.name)
     if verdict is None:
         return
     if before.target_digest and level != "count":

@@ -91,7 +91,7 @@ def _move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
         attempt.tell("export")
         # the range stays locked until it is recorded: runs record in the order they publish
         load = held.enter_context(attempt.loader.attempt(attempt.publication, options, work.alive))
-        stream_digest = stream_digest_of(attempt, framing)
+        stream_digest = stream_digest_of(attempt)
         exports = _export(attempt, counts, options, artifacts)
         exports = stream_digest.watching(exports) if stream_digest else exports
         with ExitStack() as opened:
@@ -111,8 +111,7 @@ def _move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
                 "load": max(time.perf_counter() - started - stream.waited_seconds, 0.0),
             }
             if stream_digest:
-                figures = stream_digest.known_figures(counts)
-                reading = replace(attempt.reading, source_figures=figures)
+                reading = replace(attempt.reading, source_figures=stream_digest.known_figures())
                 attempt = replace(attempt, reading=reading)
             reached("after_load")
             kept = options.quarantine

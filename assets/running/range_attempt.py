@@ -17,10 +17,8 @@ from tableferry.assets.planning.source_state import Reading
 from tableferry.assets.running.work import Earlier, Work
 from tableferry.checks.delta import RangeProof
 from tableferry.checks.in_flight import StreamDigest
-from tableferry.checks.levels import LEVELS
 from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Differences, Verdict
-from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.markers import Publication
@@ -343,26 +341,22 @@ class RangeAttempt:
         }
 
 
-def stream_digest_of(attempt: RangeAttempt, framing: Framing | None) -> StreamDigest | None:
+def stream_digest_of(attempt: RangeAttempt) -> StreamDigest | None:
     """Return the digest of an attempt's rows as they stream; None where that would save nothing.
 
-    The level `in_flight` digests all rows so. The level `checksum` does so with rows that leave the
-    table between two hops, if the client would otherwise read them again, and if the previous hop
-    has not just proven the same digest of that table.
+    It saves a second reading of the table between two hops, if the client digests its rows, and if
+    the previous hop has not just proven the same digest of that table.
     """
     *_, level = attempt.work.levels
     hop, reading = attempt.hop, attempt.reading
-    if attempt.proof is not None:
-        return None
-    in_the_middle = level == "checksum" and not hop.first
-    if not LEVELS[level].streamed and not in_the_middle:
+    if attempt.proof is not None or level != "checksum" or hop.first:
         return None
     comparison = attempt.comparison(hop.written_plan.target)
-    if in_the_middle and relaxed_fields(comparison.plan):
+    if relaxed_fields(comparison.plan):
         return None  # the check compares the export's conversion of values with the server's
-    stream_digest = StreamDigest(comparison, hop.wire, framing)
-    if reading.source_figures and reading.source_figures.digest == stream_digest.digest.id:
+    digest = comparison.digests.row["source"]
+    if reading.source_figures and reading.source_figures.digest == digest.id:
         return None
-    if in_the_middle and not client_computes(attempt.source, stream_digest.digest.dialect):
+    if not client_computes(attempt.source, digest.dialect):
         return None
-    return stream_digest
+    return StreamDigest(comparison.plan, digest, hop.wire)

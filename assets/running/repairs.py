@@ -67,7 +67,7 @@ def damaged_sources(
     before, hop = plan.hops[number - 2 : number]
     ranges = [each for name, each in plan.ranges.items() if name in names]
     known = committed_records(log, before.spec.to, [each.name for each in ranges])
-    changed = changed_since(before, servers, ranges, known, plan.transfer.reconcile)
+    changed = changed_since(before, servers, ranges, known)
     return {
         name: f"{hop.plan.target} {name}: {before.plan.target} has other rows than "
         f"hop {before.number} has proved there: {verdict.summary()}; repair it first"

@@ -8,8 +8,8 @@ from dataclasses import replace
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
-from tableferry.checks.levels import CHECK_NAMES, Level
-from tableferry.checks.reconcile import COMPARED, PROVEN, target_digests
+from tableferry.checks.levels import CHECK_NAMES
+from tableferry.checks.reconcile import target_digests
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.fingerprint import KnownFigures
@@ -22,7 +22,7 @@ UNKNOWN = (
     "of these rows"
 )
 
-BY_THE_LOG = {COMPARED: "what was committed, by the event log"}
+BY_THE_LOG = {"compared with": "what was committed, by the event log"}
 """The metadata of verdicts that compare a target with its commits."""
 
 
@@ -46,7 +46,7 @@ def proven_figures(target_digest: str | None) -> KnownFigures | None:
     if target_digest is None:
         return None
     definition, rows, total = target_digest.split(":")
-    return KnownFigures(definition, {ROWS: int(rows), DIGEST: total}, PROVEN)
+    return KnownFigures(definition, {ROWS: int(rows), DIGEST: total})
 
 
 def digest_text(figures: KnownFigures) -> str:
@@ -97,7 +97,6 @@ def compared_with_commit(
     servers: Servers,
     ranges: Sequence[KeyRange],
     records: Mapping[str, RangeRecord],
-    level: Level = "checksum",
 ) -> dict[str, Verdict]:
     """Compare what a hop's target has now with what was committed, by range.
 
@@ -106,9 +105,8 @@ def compared_with_commit(
         servers: the servers of its tables.
         ranges: the ranges.
         records: the newest commit of each.
-        level: the level at which the transfer's ranges are proven.
     """
-    now = target_digests(servers.comparison(hop.found_plan, ranges), level)
+    now = target_digests(servers.comparison(hop.found_plan, ranges))
     return {name: as_committed(verdict, records[name]) for name, verdict in now.items()}
 
 
@@ -117,7 +115,6 @@ def changed_since(
     servers: Servers,
     ranges: Sequence[KeyRange],
     records: Mapping[str, RangeRecord],
-    level: Level,
 ) -> dict[str, Verdict]:
     """Return the verdicts of ranges in which a hop's target has other rows than were committed.
 
@@ -131,7 +128,7 @@ def changed_since(
             (digested if record.target_digest else counted).append(key_range)
     verdicts: dict[str, Verdict] = {}
     if digested:
-        verdicts |= compared_with_commit(hop, servers, digested, records, level)
+        verdicts |= compared_with_commit(hop, servers, digested, records)
     if counted:
         verdicts |= _counted_since(hop, servers, counted, records)
     return {

@@ -21,7 +21,7 @@ from tableferry.assets.log.run_tags import (
     checked_ranges,
 )
 from tableferry.assets.planning.resolve import checks_of
-from tableferry.checks.levels import CHECK_NAMES, ON_DEMAND, Level
+from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level, require_level
 from tableferry.checks.recheck import ONCE, Recheck
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.errors import InputError
@@ -45,6 +45,10 @@ class CheckRequest:
     """Compare what is not committed, and record it as committed where it is equal."""
     recheck: Recheck = ONCE
     """How often rows that differ are compared again before they are called different."""
+
+    def __post_init__(self) -> None:
+        if self.level is not None:
+            require_level(self.level)
 
     @property
     def whole_tables(self) -> bool:
@@ -88,9 +92,9 @@ class CheckRequest:
         Raises:
             InputError: a tag has an invalid value.
         """
-        level = next((level for level in ON_DEMAND if level == tags.get(LEVEL)), None)
+        level = next((level for level in LEVELS if level == tags.get(LEVEL)), None)
         if LEVEL in tags and level is None:
-            raise _invalid(transfer, LEVEL, tags, f"one of {', '.join(ON_DEMAND)}")
+            raise _invalid(transfer, LEVEL, tags, f"one of {', '.join(LEVELS)}")
         ranges = checked_ranges(tags)
         if ranges is None:
             raise _invalid(transfer, RANGES, tags, 'a JSON list of key ranges, as ["1..5"]')

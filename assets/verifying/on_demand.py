@@ -266,7 +266,7 @@ class _HopCheck:
             and here[key_range.name].data_version.is_of(there[key_range.name].data_version)
         ]
         known = committed_records(instance, before.asset, [key_range.name for key_range in same])
-        damaged = changed_since(before, self.servers, same, known, self.transfer.reconcile)
+        damaged = changed_since(before, self.servers, same, known)
         middle, target = before.plan.target, self.hop.plan.target
         for key_range in same:
             why[key_range.name] = (
@@ -281,8 +281,7 @@ class _HopCheck:
         """Yield verdicts by range that compare what was committed with what the target has now."""
         names = [key_range.name for key_range in ranges]
         known = committed_records(self.context.instance, self.hop.asset, names)
-        level = self.transfer.reconcile
-        yield compared_with_commit(self.hop, self.servers, ranges, known, level)
+        yield compared_with_commit(self.hop, self.servers, ranges, known)
 
 
 def _up_to_a_failure(

@@ -15,10 +15,10 @@ MEANING = {
     "start": "starting the process and planning, which does not grow with the rows: move more rows "
     "per run",
     "fingerprint": "reading the source once to know what changed: a cheaper `fingerprint` "
-    "(row_version, a watermark) or `reconcile: in_flight` saves it",
+    "(row_version, a watermark) saves it",
     "export": "reading the source: more export workers help only while PostgreSQL has idle cores",
     "load": "writing the target: more load workers help only while the target has idle cores",
-    "reconcile": "checking what arrived: `reconcile: count` or `in_flight` is cheaper",
+    "reconcile": "checking what arrived: `reconcile: count` is cheaper",
     "finalise": "making ranges visible: fewer, larger ranges",
     "end": "checking whole tables, and the end of the process, for which ranges hardly count",
 }

@@ -13,14 +13,11 @@ from __future__ import annotations
 import argparse
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
 
-import pyarrow as pa
-
-from tableferry.checks.in_flight import StreamDigest
-from tableferry.checks.levels import ON_DEMAND
+from tableferry.checks.levels import LEVELS
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.sides import Comparison
 from tableferry.resources.clickhouse.resource import ClickHouseResource
@@ -106,10 +103,8 @@ def _measure(source: PostgresResource, target: ClickHouseResource, rows: int, re
     now += meter("checksum after them", lambda: reconcile(after, "checksum"))
     between = plan_copy(table, source.columns(table), replace(table, name="copy"), key="id")
     meter("between PostgreSQL servers", lambda: fingerprints(source, between, ranges))
-    for level in ON_DEMAND:
+    for level in LEVELS:
         meter(level, lambda: reconcile(both, level))  # noqa: B023
-    meter("in_flight: digests of batches", lambda: _streamed(source, target, plan))
-    meter("in_flight: batches alone", lambda: _streamed(source, target, plan, digested=False))
     target.execute(
         f"ALTER TABLE reconciled UPDATE note = 'damaged' WHERE id = {rows // 2} "
         "SETTINGS mutations_sync = 2"
@@ -123,15 +118,6 @@ def _measure(source: PostgresResource, target: ClickHouseResource, rows: int, re
     print(f"T-SQL of the checksum: {_tsql_size(source, plan)} characters")
     target.execute("DROP TABLE reconciled")
     source.execute("DROP TABLE public.wide")
-
-
-def _streamed(source: Endpoint, target: Endpoint, plan: CopyPlan, *, digested: bool = True) -> None:
-    with source.read_arrow(plan.select(EVERYTHING, "arrow")) as reader:
-        batches: Iterator[pa.RecordBatch] = (conform(batch, plan, {}) for batch in reader)
-        if digested:
-            batches = StreamDigest(Comparison(plan, source, target, ()), "arrow").watched(batches)
-        for _ in batches:
-            pass
 
 
 def _tsql_size(source: Endpoint, plan: CopyPlan) -> int:

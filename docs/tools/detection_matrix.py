@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tableferry.checks.levels import ON_DEMAND, Level
+from tableferry.checks.levels import LEVELS, Level
 from tableferry.resources.registry import system
 
 _BEGIN, _END = "<!-- claims -->", "<!-- /claims -->"
@@ -30,7 +30,8 @@ class Claim:
 
         `sample_hash` sees what `full_hash` sees, in the rows that are in its sample.
         """
-        return ON_DEMAND.index(level) >= ON_DEMAND.index(self.cheapest)
+        levels = [*LEVELS]
+        return levels.index(level) >= levels.index(self.cheapest)
 
 
 CLAIMS = (
@@ -99,25 +100,10 @@ def claims_between(source: str, target: str) -> list[Claim]:
     return [claim for claim in CLAIMS if claim.subject not in NOT_FROM.get(source, ())]
 
 
-PLACES = {
-    "in the target's server, while it loads or later": "yes",
-    "on the wire to the target, in the loader, in a file of bcp": "yes",
-    "in the conversion of record batches to what the target takes (wire `arrow`)": "no",
-    "in the driver that reads the source, on the wire from it": "no",
-    "in the query that exports the rows: its casts and guards": "no",
-}
-"""Where damage can come from, and whether `in_flight` sees it."""
-
-
 def table() -> str:
     """The claims as a Markdown table."""
-    lines = [
-        "| column | damage in the target | seen by | `in_flight` sees it |",
-        "|---|---|---|---|",
-    ]
-    for claim in CLAIMS:
-        flown = "yes" if claim.caught_by("checksum") else "no"
-        lines.append(f"| {claim.subject} | {claim.damage} | `{claim.cheapest}` | {flown} |")
+    lines = ["| column | damage in the target | seen by |", "|---|---|---|"]
+    lines += [f"| {claim.subject} | {claim.damage} | `{claim.cheapest}` |" for claim in CLAIMS]
     return "\n".join(lines) + "\n"
 
 
@@ -133,21 +119,11 @@ def pairs() -> str:
     return "\n".join(lines) + "\n"
 
 
-def places() -> str:
-    """What `in_flight` sees of damage on the way, as a Markdown table."""
-    lines = [
-        "| where a value is damaged | `checksum` sees it | `in_flight` sees it |",
-        "|---|---|---|",
-    ]
-    lines += [f"| {where} | yes | {seen} |" for where, seen in PLACES.items()]
-    return "\n".join(lines) + "\n"
-
-
 def render(page: str) -> str:
     """A page with the tables put between its markers."""
     before, _, rest = page.partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    return f"{before}{_BEGIN}\n{table()}\n{pairs()}\n{places()}{_END}{after}"
+    return f"{before}{_BEGIN}\n{table()}\n{pairs()}{_END}{after}"
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ CORES = 2
 BARE = {
     "ferry": "psql-curl",
     "ferry-count": "psql-curl",
-    "ferry-in-flight": "psql-curl",
     "ferry-postgres": "psql-psql",
     "ferry-parquet": "curl-parquet",
 }

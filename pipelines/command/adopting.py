@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tableferry.checks.levels import LEVELS, ON_DEMAND
+from tableferry.checks.levels import LEVELS
 from tableferry.pipelines.command.shell import (
     RANGE_HELP,
+    LevelChoice,
     as_json,
     end,
     print_json,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
 @click.option(
     "--level",
-    type=click.Choice([level for level in ON_DEMAND if LEVELS[level].complete]),
+    type=LevelChoice([level.name for level in LEVELS.values() if level.complete]),
     help="How strict  [default: checksum, or full_hash if it is declared].",
 )
 @click.option("--dry-run", is_flag=True, help="Only compare; record nothing.")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
-from tableferry.checks.levels import ON_DEMAND
-from tableferry.pipelines.command.shell import as_json, end, print_json, user_errors
+from tableferry.checks.levels import LEVELS
+from tableferry.pipelines.command.shell import LevelChoice, as_json, end, print_json, user_errors
 from tableferry.resources.errors import InputError, TableferryError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _not_compared(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--where-b", metavar="SQL", help="The same in B's SQL.")
 @click.option(
     "--level",
-    type=click.Choice(ON_DEMAND),
+    type=LevelChoice(LEVELS),
     default="checksum",
     show_default=True,
     help="How strict.",

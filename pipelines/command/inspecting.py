@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import click
 
 from tableferry.assets.declaring.names import about
-from tableferry.checks.levels import ON_DEMAND
+from tableferry.checks.levels import LEVELS
 from tableferry.pipelines.command.shell import (
     BY_CORES,
     RANGE_HELP,
+    LevelChoice,
     as_json,
     end,
     print_json,
@@ -172,7 +173,7 @@ def status(
 
 @click.command(short_help="Reconcile committed ranges without moving data.")
 @several_transfers
-@click.option("--level", type=click.Choice(ON_DEMAND), help="How strict; default: as declared.")
+@click.option("--level", type=LevelChoice(LEVELS), help="How strict; default: as declared.")
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
 @click.option(
     "--as-of",

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import click
 
+from tableferry.checks.levels import GONE
 from tableferry.resources.errors import InputError, TableferryError
 
 _NAME = re.compile(r"^transfer:\s*['\"]?([A-Za-z_][A-Za-z0-9_]*)", re.MULTILINE)
@@ -36,6 +37,14 @@ def transfer_names(
         if match and match[1].startswith(incomplete) and match[1] not in taken:
             names.append(match[1])
     return names
+
+
+class LevelChoice(click.Choice[str]):
+    """The name of a level."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """Say of a level that is gone what to take instead."""
+        return GONE.get(value) or super().get_invalid_choice_message(value, ctx)
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

@@ -17,7 +17,7 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import TargetStatus, read_status
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.runs import failed_transfers
-from tableferry.checks.levels import CHECK_NAMES, Level
+from tableferry.checks.levels import ALL_LEVEL_CHECKS, CHECK_NAMES, Level
 from tableferry.resources.tables import TableRef
 from tableferry.resources.words import counted
 
@@ -270,10 +270,14 @@ def _proof(verdicts: Sequence[CheckRecord]) -> tuple[Level, float] | None:
     A range that differs at one level, from the committed rows or from a newer source, is not
     proven at another.
     """
-    compared = [verdict for verdict in verdicts if verdict.name in LEVELS_BY_CHECK]
+    compared = [verdict for verdict in verdicts if verdict.name in ALL_LEVEL_CHECKS]
     if not all(verdict.passed for verdict in compared):
         return None
-    proofs = [(LEVELS_BY_CHECK[verdict.name], verdict.at) for verdict in compared]
+    proofs = [
+        (LEVELS_BY_CHECK[verdict.name], verdict.at)
+        for verdict in compared
+        if verdict.name in LEVELS_BY_CHECK
+    ]
     return max(proofs, key=lambda proof: LEVEL_ORDER.index(proof[0]), default=None)
 
 

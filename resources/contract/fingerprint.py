@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -60,7 +59,3 @@ class KnownFigures:
 
     digest: str
     figures: Figures
-    how: str = ""
-    """What the figures were computed from, for the report; '' if the check's level says it."""
-    changed: Mapping[str, int] = field(default_factory=dict)
-    """The number of values that `on_overflow` changed, by column."""

@@ -98,10 +98,10 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql
     )
 
 
-def _algorithms(source: System, target: System, *, streamed: bool = False) -> Sequence[Algorithm]:
+def _algorithms(source: System, target: System) -> Sequence[Algorithm]:
     """List the hashes that servers of two systems may share, preferred first; see `shared`."""
     has_record = source == target and source.record_digest is not None
-    return (RECORD, *ALGORITHMS) if has_record and not streamed else ALGORITHMS
+    return (RECORD, *ALGORITHMS) if has_record else ALGORITHMS
 
 
 def preferred(endpoint: Endpoint, target: System) -> DigestSql:
@@ -116,21 +116,18 @@ def preferred(endpoint: Endpoint, target: System) -> DigestSql:
     return dialect(endpoint)
 
 
-def shared(
-    source: Endpoint, target: Endpoint, *, streamed: bool = False
-) -> tuple[DigestSql, DigestSql]:
+def shared(source: Endpoint, target: Endpoint) -> tuple[DigestSql, DigestSql]:
     """Find out how two servers compute the same digests.
 
     Args:
         source: the source's server.
         target: the target's server.
-        streamed: whether the client computes them, too.
 
     Raises:
         DigestRefused: they share no hash.
     """
     refused: list[str] = []
-    for algorithm in _algorithms(source.system, target.system, streamed=streamed):
+    for algorithm in _algorithms(source.system, target.system):
         try:
             return dialect(source, algorithm), dialect(target, algorithm)
         except DigestRefused as error:

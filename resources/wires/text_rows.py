@@ -1,15 +1,10 @@
-"""Splits rows of text into columns, to digest them as they stream."""
+"""Splits rows of text into columns."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
-
-from tableferry.resources.contract.delimited import END, END_BYTE, Framing
-from tableferry.resources.contract.fields import Kind
 
 BACKSLASH = "\0"
 """A placeholder for escaped backslashes; the texts of these systems cannot hold it."""
@@ -56,31 +51,6 @@ def tab_separated(chunk: bytes, count: int) -> list[pa.ChunkedArray]:
         ),
     )
     return [_unescaped(column) for column in table.columns]
-
-
-def framed(chunk: bytes, framing: Framing, kinds: Sequence[Kind | None]) -> list[pa.Array]:
-    """Split rows for SQL Server's bcp into columns, see `resources.postgres.text_formats`.
-
-    Args:
-        chunk: whole rows.
-        framing: their terminators.
-        kinds: the kind of each column; None if its values are not needed.
-    """
-    import polars as pl
-
-    rows = pl.Series("row", [chunk.decode()]).str.strip_suffix(framing.row)
-    rows = rows.str.split(framing.row).explode()
-    fields = rows.str.split_exact(framing.field, len(kinds) - 1).struct.unnest()
-    columns = []
-    for name, kind in zip(fields.columns, kinds, strict=True):
-        # only NULL is empty, as texts and bytes have an end mark
-        texts = fields[name].replace("", None)
-        if kind == "text":
-            texts = texts.str.strip_suffix(END)
-        elif kind == "bytes":
-            texts = texts.str.strip_suffix(END_BYTE).str.decode("hex")
-        columns.append(texts.to_arrow())
-    return columns
 
 
 def _unescaped(column: pa.ChunkedArray) -> pa.ChunkedArray:

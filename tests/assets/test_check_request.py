@@ -51,6 +51,11 @@ def test_a_wrong_tag_is_refused_by_name(tag: str, value: str, expected: str) -> 
     assert expected in str(refused.value)
 
 
+def test_a_level_that_is_gone_is_refused_by_what_to_take() -> None:
+    with pytest.raises(InputError, match="take checksum; or count"):
+        CheckRequest("in_flight")  # type: ignore[arg-type]
+
+
 def test_a_run_selects_the_checks_that_it_does() -> None:
     def names(request_: CheckRequest) -> list[str]:
         return [key.name for key in request_.checks(TRANSFER)]

@@ -56,6 +56,7 @@ def test_nothing_but_comments_is_no_defaults(folder: Path) -> None:
         ("profile: safe\nprofile: safe\n", 2, "profile is given twice"),
         ("tags:\n  team: sales\n  'a b': c\n", 3, "tags.a b: should be"),
         ("ranges:\n  rows: 0\n", 2, "greater than 0"),
+        ("profile: safe\nreconcile: in_flight\n", 2, "take checksum; or count"),
         ("\n\nprofile: ${NOBODY_SET_THIS}\n", 3, "NOBODY_SET_THIS is not set"),
     ],
 )

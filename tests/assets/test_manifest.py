@@ -269,11 +269,8 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         (GOOD + "write: upsert\ndeletes: apply\n", 8, "apply is not for clickhouse"),
         (GOOD + "delta: always\nwrite: swap\n", 7, "swap writes no single rows"),
         (GOOD + "delta: always\nwrite: append\n", 7, "append writes no single rows"),
-        (
-            GOOD + "fingerprint: none\nreconcile: in_flight\ndelta: always\n",
-            9,
-            "does not query",
-        ),
+        (GOOD + "reconcile: in_flight\n", 7, "reconcile: in_flight is gone"),
+        (GOOD + "checks:\n  in_flight: {severity: warn}\n", 8, "take checksum; or count"),
         (GOOD + "columns: {a: {on_overflow: 'null'}}\ndelta: always\n", 8, "without on_overflow"),
         (
             GOOD.replace("- clickhouse", "- {exclude: [a], columns: {a: {}}, to: clickhouse")

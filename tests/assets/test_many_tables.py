@@ -105,6 +105,8 @@ def test_an_override_gives_a_key_to_a_table_without_one(tmp_path: Path) -> None:
     [
         ("schedule: nonsense\n", 8, "schedule"),
         ("overrides:\n  orders:\n    reconcile: sure\n", 10, "reconcile"),
+        ("overrides:\n  orders:\n    reconcile: in_flight\n", 10, "take checksum; or count"),
+        ("reconcile: in_flight\n", 8, "take checksum; or count"),
         ("overrides:\n  order: {}\n", 9, "sales.lock.yaml has no such table"),
         ("overrides:\n  orders: 3\n", 9, "should be a mapping with the keys"),
         ("overrides:\n  orders: {source: postgres://a.b}\n", 9, "but source"),

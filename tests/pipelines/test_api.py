@@ -60,6 +60,16 @@ def test_an_asset_of_the_project_may_have_the_name_of_a_transfer(
     assert graph.get(orders.key).parent_keys == {dg.AssetKey(["lake", "warehouse", "orders"])}
 
 
+def test_a_level_that_is_gone_is_refused_by_what_to_take() -> None:
+    opened = api.session([transfer("orders", "a")], SERVERS, dg.DagsterInstance.ephemeral())
+    with pytest.raises(InputError, match="take checksum; or count"):
+        api.compare(opened, "orders", "..", "in_flight")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="take checksum; or count"):
+        opened.compare("lake://a.b", "lake://a.c", level="in_flight")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="take checksum; or count"):
+        opened.check("orders", level="in_flight")  # type: ignore[arg-type]
+
+
 def test_two_of_a_name_or_a_target_are_refused() -> None:
     with pytest.raises(InputError, match=r"transfer 'orders' .* is taken"):
         api.definitions([transfer("orders", "a"), transfer("orders", "b")], SERVERS)

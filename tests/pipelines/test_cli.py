@@ -185,3 +185,12 @@ def test_an_address_of_another_machine_is_named_before_anything_starts() -> None
     result = CliRunner().invoke(main, ["dev", "--host", "192.0.2.1", "--port", "4000"])
     assert result.exit_code == 2
     assert "cannot listen on 192.0.2.1 port 4000" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["check", "orders"], ["adopt", "orders"], ["compare", "postgres://a.b", "t"]]
+)
+def test_a_level_that_is_gone_is_refused_by_what_to_take(command: list[str]) -> None:
+    done = CliRunner().invoke(main, [*command, "--level", "in_flight"])
+    assert done.exit_code == 2
+    assert "take checksum; or count" in " ".join(done.stderr.split())

@@ -194,6 +194,7 @@ BAD = HEAD + ORDERS + "      rangs: {rows: 5}\n    - transfer: other\n      sour
         (BAD, "defs.yaml:11: source: 'no://a.b' should have the form"),
         (f"{HEAD}{ORDERS}---\n{BAD}", "defs.yaml:18: unknown key rangs"),
         (HEAD + ORDERS + "      key: x\n", "defs.yaml:9: key is given twice"),
+        (HEAD + ORDERS + "      reconcile: in_flight\n", "defs.yaml:9: reconcile: in_flight is"),
         (HEAD + ORDERS + ORDERS.partition("\n")[2], "transfer 'orders' is also in"),
         (HEAD + ORDERS.replace("id", "'{{ env.ID }}'"), "write ${ID} for what a variable holds"),
         (HEAD + ORDERS + "  translation: {key: orders}\n", "the asset orders would be made twice"),

@@ -26,6 +26,9 @@ LACKING = "sys.modules.update(dict.fromkeys({modules!r}))"
 OPTIONAL = [module for modules in extras.MODULES.values() for module in modules]
 
 
+CLIENT_DIGESTS = SqlServerServer(url="mssql://sa:s3cret@127.0.0.1:1/shop?digest_by=client")
+
+
 @pytest.fixture
 def base_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "_is_installed", lambda module: False)
@@ -74,18 +77,17 @@ def test_a_transfer_that_lacks_extras_is_refused_by_name_before_any_server_is_as
     (tmp_path / "t.yaml").write_text(
         "transfer: t\nsource: postgres://public.t\n"
         "hops: [sqlserver://dbo.t, clickhouse://warehouse.t]\nkey: id\n"
-        "reconcile: in_flight\nfingerprint: none\n"
     )
     transfer = load_transfers(tmp_path).transfers["t"]
     with pytest.raises(InputError) as found:
-        require_servers(transfer, Servers({}))
+        require_servers(transfer, Servers({"sqlserver": CLIENT_DIGESTS}))
     *_, driver, client, digest = str(found.value).splitlines()
     assert driver == (
         "transfer t: sqlserver://dbo.t needs the package mssql-python: "
         "pip install 'tableferry[sqlserver]'"
     )
     assert "clickhouse://warehouse.t needs" in client and "tableferry[clickhouse]" in client
-    assert "reconcile: in_flight needs" in digest and "'tableferry[digest]'" in digest
+    assert "digest_by=client of sqlserver" in digest and "'tableferry[digest]'" in digest
 
 
 @pytest.mark.usefixtures("base_install")

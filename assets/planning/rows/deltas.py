@@ -38,7 +38,7 @@ def compares_first(transfer: Transfer, hop: Hop, servers: Servers, rows: int) ->
         return False
     if transfer.delta == "always":
         return True
-    if not LEVELS[transfer.reconcile].digested_by_servers:
+    if not LEVELS[transfer.reconcile].values:
         return False
     if _unfilled(hop):
         return True  # rows that stay as they are keep their values there

@@ -199,11 +199,6 @@ FERRIES = (
     Ferry("ferry", CHECKSUM),
     Ferry("ferry-text", CHECKSUM, wire="text"),
     Ferry("ferry-arrow", CHECKSUM, wire="arrow"),
-    Ferry(
-        "ferry-in-flight",
-        "a digest of all rows on their way",
-        declared={"reconcile": "in_flight", "fingerprint": "row_version"},
-    ),
     Ferry("ferry-count", COUNT, declared=CHEAP),
     Ferry("ferry-postgres", CHECKSUM, POSTGRES_POSTGRES),
     Ferry("ferry-parquet", CHECKSUM, PARQUET_CLICKHOUSE),

@@ -105,10 +105,9 @@ def random_settings(chance: random.Random, route: tuple[str, ...], key: str) -> 
     made["fingerprint"] = chance.choice(["auto", "auto", "content"])
     if route[0] == "postgres" and chance.random() < 0.2:
         made["fingerprint"] = "row_version"
-        made["reconcile"] = chance.choice(["in_flight", made["reconcile"]])
-    if made["write"] == "upsert" and made["reconcile"] != "in_flight" and chance.random() < 0.5:
+    if made["write"] == "upsert" and chance.random() < 0.5:
         made |= {"fingerprint": "{watermark: v}", "incremental": "true"}
-    elif made["reconcile"] != "in_flight" and made["write"] != "swap":
+    elif made["write"] != "swap":
         made["delta"] = chance.choice(["auto", "always", "never"])
     return made
 

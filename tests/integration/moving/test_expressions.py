@@ -48,7 +48,7 @@ def declared(**columns: Any) -> str:
     ("hops", "level"),
     [
         ("['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']", "checksum"),
-        ("['clickhouse://warehouse.{t}']", "in_flight"),
+        ("['clickhouse://warehouse.{t}']", "checksum"),
         ("['postgres://{copies}.{{t}}']", "checksum"),
         ("['files://{folder}/{{t}}/']", "full_hash"),
     ],
@@ -60,7 +60,6 @@ def test_expressions_are_moved_and_proven(
     if "{{" in hops:
         hops = hops.format(copies=copies, folder=tmp_path)
     settings = {"exclude": "[doc]", "ranges": "{count: 2}", "reconcile": level}
-    settings |= {"fingerprint": "row_version"} if level == "in_flight" else {}
     one = ferry(hops, *SOURCE, columns=declared(), **settings)
     validated = command("validate")
     assert validated.exit_code == 0, validated.output

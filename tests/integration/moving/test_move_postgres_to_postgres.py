@@ -275,22 +275,6 @@ def test_declared_types_are_converted_and_guarded(ferry: Make, copies: str) -> N
     assert "longer than the 9 characters" in view.errors[0]
 
 
-def test_streamed_digests_need_a_wire_that_is_read(ferry: Make, copies: str) -> None:
-    settings = {"reconcile": "in_flight", "fingerprint": "row_version"}
-    one = ferry(
-        hop(copies),
-        "CREATE TABLE {t} (id integer PRIMARY KEY, day date, name character(5))",
-        "INSERT INTO {t} VALUES (1, '2020-01-01', 'x'), (2, NULL, NULL)",
-        **settings,
-    )
-    view = one.run()
-    assert view.good, view.errors
-    assert wires(one, "postgres", copies) == {"arrow"}
-    one.source("ALTER TABLE {t} ADD COLUMN doc jsonb")
-    with pytest.raises(InputError, match="cannot use the wire format arrow for doc"):
-        one.plan()
-
-
 def test_a_table_with_an_identity_column_takes_the_sources_numbers(
     ferry: Make, copies: str
 ) -> None:

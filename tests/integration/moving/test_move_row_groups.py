@@ -118,7 +118,7 @@ def test_a_filter_does_not_believe_the_footer(
     lying(folder)
     given = {"where": where, **({"ranges": ranges} if ranges else {})}
     hop = "['clickhouse://warehouse.{t}']"
-    one = declared(ferry, f"{folder}/*.parquet", hop, reconcile="in_flight", **given)
+    one = declared(ferry, f"{folder}/*.parquet", hop, **given)
     moved = one.run()
     assert moved.good, moved.errors
     assert [row[0] for row in held(one, "id, name")] == [*ids]

@@ -10,7 +10,7 @@ import pytest
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
-from tableferry.checks.levels import ON_DEMAND
+from tableferry.checks.levels import LEVELS
 from tableferry.pipelines.command.one import runner
 from tableferry.resources import registry
 from tableferry.resources.contract.endpoint import Endpoint
@@ -77,7 +77,7 @@ def test_a_chain_moves_every_text_and_follows_changes(ferry: Make) -> None:
     assert first.good, first.errors
     assert_copied(one, "sqlserver", "clickhouse")
     assert len({view.range for view in first.ranges}) == 4
-    for level in ON_DEMAND:
+    for level in LEVELS:
         found = runner.check(one.session, one.table, level=level)
         assert not [check for check in found.checks if check.failed], level
         assert "no_stray_rows" in {check.verdict.check for check in found.checks}

@@ -81,14 +81,12 @@ ALL = {*range(1, 41)}
         ("clickhouse", "checksum"),
         ("clickhouse", "full_hash"),
         ("postgres", "checksum"),
-        ("postgres", "in_flight"),
     ],
 )
 def test_rows_that_do_not_fit_are_kept_beside_the_target(
     ferry: Callable[..., Ferry], copies: str, system: str, level: str
 ) -> None:
     settings = {**SETTINGS, "columns": json.dumps(NARROW[system]), "reconcile": level}
-    settings |= {"fingerprint": "row_version"} if level == "in_flight" else {}
     one = ferry(into(system, copies), *SOURCE, **settings)
     moved = one.run()
     assert moved.good, moved.errors

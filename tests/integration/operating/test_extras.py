@@ -25,6 +25,7 @@ import pytest
 from tests.guide import Block, blocks
 from tests.integration.support import venvs
 from tests.integration.support.guide_shell import environment
+from tests.integration.support.looking import with_options
 from tests.integration.support.project_shell import ProjectShell
 from tests.servers import Servers, own
 
@@ -63,11 +64,7 @@ COMBINATIONS = [
         ("clickhouse://warehouse.{name}", *POSTGRES_CHAIN[:1]),
         "files://{name}/*.parquet",
     ),
-    Combination(
-        "digest,sqlserver",
-        ("sqlserver://dbo.{name}", *POSTGRES_CHAIN[:1]),
-        more="reconcile: in_flight\nfingerprint: none\n",
-    ),
+    Combination("digest,sqlserver", ("sqlserver://dbo.{name}", *POSTGRES_CHAIN[:1])),
     Combination(
         "expectations",
         POSTGRES_CHAIN,
@@ -142,6 +139,9 @@ def install(stack: Servers, wheel: Path, tmp_path: Path) -> Iterator[Installs]:
             for variable, url in stack.environment().items()
             if variable.split("_")[1].lower() in ("postgres", *extras.split(","))
         }
+        if "digest" in extras:
+            variable = "TABLEFERRY_SQLSERVER_URL"
+            reached[variable] = with_options(reached[variable], digest_by="client")
         users.append(user_of(venv, tmp_path / "user", name, **reached))
         with psycopg.connect(stack.postgres_url, autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA {name}")
@@ -244,10 +244,6 @@ def _damage(user: User, stack: Servers) -> str:
         (Combination("", ("sqlserver://dbo.{name}",)), "sqlserver"),
         (Combination("", ("files://{name}/",)), "files"),
         (Combination("", POSTGRES_CHAIN, "s3://{name}/*.parquet"), "s3"),
-        (
-            Combination("", POSTGRES_CHAIN, more="reconcile: in_flight\nfingerprint: none\n"),
-            "digest",
-        ),
         (
             Combination(
                 "",

@@ -44,10 +44,6 @@ CHAINS: dict[str, tuple[str, dict[str, str]]] = {
     "count": ("postgres clickhouse", {"reconcile": "count"}),
     "sample_hash": ("postgres clickhouse", {"reconcile": "sample_hash"}),
     "full_hash": ("postgres clickhouse", {"reconcile": "full_hash"}),
-    "in_flight": (
-        "postgres clickhouse",
-        {"reconcile": "in_flight", "fingerprint": "row_version"},
-    ),
     "swap": ("postgres clickhouse", {"write": "swap"}),
     "swap-count": ("postgres clickhouse", {"write": "swap", "reconcile": "count"}),
     "upsert": ("postgres clickhouse", {"write": "upsert"}),
@@ -155,7 +151,7 @@ def chain(ferry: Make, copies: str, tmp_path: Path) -> Callable[..., Chain]:
         targets = [Target(one, each, "", hop) for hop, each in enumerate(systems, 1)]
         for target in targets:
             target.table = places[target.system].format(t=one.table)
-        guarded = settings.get("reconcile", "checksum") in ("checksum", "full_hash", "in_flight")
+        guarded = settings.get("reconcile", "checksum") in ("checksum", "full_hash")
         seen = not {"none", "upsert"} & set(settings.values())
         return Chain(one, targets, guarded and seen)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tableferry.checks.levels import ON_DEMAND
+from tableferry.checks.levels import LEVELS
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.sides import Comparison
 from tableferry.resources.clickhouse.resource import ClickHouseResource
@@ -70,7 +70,7 @@ def test_texts_of_another_encoding_agree_at_every_level(
             attempt.load_arrow((conform(batch, plan, {}) for batch in reader), schema(plan))
             attempt.finalise()
         both = Comparison(plan, encoded, clickhouse, [EVERYTHING])
-        for level in ON_DEMAND:
+        for level in LEVELS:
             verdict = reconcile(both, level)
             assert verdict.passed, (level, verdict.disagreeing)
         encoded.execute("UPDATE public.texts SET note = upper(note) || '°' WHERE id = 7")

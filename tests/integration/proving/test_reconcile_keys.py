@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 
-from tableferry.checks.levels import ON_DEMAND
+from tableferry.checks.levels import LEVELS
 from tableferry.checks.reconcile import reconcile, reconcile_all
 from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Difference
@@ -166,7 +166,7 @@ def test_every_range_agrees_and_every_row_is_in_one(
     key: str, make, postgres: PostgresResource, clickhouse: ClickHouseResource
 ) -> None:
     plan, ranges = make(key), ranges_of(key)
-    for level in ON_DEMAND:
+    for level in LEVELS:
         verdicts = reconcile_all(Comparison(plan, postgres, clickhouse, ranges), level)
         assert [name for name, verdict in verdicts.items() if not verdict.passed] == []
         rows = [verdicts[key_range.name].source["rows"] for key_range in ranges]
@@ -244,7 +244,7 @@ def test_a_range_reads_the_snapshot_that_it_is_given(
     with postgres.snapshot() as snapshot:
         looking.execute(postgres, f"UPDATE {plan.source.name} SET note = 'later'")
         both = Comparison(plan, postgres, clickhouse, [everything])
-        for level in ON_DEMAND[1:]:
+        for level in [*LEVELS][1:]:
             then = reconcile(replace(both, snapshot=snapshot), level)
             now = reconcile(both, level)
             assert (then.passed, now.passed) == (True, False), level

@@ -7,19 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import duckdb
-import polars as pl
-import pyarrow as pa
 import pytest
 from docs.tools.detection_matrix import CLAIMS, Claim, claims_between
 
-from tableferry.checks.in_flight import STREAMED, StreamDigest
-from tableferry.checks.levels import Level
-from tableferry.checks.reconcile import COMPARED
+from tableferry.checks.levels import LEVELS, Level
 from tableferry.checks.verdict import Difference, Differences, Verdict
-from tableferry.resources.columns.conform import conform
-from tableferry.resources.contract.fingerprint import KnownFigures
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.digest.client import digests, totals
 from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.keys.range import KeyRange
 from tests.integration.conftest import table_name
@@ -312,33 +305,13 @@ def seen(
         )
         for hop in hops.values():
             hop.move(EVERYTHING)
-            hop.source_figures |= by_stretch(hop)
             assert_undamaged(hop)
         # those last out of whose targets the others read
         yield {pair: look(hop) for pair, hop in reversed(hops.items())}
 
 
-def by_stretch(hop: Hop) -> dict[str, KnownFigures]:
-    """What is known of each stretch's rows as they stream; nothing where nobody reads them."""
-    if not hop.source_figures:
-        return {}
-    stream_digest = StreamDigest(hop.both(), "arrow")
-    fields = stream_digest.digest.fields
-    with hop.source.endpoint.read_arrow(hop.plan.select(EVERYTHING, "arrow")) as reader:
-        rows = pa.Table.from_batches(conform(batch, hop.plan, {}) for batch in reader)
-    columns = [rows[one.name] for one in fields]
-    found = digests(fields, columns, stream_digest.digest.dialect.algorithm)
-    sums = totals(pl.Series(rows["id"].to_pylist()) // KEYS, found)
-    return {
-        stretch.name: KnownFigures(
-            stream_digest.digest.id, {ROWS: count, DIGEST: str(total)}, STREAMED
-        )
-        for stretch, (_, (count, total)) in zip(STRETCHES, sorted(sums.items()), strict=True)
-    }
-
-
 def assert_undamaged(hop: Hop) -> None:
-    for level in hop.levels:
+    for level in LEVELS:
         grouped = level in BY_STRETCH
         verdicts = hop.verdicts(level, STRETCHES if grouped else [EVERYTHING])
         for verdict in verdicts.values():
@@ -361,7 +334,7 @@ def look(hop: Hop) -> Seen:
         text = as_text and TEXT[system].lower() in types[column_of(as_text)].lower()
         seen.damages[claim] = as_text if as_text and text else DAMAGES[system][which]
     DAMAGING[system](hop, seen.damages)
-    for level in hop.levels:
+    for level in LEVELS:
         if level in BY_STRETCH:
             seen.by_stretch[level] = hop.verdicts(level, STRETCHES)
         else:
@@ -371,7 +344,7 @@ def look(hop: Hop) -> Seen:
     return seen
 
 
-BY_STRETCH: tuple[Level, ...] = ("count", "in_flight", "checksum")
+BY_STRETCH: tuple[Level, ...] = ("count", "checksum")
 
 
 def by_statements(hop: Hop, damages: dict[Claim, str]) -> None:
@@ -461,12 +434,9 @@ def test_damage_is_noticed(seen: dict[tuple[str, str], Seen], pair: tuple[str, s
         assert verdicts[UNDAMAGED.name].passed, level
         for claim, stretch in BY_CLAIM.items():
             verdict = verdicts[stretch.name]
-            claimed = claim in one.damages and claim.caught_by(
-                "checksum" if level == "in_flight" else level
-            )
+            claimed = claim in one.damages and claim.caught_by(level)
             assert verdict.passed != claimed, (level, claim, verdict)
             assert level == "count" or verdict.passed or DIGEST in verdict.disagreeing
-            assert level != "in_flight" or verdict.metadata[COMPARED] == STREAMED
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=" to ".join)

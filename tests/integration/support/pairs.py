@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
 
 import pyarrow as pa
 
 from tableferry.checks.comparing.pairing import ComparisonScope, pair
 from tableferry.checks.comparing.tables import TableComparison, compare_tables
-from tableferry.checks.in_flight import StreamDigest
-from tableferry.checks.levels import ON_DEMAND, Level
+from tableferry.checks.levels import Level
 from tableferry.checks.reconcile import reconcile_all
 from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Verdict
@@ -24,15 +21,13 @@ from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.fingerprint import KnownFigures
 from tableferry.resources.contract.formats import formats_between
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.source import columns_of_rows, source_of
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import RangeLoad, Target
 from tableferry.resources.contract.target_options import TargetOptions
-from tableferry.resources.digest.fields import observed
-from tableferry.resources.errors import InputError, TableMissing, TypeRefused
+from tableferry.resources.errors import InputError, TypeRefused
 from tableferry.resources.files.resource import FilesResource
 from tableferry.resources.files.target import FilesTarget
 from tableferry.resources.files.types import FILE
@@ -104,29 +99,15 @@ def places(servers: Servers, folder: Path) -> dict[str, Place]:
 
 @dataclass
 class Hop:
-    """One table copied into another, and what was known of the rows as they streamed."""
+    """One table copied into another."""
 
     plan: CopyPlan
     source: Place
     target: Place
-    source_figures: dict[str, KnownFigures] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return f"{self.plan.source.system} -> {self.plan.target.system}"
-
-    @cached_property
-    def observed(self) -> CopyPlan:
-        """With the columns that the target has; a folder has none before its first file."""
-        try:
-            return observed(self.plan, self.target.endpoint)
-        except TableMissing:
-            return replace(self.plan, observed=True)
-
-    @property
-    def levels(self) -> tuple[Level, ...]:
-        """What nobody reads on its way is not seen in flight."""
-        return get_args(Level) if self.source_figures else ON_DEMAND
 
     def compared(self, key: Sequence[str] = ()) -> TableComparison:
         """Compare both tables as if nothing was known of the move; a query in the place of the
@@ -167,11 +148,9 @@ class Hop:
             attempt.finalise()
 
     def load(self, key_range: KeyRange, batches: Iterator[pa.RecordBatch]) -> None:
-        stream_digest = StreamDigest(replace(self.both(), plan=self.observed), "arrow")
         with self._attempt(key_range, OPTIONS) as attempt:
-            attempt.load_arrow(stream_digest.watched(batches), schema(self.plan))
+            attempt.load_arrow(batches, schema(self.plan))
             attempt.finalise()
-        self.source_figures[key_range.name] = stream_digest.known_figures()
 
     def _attempt(
         self, key_range: KeyRange, options: TargetOptions
@@ -179,9 +158,8 @@ class Hop:
         return self.target.loader.attempt(Publication(self.plan, key_range, "1", "test"), options)
 
     def verdicts(self, level: Level, ranges: Sequence[KeyRange]) -> dict[str, Verdict]:
-        """The level's, by range; of `in_flight` against the rows as they streamed."""
-        known = self.source_figures if level == "in_flight" else {}
-        return reconcile_all(replace(self.both(*ranges), known=known), level)
+        """The level's, by range."""
+        return reconcile_all(self.both(*ranges), level)
 
 
 def hop(

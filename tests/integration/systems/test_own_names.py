@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tableferry.assets.planning.ranges.statistics import key_statistics
-from tableferry.checks.levels import Level
+from tableferry.checks.levels import LEVELS, Level
 from tableferry.checks.table_side import TableSide
 from tableferry.checks.whole_table import repeated_keys
 from tableferry.resources.columns.conform import conform, schema
@@ -108,7 +108,7 @@ def move(hops: dict[tuple[str, str], Hop]) -> None:
 
 def test_rows_arrive_and_every_level_compares_them(hops: dict[str, Hop]) -> None:
     for name, hop in hops.items():
-        for level in hop.levels:
+        for level in LEVELS:
             (verdict,) = hop.verdicts(level, [EVERYTHING]).values()
             assert verdict.passed, (name, level, verdict)
         loader = hop.target.loader

@@ -1,4 +1,4 @@
-"""In flight: what streams is digested as it leaves, and held against what arrived."""
+"""The client digests what leaves the table between two hops, instead of reading it twice."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import dagster as dg
 import psycopg
 import pytest
 
 from tableferry.assets.running import workers
-from tableferry.checks.in_flight import STREAMED, StreamDigest
-from tableferry.checks.reconcile import BOTH_TABLES, COMPARED, PROVEN
+from tableferry.checks.in_flight import StreamDigest
 from tableferry.checks.sides import Comparison
 from tableferry.pipelines.command.session import open_session
 from tableferry.resources import registry
@@ -24,19 +22,15 @@ from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.conform import conform
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
-from tableferry.resources.contract.delimited import Framing, framed_rows
-from tableferry.resources.contract.fingerprint import Figures, KnownFigures
+from tableferry.resources.contract.fingerprint import Figures
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.digest import measure as measuring
 from tableferry.resources.digest.measure import Grouped, measure
-from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
-from tableferry.resources.sqlserver.resource import SqlServerResource
-from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry, by_range
-from tests.integration.proving.test_audit import LAST, add_rows, corrupted, hop, moved
+from tests.integration.proving.test_audit import LAST, add_rows, hop, moved
 from tests.integration.support import looking
 from tests.integration.support.crashing import rows_of
 from tests.servers import own
@@ -102,7 +96,8 @@ def test_what_streams_has_the_digest_that_the_source_computes(
     postgres, clickhouse = PostgresResource(url=pg_url), ClickHouseResource(url=ch_url)
     if wire == "text":
         plan = replace(plan, columns=tuple(one for one in plan.columns if one.text_sql))
-    stream_digest = StreamDigest(Comparison(plan, postgres, clickhouse, ()), wire)
+    digest = Comparison(plan, postgres, clickhouse, ()).digests.row["source"]
+    stream_digest = StreamDigest(plan, digest, wire)
     sql = plan.select(EVERYTHING, wire)
 
     def arrow() -> Any:
@@ -120,100 +115,9 @@ def test_what_streams_has_the_digest_that_the_source_computes(
             batches = (conform(batch, plan, {}) for batch in reader)
             passed = sum(batch.num_rows for batch in stream_digest.watched(batches))
     grouped = Grouped.by_range([EVERYTHING], plan.key.source, registry.system("postgres"))
-    asked: dict[int, Figures] = measure(
-        postgres, plan.source, "source", grouped, digest=stream_digest.digest
-    )
+    asked: dict[int, Figures] = measure(postgres, plan.source, "source", grouped, digest=digest)
     assert stream_digest.known_figures().figures == asked[0]
     assert passed == asked[0]["rows"] == len(TEXTS) + 1
-
-
-def test_bcp_s_text_has_the_digest_that_the_source_computes(pg_url: str, mssql_url: str) -> None:
-    columns = {
-        **{name: column for name, column in COLUMNS.items() if name != "huge"},
-        "ratio": ("double precision", [0.1, -0.0, 5e-324, 1.7976931348623157e308]),
-        "single": ("real", [0.1, -0.0, 16777216.0, 1e-40]),
-        "raw": ("bytea", [b"", b"\x00\xff.", b"~"]),
-        "words": ("text[]", [["a", None, "."], []]),
-    }
-    postgres, sqlserver = PostgresResource(url=pg_url), SqlServerResource(url=mssql_url)
-    source = TableRef("postgres", "public", f"{NAME}_framed")
-    fill(pg_url, source.name, columns)
-    target = TableRef("sqlserver", "dbo", source.name)
-    plan = plan_copy(source, postgres.columns(source), target, key="id")
-    SqlServerTarget(sqlserver).prepare(plan, TargetOptions())
-    try:
-        assert all(column.text_sql for column in plan.columns)
-        framing = Framing.fresh()
-        stream_digest = StreamDigest(Comparison(plan, postgres, sqlserver, ()), "text", framing)
-        with postgres.read_arrow(
-            framing.in_query(plan.select(EVERYTHING, "text")), batch_rows=5
-        ) as reader:
-            for _ in stream_digest.watched(framed_rows(reader, framing, len(plan.columns))):
-                pass
-        grouped = Grouped.by_range([EVERYTHING], plan.key.source, registry.system("postgres"))
-        asked = measure(postgres, source, "source", grouped, digest=stream_digest.digest)
-        assert stream_digest.known_figures().figures == asked[0]
-    finally:
-        sqlserver.execute(f"DROP TABLE dbo.{source.name}")
-        postgres.execute(f"DROP TABLE public.{source.name}")
-
-
-WAYS = {
-    "clickhouse": hop("clickhouse"),
-    "clickhouse by text": f"{{{{to: {hop('clickhouse')}, wire: text}}}}",
-    "sqlserver": hop("sqlserver"),
-    "sqlserver by text": f"{{{{to: {hop('sqlserver')}, wire: text}}}}",
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_rows_that_are_damaged_after_they_left_are_not_seen(
-    request: pytest.FixtureRequest, ferry: Make, way: str
-) -> None:
-    if way == "sqlserver by text":
-        request.getfixturevalue("text_into_sqlserver")
-    system = way.partition(" ")[0]
-    one = moved(
-        ferry, f"[{WAYS[way]}]", "replace", reconcile="in_flight", fingerprint="row_version"
-    )
-    old = rows_of(one, system)
-    add_rows(one)
-    with corrupted(one, system) as proxy:
-        failed = one.run()
-        assert proxy.changed
-    assert "in_flight FAILED" in str(by_range(failed)[LAST].error)
-    assert rows_of(one, system) == old
-
-    again = one.run()
-    assert again.good, again.errors
-    assert rows_of(one, system) == rows_of(one, "postgres")
-    skipped = one.run()
-    assert skipped.good and not one.moved(skipped)
-
-
-def test_every_hop_of_a_chain_is_proven_by_what_streamed(ferry: Make) -> None:
-    hops = f"[{hop('sqlserver')}, {hop('clickhouse')}]"
-    one = moved(ferry, hops, "replace", reconcile="in_flight", fingerprint="none")
-    for system in ("sqlserver", "clickhouse"):
-        assert rows_of(one, system) == rows_of(one, "postgres")
-    for system, schema, how in (
-        # no row of the range above the last key streamed, and neither table has one
-        ("sqlserver", "dbo", [STREAMED, STREAMED, BOTH_TABLES]),
-        ("clickhouse", "warehouse", [PROVEN] * 3),
-    ):
-        held_against = compared_with(one, dg.AssetKey([system, schema, one.table]))
-        assert sorted(map(str, held_against)) == sorted(how)
-
-
-def compared_with(one: Ferry, asset: dg.AssetKey) -> list[object]:
-    """What the check of each range held the target against."""
-    storage = one.session.instance.event_log_storage
-    found = storage.get_asset_check_execution_history(
-        dg.AssetCheckKey(asset, "in_flight"), limit=10
-    )
-    verdicts = [one.evaluation for one in found if one.evaluation]
-    assert all(verdict.passed for verdict in verdicts)
-    return [verdict.metadata[COMPARED].value for verdict in verdicts]
 
 
 def test_the_second_hop_digests_what_it_exports_instead_of_reading_it_twice(
@@ -247,15 +151,7 @@ def test_the_second_hop_digests_what_it_exports_instead_of_reading_it_twice(
     with pytest.MonkeyPatch.context() as patch:
         wrong = {"rows": 40, "digest": "0"}
         patch.setattr(workers, "proven_figures", lambda recorded: None)
-        patch.setattr(
-            StreamDigest, "known_figures", lambda its, _: KnownFigures(its.digest.id, wrong)
-        )
+        known = StreamDigest.known_figures
+        patch.setattr(StreamDigest, "known_figures", lambda its: replace(known(its), figures=wrong))
         failed = one.run(hop=2)
     assert "checksum FAILED" in str(by_range(failed, 2)[LAST].error), "held against what streamed"
-
-
-def test_a_fingerprint_that_reads_all_rows_is_refused(ferry: Make) -> None:
-    one = moved(ferry, f"[{hop('clickhouse')}]", "replace")
-    with pytest.raises(InputError, match="declare row_version"):
-        one.declare(f"[{hop('clickhouse')}]", reconcile="in_flight")
-        one.plan()
