@@ -16,8 +16,8 @@ from tableferry.assets.planning.rows.decision import Decision
 from tableferry.assets.planning.source_state import Reading
 from tableferry.assets.running.work import Earlier, Work
 from tableferry.checks.delta import RangeProof
-from tableferry.checks.in_flight import StreamDigest
 from tableferry.checks.sides import Comparison
+from tableferry.checks.stream_digest import StreamDigest
 from tableferry.checks.verdict import Differences, Verdict
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.loader import loader_of
