@@ -16,7 +16,7 @@ from tableferry.resources.postgres.dialect import has_own_order
 from tableferry.resources.postgres.errors import broke
 from tableferry.resources.postgres.types import read
 from tableferry.resources.tables import TableRef
-from tableferry.resources.transactional.statements import Statements, TargetSession, aliases
+from tableferry.resources.transactional.statements import RIGHTS, Statements, TargetSession, aliases
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Text
 
@@ -30,6 +30,13 @@ UNIQUE_VIOLATION = "23505"
 
 INDEX_BYTES = 2700
 """About the most bytes of a B-tree entry."""
+
+
+_ABOUT_TABLE = (
+    "SELECT {} FROM pg_catalog.pg_class c "
+    "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = {} AND c.relname = {} AND c.relkind IN ('r', 'v', 'f', 'p')"
+)
 
 
 class PostgresStatements(Statements):
@@ -125,6 +132,25 @@ class PostgresStatements(Statements):
             "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
             f"WHERE n.nspname = {self.text(schema)} "
             f"AND c.relname IN ({', '.join(map(self.text, names))})"
+        )
+
+    def table_exists(self, table: TableRef) -> str:
+        """See `Statements.table_exists`. The standard's views hide what others own."""
+        names = self.text(table.schema), self.text(table.name)
+        return _ABOUT_TABLE.format("1", *names)
+
+    def permissions(self, table: TableRef) -> str:
+        """See `Statements.permissions`."""
+        has = [f"pg_catalog.has_table_privilege(c.oid, '{right}')" for right in RIGHTS]
+        names = self.text(table.schema), self.text(table.name)
+        return _ABOUT_TABLE.format(f"current_user, {', '.join(has)}", *names)
+
+    def column_exists(self, table: TableRef, name: str) -> str:
+        """See `Statements.column_exists`."""
+        names = self.text(table.schema), self.text(table.name)
+        return (
+            _ABOUT_TABLE.format("1", *names) + " AND EXISTS (SELECT 1 FROM pg_catalog.pg_attribute "
+            f"WHERE attrelid = c.oid AND attname = {self.text(name)} AND NOT attisdropped)"
         )
 
     def by_age(self, table: TableRef, prefix: str) -> str:

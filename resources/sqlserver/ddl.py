@@ -26,7 +26,7 @@ from tableferry.resources.sqlserver.dialect import (
 from tableferry.resources.sqlserver.errors import broke
 from tableferry.resources.sqlserver.types import MONEY, MOST_DIGITS, index_bytes, read
 from tableferry.resources.tables import TableRef
-from tableferry.resources.transactional.statements import Statements, TargetSession, aliases
+from tableferry.resources.transactional.statements import RIGHTS, Statements, TargetSession, aliases
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Decimal, Text
 
@@ -138,6 +138,12 @@ class SqlServerStatements(Statements):
             "INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
             f"WHERE s.name = {literal(schema)} AND t.name IN ({', '.join(map(literal, names))})"
         )
+
+    def permissions(self, table: TableRef) -> str:
+        """See `Statements.permissions`."""
+        name = literal(qualified(table))
+        has = [f"HAS_PERMS_BY_NAME({name}, 'OBJECT', '{right}')" for right in RIGHTS]
+        return f"SELECT CAST(USER_NAME() AS nvarchar(128)), {', '.join(has)}"
 
     def by_age(self, table: TableRef, prefix: str) -> str:
         """See `Statements.by_age`."""

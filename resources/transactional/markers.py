@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.markers import (
@@ -24,15 +24,25 @@ from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.transactional.statements import Statements, TargetSession
+from tableferry.resources.transactional.statements import RIGHTS, Statements, TargetSession
 
 HEAD = "head"
 """Replaces a range's key in the row that counts a table's publications. Each publication updates
 that row first, and so waits for the end of another. In the place of a range's name it has the name
 by which runs write to the table."""
 
+ALREADY_THERE = "42S01"
+"""The SQLSTATE of SQL Server for a table that is there, which it may not have shown."""
+
 TURN_SECONDS = 30
 """How long a publication waits for its turn; others hold theirs for their last statements only."""
+
+
+class Asked(Protocol):
+    """A session or a server."""
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a small result."""
 
 
 class MarkerTable:
@@ -69,9 +79,23 @@ class MarkerTable:
             return
         try:
             session.execute(self.creation())
-        except StatementFailed:
-            if not session.query(exists):
-                raise
+        except StatementFailed as error:
+            if session.query(exists):
+                return
+            if error.code == ALREADY_THERE:
+                raise InputError(
+                    f"{self._target}: {_not_allowed(self._table, 'the login')}"
+                ) from None
+            raise
+
+    def require_writable(self, session: TargetSession) -> None:
+        """Refuse a table of another login, on which this one lacks a right.
+
+        Raises:
+            InputError: names the login and the grant.
+        """
+        for why, _ in LackingIn(self._sql)(session, [self._target]).values():
+            raise InputError(f"{self._target}: {why}")
 
     def begin(self, session: TargetSession) -> str:
         """Insert the row that counts publications before several runs need it at once, and claim
@@ -260,6 +284,31 @@ class MarkerTable:
             "key_name, version, owner, home, published) VALUES "
             f"({text(identity)}, {text(key)}, {number}, {values})"
         )
+
+
+def _not_allowed(markers: TableRef, login: str) -> str:
+    return (
+        f"{login} may not read and write {markers}, of another login, in which runs say what they "
+        f"have published; GRANT {', '.join(RIGHTS)} ON {qualified(markers)} TO {login}"
+    )
+
+
+@dataclass(frozen=True)
+class LackingIn:
+    """Asks which rights the login lacks on the markers of a schema: says so, and whether it may
+    read them; nothing if it has all rights, or there are no markers."""
+
+    sql: Statements
+
+    def __call__(
+        self, resource: Asked, tables: Sequence[TableRef]
+    ) -> dict[TableRef, tuple[str, bool]]:
+        markers = markers_of(tables[0])
+        for login, *has in resource.query(self.sql.permissions(markers)):
+            if any(right is not None and not right for right in has):
+                says = _not_allowed(markers, self.sql.system.quote(str(login)))
+                return dict.fromkeys(tables, (says, bool(has[RIGHTS.index("SELECT")])))
+        return {}
 
 
 @dataclass(frozen=True)

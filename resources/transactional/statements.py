@@ -52,6 +52,10 @@ class Reference(NamedTuple):
     """The clause, if any, that has it compare them as the column that is referred to."""
 
 
+RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
+"""What loading needs on tables that others have created."""
+
+
 class Statements:
     """The SQL for each step. What stands here is standard SQL; systems override the rest."""
 
@@ -139,6 +143,11 @@ class Statements:
     def table_exists(self, table: TableRef) -> str:
         """A query that returns a row if the table exists."""
         return f"SELECT 1 FROM INFORMATION_SCHEMA.TABLES WHERE {self._in_catalog(table)}"
+
+    def permissions(self, table: TableRef) -> str:
+        """A query for the login, and whether it has each of `RIGHTS` on a table; without a row, or
+        with NULL, if there is no such table, or none that the login is shown."""
+        raise NotImplementedError
 
     def column_exists(self, table: TableRef, name: str) -> str:
         """A query that returns a row if the table has the column."""

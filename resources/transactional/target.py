@@ -32,11 +32,16 @@ from tableferry.resources.contract.target_options import (
     written_to,
 )
 from tableferry.resources.digest.same_rows import Ask
-from tableferry.resources.errors import RangeBusy, StatementFailed, TableferryError
+from tableferry.resources.errors import InputError, RangeBusy, StatementFailed, TableferryError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_name, staging_prefix
 from tableferry.resources.transactional.load import AnySession, TransactionalLoad
-from tableferry.resources.transactional.markers import TURN_SECONDS, MarkerTable, PublishedIn
+from tableferry.resources.transactional.markers import (
+    TURN_SECONDS,
+    LackingIn,
+    MarkerTable,
+    PublishedIn,
+)
 from tableferry.resources.transactional.preparing import create_table, verify_table
 from tableferry.resources.transactional.publish_audit import require_deletable
 from tableferry.resources.transactional.quarantine import (
@@ -85,6 +90,10 @@ class TransactionalTarget(Target, Generic[AnySession]):
         """See `Target.require`."""
         require_table(plan, options)
         check_mode(plan, options)
+        lacking = answer(self.resource, LackingIn(self.sql), plan.target)
+        # who may read them can check a table that others load
+        if lacking and not (lacking[1] and self.identity(plan.target)):
+            raise InputError(f"{plan.target}: {lacking[0]}")
 
     def verify(
         self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]
@@ -117,6 +126,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
         self._columns = {target: plan.target_columns}
         markers = MarkerTable(self.sql, target)
         with self._session() as session:
+            markers.require_writable(session)
             if not session.query(self.sql.table_exists(target)):
                 created = create_table(self.sql, session, plan)
                 if options.mark:

@@ -34,7 +34,7 @@ EFFECTS = (
 )
 """What queries have in them that do something."""
 
-READS = re.compile(r"\s*(SELECT|WITH|SHOW|EXPLAIN|DECLARE @(?!result)|COPY \()")
+READS = re.compile(r"\s*(SELECT|WITH|SHOW|CHECK GRANT|EXPLAIN|DECLARE @(?!result)|COPY \()")
 SESSION = re.compile("BEGIN ISOLATION|SET TRANSACTION|SET search_path|SET LANGUAGE")
 """What begins a session, or reads a source under a snapshot."""
 

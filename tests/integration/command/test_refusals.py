@@ -385,3 +385,42 @@ def test_init_leaves_out_what_sql_server_denies(
     assert "exclude: [note]" in (one.folder / f"{one.table}.yaml").read_text()
     ran = command("run", one.table)
     assert ran.exit_code == 0, ran.output
+
+
+def test_markers_of_another_login_are_named_before_anything_is_written(
+    ferry: Callable[..., Ferry], copies: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = own("second_login")
+    hops = f"['postgres://{copies}.{{t}}']"
+    one = ferry(hops, "CREATE TABLE {t} (id int PRIMARY KEY)", "INSERT INTO {t} VALUES (1)")
+    assert command("run", one.table).exit_code == 0
+    other = f"{one.table}_other"
+    one.source(
+        f"CREATE ROLE {role} LOGIN PASSWORD 'un5een'",
+        f"GRANT USAGE, CREATE ON SCHEMA {copies} TO {role}",
+        f"GRANT SELECT ON {{t}} TO {role}",
+    )
+    url = urlsplit(one.stack.postgres_url)
+    login = f"{role}:un5een@{url.hostname}:{url.port}"
+    monkeypatch.setenv("TABLEFERRY_POSTGRES_URL", url._replace(netloc=login).geturl())
+    one.declare(f"['postgres://{copies}.{other}']")
+    markers = f'"{copies}"."__ferry_ranges"'
+    try:
+        for grants in ((), ("SELECT",)):
+            for grant in grants:
+                one.source(f"GRANT {grant} ON {markers} TO {role}")
+            for arguments in (["validate"], ["plan", one.table], ["run", one.table]):
+                refused = command(*arguments)
+                assert refused.exit_code == 2, refused.output
+                assert f"copies.{other}: " in refused.output.replace(copies, "copies")
+                grant = f"GRANT SELECT, INSERT, UPDATE, DELETE ON {markers} TO"
+                assert grant in refused.output and role in refused.output
+        one.source(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {markers} TO {role}")
+        ran = command("run", one.table)
+        assert ran.exit_code == 0, ran.output
+        one.source(f"REVOKE INSERT ON {markers} FROM {role}")
+        assert command("check", one.table).exit_code == 0, "it reads alone"
+        refused = command("run", one.table, "--force")
+        assert refused.exit_code and "GRANT SELECT, INSERT" in refused.output, refused.output
+    finally:
+        one.source(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
