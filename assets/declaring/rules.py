@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tableferry.assets.declaring.problems import not_fillable
 from tableferry.assets.declaring.yaml_lines import Location
 from tableferry.resources.columns.planner import is_target_type
 from tableferry.resources.contract.loader import loader_of
@@ -83,7 +84,7 @@ def column_problems(
                 yield (name, "type", target), f"no hop goes to {target}"
             elif not is_target_type(targets[target], type_):
                 where: Location = () if isinstance(column.type, str) else (target,)
-                yield (name, "type", *where), f"{type_!r} is not a {target} type that can be filled"
+                yield (name, "type", *where), not_fillable(type_, targets[target])
 
 
 def incremental_problems(fields: Mapping[str, Any]) -> Iterator[str]:

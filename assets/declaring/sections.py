@@ -20,7 +20,7 @@ from pydantic import (
 
 from tableferry.assets.declaring.bounds import MAX_RANGES, bounds_problems
 from tableferry.assets.declaring.freshness import AGE, BY_SCHEDULE, NEVER_STALE, age
-from tableferry.assets.declaring.problems import InvalidParts, as_value_error
+from tableferry.assets.declaring.problems import InvalidParts, as_value_error, not_fillable
 from tableferry.checks.levels import GONE, Level
 from tableferry.checks.suites import ExpectationSpec, kind_problem, read_suite
 from tableferry.resources.columns.planner import is_target_type
@@ -246,8 +246,7 @@ def _column_problems(
         if column.low_cardinality and target.types.low_cardinality is None:
             yield (name, "low_cardinality"), f"{target.title} has no type for it"
         if column.type is not None and not is_target_type(target, column.type):
-            why = f"{column.type!r} is not a {target} type that can be filled"
-            yield (name, "type"), why
+            yield (name, "type"), not_fillable(column.type, target)
 
 
 class HopSpec(Section):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -27,7 +27,7 @@ from tableferry.assets.declaring.many_tables import (
 )
 from tableferry.assets.declaring.names import check_schedule_name, schedule_name
 from tableferry.assets.declaring.namesakes import Namesake, namesakes_of
-from tableferry.assets.declaring.problems import InvalidParts
+from tableferry.assets.declaring.problems import PLAIN_WORDS, QUOTE_COMMAS, InvalidParts
 from tableferry.assets.declaring.sections import CONNECTIONS, FOLDER
 from tableferry.assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
 from tableferry.resources.connecting.names import ENV_ONLY
@@ -35,6 +35,9 @@ from tableferry.resources.errors import InputError
 from tableferry.resources.words import MOST_NAMES, counted, those_there
 
 DEFAULTS = "defaults.yaml"
+
+_ALTERNATIVES = ("str", "dict[str,str]")
+"""What pydantic calls the two forms of a column's type, as a part of its location."""
 
 IDENTIFYING = ("transfer", "source", "hops")
 """Keys that tell transfers apart, and so have no defaults."""
@@ -307,22 +310,47 @@ def _remove(data: Any, location: Location) -> Location:
 
 def _explained(detail: Any) -> Iterator[tuple[Location, str]]:
     """Location and message of a pydantic error, without its marks of keys and alternatives."""
-    location = tuple(part for part in detail["loc"] if part != "[key]")
+    parts = detail["loc"]
+    location = tuple(
+        part
+        for before, part in zip((None, *parts), parts, strict=False)
+        if part != "[key]" and (before != "type" or part not in _ALTERNATIVES)
+    )
     if location[:1] == ("only",):
         location = ("columns",)
     reason = detail.get("ctx", {}).get("error")
     if isinstance(reason, InvalidParts):
         for inside, message in reason.problems:
             yield (*location, *inside), _named((*location, *inside), message)
+    elif str(location[-1:]).endswith(")',)"):
+        yield location[:-1], f"{_dotted(location)} is the rest of a type: {QUOTE_COMMAS}"
     elif detail["type"] == "extra_forbidden":
-        similar = get_close_matches(str(location[0]), Transfer.model_fields, n=1)
-        hint = f": did you mean {similar[0]}?" if similar and len(location) == 1 else ""
+        similar = get_close_matches(str(location[-1]), _keys_beside(location), n=1)
+        hint = f": did you mean {similar[0]}?" if similar else ""
         yield location, f"unknown key {_dotted(location)}{hint}"
     else:
         message, value = detail["msg"].removeprefix("Value error, "), detail["input"]
+        message = PLAIN_WORDS.get(detail["type"], message).removeprefix("Input ")
         plain = not isinstance(value, dict | list | BaseModel) and value is not None
         shown = f" (got {value!r})" if plain and repr(value) not in message else ""
         yield location, _named(location, f"{message}{shown}")
+
+
+def _keys_beside(location: Location) -> set[str]:
+    """The keys that the section has in which an unknown one is."""
+    sections: list[type[BaseModel]] = [Transfer]
+    for part in location[:-1]:
+        fields = [section.model_fields.get(str(part)) for section in sections]
+        if any(fields):  # else the part is a name or a number of the user's own
+            sections = [one for each in fields if each for one in _sections(each.annotation)]
+    return {name for section in sections for name in section.model_fields}
+
+
+def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _sections(argument)
 
 
 def _named(location: Location, message: str) -> str:

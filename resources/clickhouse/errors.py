@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import StatementFailed, TableferryError, causes
@@ -108,11 +109,24 @@ def translate(
     if reason := _find(_TLS, texts):
         return settings.failed(reason)
     if reason := _find(_UNREACHABLE, texts):
-        return settings.failed(reason, transient=True)
+        return settings.failed(f"{reason}{_proxy(settings)}", transient=True)
     reason = _find(_BROKEN, texts) or settings.redact(text)
     return StatementFailed(
         "clickhouse", f"the connection to {settings.address} broke: {reason}", transient=True
     )
+
+
+def _proxy(settings: ConnectionSettings) -> str:
+    """Name the proxy of the environment that the driver goes by, without its login."""
+    from clickhouse_connect.driver.httputil import check_env_proxy
+
+    for scheme in ("http", "https"):
+        if proxy := check_env_proxy(scheme, settings.host, settings.port):
+            return (
+                f", by the proxy {urlsplit(proxy).netloc.rpartition('@')[2]} of "
+                f"{scheme.upper()}_PROXY; NO_PROXY={settings.host} goes without it"
+            )
+    return ""
 
 
 def is_transient(error: BaseException) -> bool | None:

@@ -35,7 +35,6 @@ from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import (
     InputError,
-    TableMissing,
 )
 from tableferry.resources.extras import require
 from tableferry.resources.tables import TableRef
@@ -197,7 +196,7 @@ class ClickHouseServer(Server):
         """
         columns = answer(self, columns_of, table)
         if columns is None:
-            raise TableMissing(f"{table} does not exist")
+            raise self.missing(table)
         return columns
 
     @asking_again

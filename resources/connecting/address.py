@@ -31,7 +31,7 @@ from tableferry.resources.contract.looking_ahead import LookAhead
 from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
-from tableferry.resources.errors import InputError
+from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.tables import TableRef
 
 Item = TypeVar("Item")
@@ -431,6 +431,14 @@ class Server(BaseModel):
         """
         settings = self.settings()
         return f"{settings.host.lower()}:{settings.port}/{settings.database}"
+
+    def missing(self, table: TableRef) -> TableMissing:
+        """Return the error that says where a table is missing."""
+        settings = self.settings()
+        return TableMissing(
+            f"{table} does not exist in the database {settings.database!r}, or the login "
+            f"{settings.user!r} may not see it"
+        )
 
     def place(self, table: TableRef) -> tuple[str, str, str]:
         """A name that only this table has, whichever connection or spelling leads to it.

@@ -12,6 +12,11 @@ from urllib.parse import quote
 from tableferry.resources.contract.facts import Facts, facts_of
 from tableferry.resources.errors import ConnectionFailed
 
+URL_HINT = (
+    "; in a URL, the special characters of a password are to be percent-encoded: % as %25, "
+    "@ as %40, # as %23"
+)
+
 SHORTEST_IN_PROSE = 4
 """Characters of a password that is removed wherever a text has it."""
 _BEFORE_PASSWORD = (
@@ -157,8 +162,10 @@ class ConnectionSettings:
         # nobody is asked for a password to forget it
         used = vars(self).get("password")
         outdated = refused and source is not None and used is not None and source.forget(used)
+        given = self.given_password or ""
+        hint = URL_HINT if refused and source is None and quote(given, safe="") != given else ""
         error = ConnectionFailed(
-            f"cannot connect to {self.address}: {self.redact(reason)}",
+            f"cannot connect to {self.address}: {self.redact(reason)}{hint}",
             transient=transient or outdated,
             address=None if outdated else self.address,  # it is not away
         )

@@ -39,7 +39,7 @@ from tableferry.resources.contract.snapshots import (
     SharedSnapshot,
     Snapshot,
 )
-from tableferry.resources.errors import InputError, TableMissing
+from tableferry.resources.errors import InputError
 from tableferry.resources.postgres import arrow_session, catalog
 from tableferry.resources.postgres.arrow_session import ArrowSession
 from tableferry.resources.postgres.copy_out import copy_out
@@ -117,7 +117,7 @@ class PostgresServer(Server):
         """
         columns = answer(self, catalog.columns, table)
         if columns is None:
-            raise TableMissing(f"{table} does not exist")
+            raise self.missing(table)
         return columns
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:

@@ -19,7 +19,7 @@ from tableferry.resources.contract.batches import combined, fetched
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.settings import DigestsBy
-from tableferry.resources.errors import InputError, TableMissing
+from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.bcp_process import silent_seconds
 from tableferry.resources.sqlserver.bcp_tool import BcpTool, Encryption, find_tool
 from tableferry.resources.sqlserver.catalog import columns_of
@@ -126,7 +126,7 @@ class SqlServerServer(Server):
         """The columns of a table or view, in catalog order, with their full declared types."""
         columns = answer(self, _columns, table)
         if columns is None:
-            raise TableMissing(f"{table} does not exist")
+            raise self.missing(table)
         return columns
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:

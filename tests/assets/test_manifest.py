@@ -127,7 +127,15 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         (GOOD + "key: id\n", 7, "key is given twice"),
         (GOOD + "exclude: [id]\n", 7, "key 'id' should not be excluded"),
         (GOOD + "columns: [note]\n", 7, "key 'id' should not be excluded"),
-        (GOOD + "columns:\n  note:\n    typ: text\n", 9, "unknown key columns.note.typ"),
+        (GOOD + "columns:\n  note:\n    typ: text\n", 9, "columns.note.typ: did you mean type?"),
+        (GOOD + "ranges: {row: 1000}\n", 7, "unknown key ranges.row: did you mean rows?"),
+        (GOOD + "ranges: {rows: lots}\n", 7, "rows: should be a whole number (got 'lots')"),
+        (GOOD + "columns:\n  n: {type: decimal(9,2)}\n", 8, 'quoted: {type: "decimal(12,2)"}'),
+        (
+            GOOD + "columns:\n  n: {type: {sqlserver: decimal(9,2)}}\n",
+            8,
+            "columns.n.type.2) is the rest of a type",
+        ),
         (GOOD.replace("public.orders", "orders"), 2, "system://schema.table"),
         (GOOD.replace("sqlserver://", "oracle://"), 4, "system://schema.table"),
         (GOOD.replace("orders\nsource", "my orders\nsource"), 1, "letters, digits"),
@@ -180,7 +188,7 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         (GOOD + 'owners: ["team:x", "sales team"]\n', 7, "owners.1: should be an e-mail"),
         (GOOD + 'tags:\n  team: sales\n  "a b": c\n', 9, "tags.a b: should be 1 to 63"),
         (GOOD + 'tags: {team: "a b"}\n', 7, "tags.team: should be at most 63"),
-        (GOOD + "tags: {year: 2024}\n", 7, "valid string (got 2024)"),
+        (GOOD + "tags: {year: 2024}\n", 7, "should be a text (got 2024)"),
         (
             GOOD.replace(
                 "- clickhouse://warehouse.orders", "- {to: clickhouse://w.o, engine: Foo}"
@@ -254,7 +262,7 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         (GOOD + UPSERT + "incremental: {full_check: 0h}\n", 9, "longer than zero"),
         (GOOD + UPSERT + "incremental: {full_check: soon}\n", 9, "should be an age"),
         (GOOD + UPSERT + "incremental: often\n", 9, "incremental"),
-        (GOOD + "delta: sometimes\n", 7, "delta: Input should be 'auto'"),
+        (GOOD + "delta: sometimes\n", 7, "delta: should be 'auto'"),
         (
             GOOD.replace("  - sqlserver://dbo.orders\n", "").replace(
                 "clickhouse://warehouse.orders", "files://out/"

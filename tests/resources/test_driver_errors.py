@@ -403,3 +403,22 @@ def test_an_error_does_not_repeat_a_long_value() -> None:
     ):
         assert len(str(error)) < 2_500
         assert " ... " in str(error) and "3,000,0" in str(error)
+
+
+@pytest.mark.parametrize(("password", "hinted"), [("plain", False), ("p@ss", True), ("a#1", True)])
+def test_a_refused_password_of_a_url_may_lack_its_encoding(password: str, hinted: bool) -> None:
+    settings = replace(CLICKHOUSE, given_password=password)
+    refused = str(settings.failed("login refused", refused=True))
+    assert ("percent-encoded: % as %25, @ as %40, # as %23" in refused) is hinted
+    assert password not in refused
+    assert "percent-encoded" not in str(settings.failed("no answer in time"))
+
+
+def test_a_proxy_of_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = OperationalError("Connection refused")
+    assert "proxy" not in str(clickhouse_errors.translate(error, CLICKHOUSE))
+    monkeypatch.setenv("HTTP_PROXY", "http://user:s3cret@proxy.example:3128/")
+    said = str(clickhouse_errors.translate(error, CLICKHOUSE))
+    assert "by the proxy proxy.example:3128 of HTTP_PROXY" in said and "s3cret" not in said
+    monkeypatch.setenv("NO_PROXY", CLICKHOUSE.host)
+    assert "proxy" not in str(clickhouse_errors.translate(error, CLICKHOUSE))

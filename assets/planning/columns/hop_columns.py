@@ -14,10 +14,11 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.errors import InputError, TableMissing
+from tableferry.resources.errors import InputError, TableferryError, TableMissing
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Refusal
+from tableferry.resources.words import those_there
 
 
 def source_columns(transfer: Transfer, endpoint: Endpoint) -> list[Column]:
@@ -29,7 +30,10 @@ def source_columns(transfer: Transfer, endpoint: Endpoint) -> list[Column]:
         InputError: ranges are cut by the places of rows, and the table's rows have none.
     """
     source = source_of(transfer.source.system)
-    columns = endpoint.columns(transfer.source)
+    try:
+        columns = endpoint.columns(transfer.source)
+    except TableMissing as error:
+        raise TableMissing(f"{error}{_similar_tables(endpoint, transfer.source)}") from None
     if transfer.by_place and source.place is not None:
         source.blocks(endpoint, transfer.source)
         columns = [source.place.column, *(replace(each, primary_key=None) for each in columns)]
@@ -47,6 +51,17 @@ def source_columns(transfer: Transfer, endpoint: Endpoint) -> list[Column]:
         source.declared(column, types[column.name]) if column.name in types else column
         for column in columns
     ]
+
+
+def _similar_tables(endpoint: Endpoint, table: TableRef) -> str:
+    """Say which table of the schema may have been meant, where the server can be asked."""
+    if table.system.by_path:
+        return ""
+    names = "SELECT TABLE_NAME FROM INFORMATION_SCHEMA.TABLES WHERE TABLE_SCHEMA = "
+    with suppress(TableferryError):
+        rows = endpoint.query(names + table.system.dialect.literal(table.schema))
+        return f"; in {table.schema}, {those_there(table.name, [str(n) for (n,) in rows], 'table')}"
+    return ""
 
 
 def kept_columns(

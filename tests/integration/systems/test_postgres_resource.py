@@ -159,7 +159,8 @@ def test_not_null_is_what_no_row_can_break(pg_url: str, source: PostgresResource
 def test_a_missing_table_is_named(source: PostgresResource) -> None:
     with pytest.raises(TableMissing) as caught:
         source.columns(TableRef.parse("postgres://public.nope"))
-    assert str(caught.value) == "postgres://public.nope does not exist"
+    database = source.settings().database
+    assert f"public.nope does not exist in the database {database!r}, or" in str(caught.value)
 
 
 def test_failed_connections_say_why_in_one_line(pg_url: str) -> None:
