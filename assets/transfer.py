@@ -21,7 +21,7 @@ from tableferry.assets.planning.servers import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import plan_transfer
 from tableferry.assets.running.adopting import adopt, extend_ranges, unfit
 from tableferry.assets.running.caller import Caller
-from tableferry.assets.running.execute import check_tables, execute
+from tableferry.assets.running.execute import check_tables, execute, ranges_asked_for
 from tableferry.assets.running.launches import backfill_policy
 from tableferry.assets.running.processes import PROCESS
 from tableferry.assets.running.source_slots import sharing
@@ -369,10 +369,8 @@ def _explain(
     problem: str,
 ) -> None:
     """Tell the pages of the run's checks what became of them; see `explain_unproven`."""
-    if context.has_partition_key or context.has_partition_key_range:
-        ranges = context.partition_keys
-    else:
-        ranges = context.instance.get_dynamic_partitions(transfer.partitions_name)
+    ranges = ranges_asked_for(context, transfer)
+    ranges = ranges or list(context.instance.get_dynamic_partitions(transfer.partitions_name))
     good: dict[dg.AssetKey, set[str]] = {}
     for outcome in outcomes:
         if outcome.good:

@@ -60,10 +60,8 @@ def transfer_schedule(
     def tick(
         context: dg.ScheduleEvaluationContext,
     ) -> list[dg.RunRequest] | dg.SkipReason:
-        if transfer.parallel.runs > 1 and (
-            running := run_under_way(transfer, runs_under_way(context.instance))
-        ):
-            # the pool has slots for several runs, which would move the same ranges
+        if running := run_under_way(transfer, runs_under_way(context.instance)):
+            # another one would move the same ranges, or cut those that this one is about to move
             return dg.SkipReason(f"run {running} is under way")
         servers = Servers.of(transfer, context.resources, bound, sharing(context.instance))
         plan = make_plan(transfer, servers, context.instance)

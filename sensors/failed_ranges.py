@@ -56,7 +56,7 @@ def _look(
     context: dg.SensorEvaluationContext,
     transfer: Transfer,
     earlier: Mapping[str, Tries],
-    moving: Mapping[dg.AssetKey, str],
+    moving: Mapping[dg.AssetKey | None, str],
 ) -> Look:
     """Find the failed ranges of a transfer that are due for a retry."""
     failed = _failed(transfer, context.instance)

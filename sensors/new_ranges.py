@@ -100,7 +100,7 @@ def _look(
     transfer: Transfer,
     servers: Servers,
     earlier: Mapping[str, Tries],
-    moving: Mapping[dg.AssetKey, str],
+    moving: Mapping[dg.AssetKey | None, str],
 ) -> Look:
     """Add the ranges of a transfer's new keys, and find those that no run has recorded."""
     plan = plan_transfer(transfer, servers, context.instance, purpose="cut")

@@ -40,6 +40,9 @@ def test_dagster_accepts_its_settings(path: str) -> None:
     assert checked["run_monitoring"]["enabled"]
     assert checked["run_monitoring"]["max_runtime_seconds"] == 24 * 3600
     assert checked["run_coordinator"]["config"]["dequeue_interval_seconds"] == 1
+    for ticks in ("sensors", "schedules"):
+        assert checked[ticks] == {"use_threads": True, "num_workers": 4}, "none holds up the others"
+    assert checked["run_retries"] == {"enabled": True, "max_retries": 0}, "where a run asks for it"
     for name in checked["python_logs"]["managed_python_loggers"]:
         assert import_module(name).logger.name == name
 
@@ -49,6 +52,10 @@ def test_compose_file_fits_the_specification() -> None:
     command = [tool, "--builtin-schema", "vendor.compose-spec", ROOT / "docker-compose.yml"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_code_server_may_wait_for_its_runs() -> None:
+    assert compose["services"]["code-server"]["stop_grace_period"] == "1h"
 
 
 def active(*profiles: str) -> dict[str, Any]:

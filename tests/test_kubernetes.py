@@ -241,6 +241,12 @@ def test_the_code_server_reloads_alerts_and_launches_nothing() -> None:
         assert port == str(CODE_SERVER["port"])
 
 
+def test_ticks_go_side_by_side_and_runs_that_ask_for_it_are_tried_again() -> None:
+    for ticks in ("sensors", "schedules"):
+        assert DAEMON[ticks] == {"useThreads": True, "numWorkers": 4}
+    assert DAEMON["runRetries"] == {"enabled": True, "maxRetries": 0}
+
+
 def test_commands_in_the_daemons_pod_know_the_transfers() -> None:
     (given,) = DAEMON["env"]
     assert given["name"] == settings.TRANSFERS

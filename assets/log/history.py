@@ -15,6 +15,7 @@ from tableferry.assets.log import runs
 from tableferry.assets.log.queries import Log, select_events, select_in, select_runs
 from tableferry.assets.log.records import NOT_COMMITTED, ROWS_SINCE, SOURCE_NEWER
 from tableferry.assets.log.run_tags import (
+    PARTITION,
     RANGE_END,
     RANGE_START,
     TRANSFER,
@@ -25,7 +26,6 @@ from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 RECENT_RUNS = 20
 PAGE = 500
 
-PARTITION = "dagster/partition"
 ENDED_BADLY = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 LAUNCHERS = {
     "dagster/schedule_name": "schedule",

@@ -42,6 +42,8 @@ RECHECK = "tableferry/recheck"
 LAUNCH = "tableferry/launch"
 """Run tag: `n:name` of the n runs that share the ranges of one command or tick."""
 
+PARTITION = "dagster/partition"
+
 RANGE_START = "dagster/asset_partition_range_start"
 
 RANGE_END = "dagster/asset_partition_range_end"

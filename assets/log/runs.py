@@ -47,10 +47,11 @@ Coverage = tuple[Literal["move", "check"], frozenset[Asset]]
 """What a run does to a transfer, and the targets whose earlier failures its success answers."""
 
 
-def failed_transfers(log: Log, transfers: Collection[Transfer]) -> set[str]:
-    """Return the transfers of which a run that moves failed and no later success answers it.
+def failed_transfers(log: Log, transfers: Collection[Transfer]) -> dict[str, RunEnd]:
+    """Return how the newest run of a transfer ended that failed or was canceled, by transfer.
 
-    A run may fail although all of its ranges were committed, or be refused before any.
+    Those whose failures were all answered by a later success are left out. A run may fail although
+    all of its ranges were committed, or be refused before any.
     """
     return _failed(log, [(transfer, [hop.to for hop in transfer.hops]) for transfer in transfers])
 
@@ -60,11 +61,11 @@ def is_unanswered(log: Log, transfer: Transfer, tables: Iterable[TableRef]) -> b
     return bool(_failed(log, [(transfer, tables)]))
 
 
-def _failed(log: Log, wanted: Iterable[tuple[Transfer, Iterable[TableRef]]]) -> set[str]:
+def _failed(log: Log, wanted: Iterable[tuple[Transfer, Iterable[TableRef]]]) -> dict[str, RunEnd]:
     """Return the transfers of which runs failed to move these tables, without an answer."""
     failures = {run_id for (run_id,) in select_runs(log, _FAILED_RUNS)}
     if not failures:
-        return set()
+        return {}
     targets = {
         transfer.transfer: (transfer, [stored_key(hop.to) for hop in transfer.hops], tables)
         for transfer, tables in wanted
@@ -82,13 +83,14 @@ def _failed(log: Log, wanted: Iterable[tuple[Transfer, Iterable[TableRef]]]) -> 
         run_id: (number, status, body)
         for number, run_id, status, body in select_in(select_runs, log, _RUNS, read)
     }
-    failed = set()
+    failed: dict[str, RunEnd] = {}
     for name, (transfer, keys, tables) in targets.items():
         covering = {run_id for key in keys for run_id in recent[key]}
         newest_first = sorted((stored[run_id] for run_id in covering & stored.keys()), reverse=True)
         moved = {stored_key(table) for table in tables}
-        if any(True for _ in unanswered(_effects(transfer, newest_first), moved)):
-            failed.add(name)
+        ends = {number: outcome_of(status) for number, status, _ in newest_first}
+        for number in unanswered(_effects(transfer, newest_first), moved):
+            failed.setdefault(name, ends[number])
     return failed
 
 

@@ -16,7 +16,7 @@ from tableferry.assets.asset_keys import asset_key, rejected_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.profiles import profile
 from tableferry.assets.log.ledger import committed, committed_records, latest_record, records
-from tableferry.assets.log.run_tags import PROFILE
+from tableferry.assets.log.run_tags import PARTITION, PROFILE, RANGE_END, RANGE_START
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.changes.drift import Unplanned
@@ -28,7 +28,12 @@ from tableferry.assets.planning.resolve import Hop, levels_of
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.snapshots import MOST_READINGS
 from tableferry.assets.planning.source_state import SourceState
-from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_transfer
+from tableferry.assets.planning.transfer_plan import (
+    TransferPlan,
+    apply_growth,
+    known_ranges,
+    plan_transfer,
+)
 from tableferry.assets.planning.wires import with_wires
 from tableferry.assets.running.caller import Caller, plan_of_run
 from tableferry.assets.running.fitting import prepare, with_fitting_targets
@@ -53,7 +58,8 @@ from tableferry.resources.errors import (
     TableferryError,
     informing,
 )
-from tableferry.resources.words import counted
+from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.words import counted, listed
 
 logger = logging.getLogger(__name__)
 
@@ -115,13 +121,39 @@ def _ranges_of_run(
 ) -> list[str]:
     """Return the partition keys of the run; of a run without any, all keys, after growth.
 
-    Dagster's Launchpad starts such runs, and so does Materialize while there are no ranges.
+    Dagster's Launchpad starts such runs, and so does Materialize while there are no ranges. A range
+    that was cut anew while the run was queued stands for those that have its keys now.
     """
-    if context.has_partition_key or context.has_partition_key_range:
-        return list(context.partition_keys)
+    if names := ranges_asked_for(context, transfer):
+        return names
     plan = plan_transfer(transfer, servers, context.instance, intent, purpose="cut")
     apply_growth(plan, servers, context.instance)
-    return list(context.instance.get_dynamic_partitions(transfer.partitions_name))
+    known = known_ranges(transfer, plan.hops, context.instance)
+    names = [range_.name for range_ in known]
+    if not known or not (context.has_partition_key or context.has_partition_key_range):
+        return names
+    tags = context.run.tags
+    bounds = [tags.get(tag) or tags.get(PARTITION, "") for tag in (RANGE_START, RANGE_END)]
+    first, last = (KeyRange.parse(name, known[0].kind) for name in bounds)
+    span = (first, last) if first.null or last.null else (replace(first, upper=last.upper),)
+    taken = [range_.name for range_ in known if any(map(range_.overlaps, span))]
+    gone = ", ".join(sorted({*bounds} - {*names}))
+    context.log.warning(
+        f"{gone}: cut anew while the run waited, which therefore moves {listed(taken) or 'nothing'}"
+    )
+    return taken
+
+
+def ranges_asked_for(context: dg.AssetExecutionContext, transfer: Transfer) -> list[str]:
+    """Return the partition keys of a run; none if it has none, or if one of them is gone."""
+    if not (context.has_partition_key or context.has_partition_key_range):
+        return []
+    try:
+        names = list(context.partition_keys)
+    except dg.DagsterInvalidInvocationError:
+        return []
+    known = {*context.instance.get_dynamic_partitions(transfer.partitions_name)}
+    return names if known.issuperset(names) else []
 
 
 def _source_regressed(instance: dg.DagsterInstance, plan: TransferPlan) -> str | None:

@@ -8,6 +8,7 @@ import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, TRANSFER
 from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
 
@@ -52,18 +53,24 @@ def run_requests(
     ]
 
 
-def runs_under_way(instance: dg.DagsterInstance) -> dict[dg.AssetKey, str]:
-    """Return each asset that a run moves now, or is about to, with the id of the run."""
+def runs_under_way(instance: dg.DagsterInstance) -> dict[dg.AssetKey | None, str]:
+    """Return each asset that a run moves now, or is about to, with the id of the run.
+
+    None stands for all assets, which a run moves that selects nothing.
+    """
     statuses = [dg.DagsterRunStatus.QUEUED, *UNFINISHED]
     return {
         key: run.run_id
         for run in instance.get_runs(dg.RunsFilter(statuses=statuses))
-        for key in run.asset_selection or ()
+        for key in run.asset_selection or _unselected(run)
     }
 
 
-def run_under_way(transfer: Transfer, moving: Mapping[dg.AssetKey, str]) -> str | None:
+def _unselected(run: dg.DagsterRun) -> tuple[None, ...]:
+    return (None,) if run.job_name == ASSET_JOB and not run.asset_check_selection else ()
+
+
+def run_under_way(transfer: Transfer, moving: Mapping[dg.AssetKey | None, str]) -> str | None:
     """Return the id of one of `runs_under_way` that moves a transfer; None if there is none."""
-    return next(
-        (moving[key] for hop in transfer.hops if (key := asset_key(hop.to)) in moving), None
-    )
+    keys = (None, *(asset_key(hop.to) for hop in transfer.hops))
+    return next((moving[key] for key in keys if key in moving), None)

@@ -16,7 +16,7 @@ from tableferry.assets.log.check_records import CheckRecord
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import TargetStatus, read_status
 from tableferry.assets.log.records import RangeRecord
-from tableferry.assets.log.runs import failed_transfers
+from tableferry.assets.log.runs import RunEnd, failed_transfers
 from tableferry.checks.levels import ALL_LEVEL_CHECKS, CHECK_NAMES, Level
 from tableferry.resources.tables import TableRef
 from tableferry.resources.words import counted
@@ -190,7 +190,7 @@ def fleet(log: Log, declared: TransferFolder, names: Sequence[str], *, whole: bo
     transfers = [declared.transfer(name) for name in names]
     statuses, failed = read_status(log, transfers), failed_transfers(log, transfers)
     entries = [
-        transfer_entry(transfer, statuses, failed=transfer.transfer in failed)
+        transfer_entry(transfer, statuses, failed=failed.get(transfer.transfer))
         for transfer in transfers
     ]
     entries.sort(key=lambda entry: (_ORDER[entry.outcome], entry.transfer))
@@ -199,14 +199,15 @@ def fleet(log: Log, declared: TransferFolder, names: Sequence[str], *, whole: bo
 
 
 def transfer_entry(
-    transfer: Transfer, statuses: Mapping[TableRef, TargetStatus], *, failed: bool
+    transfer: Transfer, statuses: Mapping[TableRef, TargetStatus], *, failed: RunEnd | None
 ) -> TransferEntry:
     """Judge a transfer, and say it with figures.
 
     Args:
         transfer: the transfer.
         statuses: what the event log says of its targets.
-        failed: its last run failed, or was refused, without a success since.
+        failed: how its last run ended, if it failed, was refused or canceled, without a success
+            since.
     """
     name = transfer.transfer
     tables = tuple(
@@ -216,7 +217,8 @@ def transfer_entry(
     problems = [problem for table in tables for problem in table.problems]
     state = combined([table.outcome for table in tables])
     if failed:
-        problem = f"its last run failed or was refused; ferry report {name} says why"
+        ended = "was canceled" if failed == "canceled" else "failed or was refused"
+        problem = f"its last run {ended}; ferry report {name} says why"
         # what failed in the tables says more
         problems.insert(len(problems) if state is ProofState.FAILED else 0, problem)
         state = combined([state, ProofState.FAILED])

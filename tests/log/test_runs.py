@@ -30,6 +30,7 @@ TRANSFERS = [
     for name in ("a", "b", "c")
 ]
 SUCCESS, FAILURE = dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE
+CANCELED = dg.DagsterRunStatus.CANCELED
 
 
 def targets(*names: str, hops: int = 2) -> frozenset[dg.AssetKey]:
@@ -68,14 +69,22 @@ def test_a_failure_stands_until_a_later_run_of_its_targets_succeeds(tmp_path: Pa
         (SUCCESS, targets("c"), set()),
     ]
     with homes.local_temp(tmp_path) as instance:
-        assert failed_transfers(instance, TRANSFERS) == set()
+        assert failed_transfers(instance, TRANSFERS) == {}
         for status, selection, failed in steps:
             add_run(instance, status, selection)
-            assert failed_transfers(instance, TRANSFERS) == failed, selection
+            assert failed_transfers(instance, TRANSFERS).keys() == failed, selection
             assert failed == {
                 transfer.transfer
                 for transfer in TRANSFERS
                 if is_unanswered(instance, transfer, [hop.to for hop in transfer.hops])
             }
         with sqlite_home.opened(Path(instance.root_directory)) as files:
-            assert failed_transfers(files, TRANSFERS) == set()
+            assert failed_transfers(files, TRANSFERS) == {}
+
+
+def test_how_the_newest_run_ended_is_told(tmp_path: Path) -> None:
+    name = TRANSFERS[0].transfer
+    with homes.local_temp(tmp_path) as instance:
+        for status, ended in ((FAILURE, "failed"), (CANCELED, "canceled"), (FAILURE, "failed")):
+            add_run(instance, status, targets("a"))
+            assert failed_transfers(instance, TRANSFERS) == {name: ended}

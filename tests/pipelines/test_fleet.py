@@ -16,6 +16,7 @@ from tableferry.assets.judging import ProofState
 from tableferry.assets.log.check_records import CheckRecord
 from tableferry.assets.log.ranges import RangeStatus, TargetStatus
 from tableferry.assets.log.records import RangeRecord
+from tableferry.assets.log.runs import RunEnd
 from tableferry.assets.log.states import State
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.pipelines.command.show.fleet_views import fleet_document, fleet_errors, show_fleet
@@ -47,7 +48,7 @@ class Past:
     """What the event log says of the transfer."""
 
     statuses: Mapping[TableRef, TargetStatus]
-    failed: bool = False
+    failed: RunEnd | None = None
 
     @property
     def judged(self) -> TransferEntry:
@@ -59,7 +60,7 @@ def history(
     verdicts: Mapping[str | None, Sequence[CheckRecord]] | None = None,
     *,
     hops: int = 2,
-    failed: bool = False,
+    failed: RunEnd | None = None,
 ) -> Past:
     """Two ranges, with the same history in each of the first hops and none in the others."""
     standing = {None: WHOLE, "a": PASSED, "b": PASSED, **(verdicts or {})}
@@ -102,8 +103,9 @@ HINT = CheckRecord("total_rows", False, DAY, "7 rows more", warning=True, rows_s
     [
         (history([]), "not moved", "sqlserver://dbo.orders: no run has moved it yet"),
         (history(BOTH, hops=1), "not proven", "clickhouse://w.orders: no run has moved it yet"),
-        (history([], failed=True), "failed", "its last run failed or was refused"),
-        (history(BOTH, failed=True), "failed", "its last run failed or was refused"),
+        (history([], failed="failed"), "failed", "its last run failed or was refused"),
+        (history(BOTH, failed="failed"), "failed", "its last run failed or was refused"),
+        (history(BOTH, failed="canceled"), "failed", "its last run was canceled; ferry report"),
         (
             history(
                 [BOTH[0], RangeRecord("b", State.FAILED, error="t: x, b: no", why="no: b: no")]

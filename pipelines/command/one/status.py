@@ -23,7 +23,7 @@ def status(session: Session, name: str) -> TransferView:
     views = [view for hop in hops for view in range_views(transfer, statuses, hop)]
     if not views:
         return TransferView(name, [])
-    entry = transfer_entry(transfer, statuses, failed=bool(failed_runs))
+    entry = transfer_entry(transfer, statuses, failed=failed_runs.get(name))
     failed = entry.outcome is ProofState.FAILED
     return TransferView(
         name,

@@ -11,15 +11,18 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.execution.api import execute_run
 
 from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log.command_runs import selected
 from tableferry.assets.log.run_tags import (
+    PARTITION,
     RANGE_END,
     RANGE_START,
     TRANSFER,
 )
-from tableferry.assets.planning.transfer_plan import apply_growth
+from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.pipelines.definitions import build
 from tableferry.sensors import new_ranges, tries
 from tableferry.sensors.sending import Alert
@@ -229,6 +232,80 @@ def test_new_ranges_whose_run_recorded_nothing_are_tried_again_a_few_times(
     assert [alert.kind for alert in alerts] == ["ranges_given_up"]
     assert one.run().good
     assert json.loads(tick(one, "new_ranges", cursor).cursor)["tries"] == {}
+
+
+def queued(one: Ferry, tags: dict[str, str]) -> Callable[[], dg.JobExecutionResult]:
+    """Queue a run, and return what Dagster does when its turn has come."""
+    targets = frozenset({target(one)})
+    job = build().resolve_implicit_global_asset_job_def().get_subset(asset_selection=targets)
+    instance = one.session.instance
+    run = instance.create_run_for_job(
+        job,
+        tags=tags,
+        asset_selection=targets,
+        run_config=QUIET,
+    )
+
+    def dequeue() -> dg.JobExecutionResult:
+        return execute_run(InMemoryJob(job), run, instance, raise_on_error=False)
+
+    return dequeue
+
+
+@pytest.mark.parametrize("asked", ["range", "span"])
+@pytest.mark.parametrize("type_", ["integer", "text", "date"])
+def test_a_queued_run_takes_what_has_replaced_its_ranges(
+    ferry: Make, type_: str, asked: str
+) -> None:
+    """By `ferry run` say, which does not look at the queue: Dagster failed the step."""
+    key = "date '2024-01-01' + g" if type_ == "date" else f"(g + 10000)::{type_}"
+    rows = f"INSERT INTO {{t}} SELECT {key}, 'x', '2024-01-01' FROM generate_series({{}}) g"
+    first, more = (rows.replace("{}", span) for span in ("1, 50", "51, 300"))
+    one = ferry(HOPS, TABLE[0].replace("id integer", f"id {type_}"), first, ranges="{rows: 25}")
+    tick(one, "first_ranges")
+    instance, partitions = one.session.instance, f"{one.table}_ranges"
+    before = instance.get_dynamic_partitions(partitions)
+    tags = {RANGE_START: before[0], RANGE_END: before[-1]}
+    dequeue = queued(one, tags if asked == "span" else {PARTITION: before[-1]})
+    one.source(more)
+    plan = plan_transfer(
+        one.session.transfer(one.table), one.session.servers, instance, purpose="cut"
+    )
+    apply_growth(plan, one.session.servers, instance)
+    after = instance.get_dynamic_partitions(partitions)
+    replaced = [name for name in after if name not in before]
+    assert before[-1] not in after and len(replaced) > 3
+    result = dequeue()
+    assert result.success
+    moved = one.materializations("clickhouse", "warehouse")
+    if asked == "span":
+        assert set(moved) == set(after)
+        assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+    else:
+        assert set(moved) == set(replaced)
+
+
+def test_a_tick_waits_for_a_queued_run_and_cuts_nothing_under_it(ferry: Make) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}", schedule="'0 3 * * *'")
+    assert one.run().good
+    instance, partitions = one.session.instance, f"{one.table}_ranges"
+    names = instance.get_dynamic_partitions(partitions)
+    dequeue = queued(one, {RANGE_START: names[0], RANGE_END: names[-1]})
+    one.source(MORE)
+    for found in (schedule_tick(one, "schedule"), tick(one, "new_ranges")):
+        assert not found.run_requests
+        assert "is under way" in found.skip_message
+    assert instance.get_dynamic_partitions(partitions) == names
+    assert dequeue().success
+    launch(one, schedule_tick(one, "schedule"))
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+
+
+def test_a_run_of_all_assets_is_under_way_for_each_transfer(ferry: Make) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}", schedule="'0 3 * * *'")
+    run = dg.DagsterRun(ASSET_JOB, status=dg.DagsterRunStatus.STARTED)
+    one.session.instance.add_run(run)
+    assert f"run {run.run_id} is under way" in schedule_tick(one, "schedule").skip_message
 
 
 def test_two_ticks_at_once_add_each_range_once(
