@@ -10,13 +10,13 @@ DAGSTER_PORT ?= 3000
 ROOMS := pipelines sensors assets checks resources local bench
 # All but the clients of two clouds, which no test can reach.
 EXTRAS := alerts,clickhouse,digest,expectations,files,kubernetes,postgres-storage,s3,sqlserver,webserver
-CHECKED := $(ROOMS) dagster-tableferry docker docs tests conftest.py .ci/prepare-servers
+CHECKED := $(ROOMS) dagster-tableferry docker docs tests conftest.py .ci/prepare-servers .ci/changed
 export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 
 # No server is named, so that the local stack is used.
 NO_SERVERS := ! env | grep -qE '^TABLEFERRY_(POSTGRES|SQLSERVER|CLICKHOUSE)_URL(_FILE)?=.'
 
-.PHONY: help install demo dev env docs screenshots test test-slow test-soak test-mutants test-cluster cluster-up cluster-logs test-storages test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
+.PHONY: help install demo dev env docs screenshots test test-changed test-slow test-soak test-mutants test-cluster cluster-up cluster-logs test-storages test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -64,11 +64,17 @@ TOGETHER = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 ROOM = $(shell df -k --output=avail /dev/shm 2>/dev/null | tail -1)
 IN_MEMORY = $(if $(TMPDIR),,$(shell [ "$(ROOM)" -gt 8000000 ] 2>/dev/null && echo TMPDIR=/dev/shm))
 
-# Of each file of tests that need servers, so many; none: all of them
+# Of each file of tests that need servers, so many; none: all of them. Each commit has others, but an archive without git.
 MOST ?= 2
+TURN ?= $(shell git rev-parse --short=7 HEAD 2>/dev/null || echo 0)
 
-test: install system-packages ## Run the unit tests, and of those that need servers the most different ones of each file
-	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) $(if $(ARGS),$(ARGS),$(if $(MOST),--most $(MOST)) $(if $(SHARE),--share $(SHARE)))
+test: install system-packages ## Run the unit tests, and some of each file of those that need servers (MOST=: all)
+	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) $(if $(ARGS),$(ARGS),$(if $(MOST),--most $(MOST) --turn $(TURN)) $(if $(SHARE),--share $(SHARE)))
+
+# In a check of a commit
+test-changed: install ## Run those of test-slow that concern the rows, or what has changed
+	@left_out=$$($(BIN)/python .ci/changed); case $$left_out in *test_ui*) ;; *) local/system-packages browser ;; esac; \
+	$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) -m slow $$left_out $(ARGS)
 
 test-slow: install browser ## Run those that need a browser, Compose, other projects or environments
 	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) -m slow $(ARGS)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator
+import random
+from collections import Counter
 
 import pytest
 
@@ -13,9 +13,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--most",
         type=int,
-        help="run so many tests at most of each file that needs servers, the most different ones, "
-        "and one of each that holds an invariant",
+        help="run so many tests at most of each file that needs servers, of functions first",
     )
+    parser.addoption("--turn", default="0", help="which of them; the same for the same text")
     parser.addoption("--share", help="run the files of one share of many: 2/6")
 
 
@@ -26,19 +26,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if of := config.getoption("share"):
         taken = share(taken, *(int(number) for number in of.split("/")))
     if most := config.getoption("most"):
-        taken = different(taken, most)
+        taken = different(taken, most, config.getoption("turn"))
     kept = set(taken)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = taken
 
 
-def different(items: list[pytest.Item], most: int) -> list[pytest.Item]:
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Tell how to repeat a choice."""
+    most, turn = config.getoption("most"), config.getoption("turn")
+    return f"this choice again: make test MOST={most} TURN={turn}" if most else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell it again where the failures are."""
+    again = pytest_report_header(terminalreporter.config)
+    if again and {"failed", "error"} & terminalreporter.stats.keys():
+        terminalreporter.write_line(again)
+
+
+def different(items: list[pytest.Item], most: int, turn: str) -> list[pytest.Item]:
     """Choose from each file of tests that need servers, and take all the others.
 
     Args:
         items: as they were collected.
-        most: so many of each file, the most different ones: first by what they test, then by the
-            values of their parameters. One of each test that holds an invariant is taken besides.
+        most: so many of each file; no function has a second one before each has one.
+        turn: which of them. Each function, and each value of it, has its turn.
     """
     chosen: set[pytest.Item] = set()
     files: dict[str, list[pytest.Item]] = {}
@@ -47,41 +60,25 @@ def different(items: list[pytest.Item], most: int) -> list[pytest.Item]:
             files.setdefault(_file(item), []).append(item)
         else:
             chosen.add(item)
-    for name, collected in files.items():
-        # each file begins with another one, so that no system and mode has all the chances
-        first = zlib.crc32(name.encode()) % len(collected)
-        tests = collected[first:] + collected[:first]
-        promises: dict[str, pytest.Item] = {}
-        for item in tests:
-            if item.get_closest_marker("invariant"):
-                promises.setdefault(_test(item), item)
-        chosen.update(_most_different(tests, most), promises.values())
+    for name, tests in files.items():
+        chance = random.Random(f"{turn} {name}")
+        # by function, as one with many values would have all the chances
+        first = {function: chance.random() for function in dict.fromkeys(map(_function, tests))}
+        place, had = {}, Counter[str]()
+        for item in chance.sample(tests, len(tests)):
+            function = _function(item)
+            place[item] = (had[function], first[function])
+            had[function] += 1
+        chosen.update(sorted(tests, key=place.__getitem__)[:most])
     return [item for item in items if item in chosen]
-
-
-def _most_different(items: list[pytest.Item], most: int) -> Iterator[pytest.Item]:
-    """Yield items by how much of what they are about no item before has had."""
-    rest, tested, seen = list(items), set[str](), set[tuple[str, str]]()
-    while rest and most:
-        chosen = max(rest, key=lambda item: (_test(item) not in tested, len(_values(item) - seen)))
-        tested.add(_test(chosen))
-        seen |= _values(chosen)
-        most -= 1
-        rest.remove(chosen)
-        yield chosen
 
 
 def _file(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
 
 
-def _test(item: pytest.Item) -> str:
+def _function(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
-
-
-def _values(item: pytest.Item) -> set[tuple[str, str]]:
-    parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    return {(name, repr(value)) for name, value in parameters.items()}
 
 
 def share(items: list[pytest.Item], number: int, of: int) -> list[pytest.Item]:

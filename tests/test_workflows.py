@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import runpy
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +18,7 @@ from tests import servers
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted((ROOT / ".github/workflows").glob("*.yml"))
+SCRIPT = (ROOT / ".ci/run").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 
@@ -33,9 +38,64 @@ def test_every_step_is_a_target_of_the_makefile(path: Path) -> None:
 
 
 def test_continuous_integration_does_what_the_script_does() -> None:
-    script = set(re.findall(r"^make (\S+)", (ROOT / ".ci/run").read_text(), re.MULTILINE))
+    script = set(re.findall(r"^(?:\w+=\S+ )*make (\S+)", SCRIPT, re.MULTILINE))
     text = (ROOT / ".github/workflows/ci.yml").read_text()
     assert script - {"install"} <= set(re.findall(r"make (\S+)", text))
+
+
+def test_a_commit_has_to_pass_all_tests_that_are_neither_slow_nor_random() -> None:
+    assert "\nmake test MOST=\n" in SCRIPT
+    assert "\nset -euo pipefail\n" in SCRIPT and SCRIPT.count("||") == 2, "audit, and git's absence"
+    ((_, nightly),) = jobs(ROOT / ".github/workflows/nightly.yml").items()
+    assert nightly["steps"][-1] == {"run": "make test-slow"}
+
+
+changed = SimpleNamespace(**runpy.run_path(str(ROOT / ".ci/changed")))
+
+
+def test_what_is_left_out_of_the_slow_tests_is_slow_and_has_a_place() -> None:
+    for name, concerns in changed.CONCERNS.items():
+        assert "mark.slow" in (ROOT / name).read_text()
+        assert all((ROOT / place).exists() for place in concerns), name
+
+
+@pytest.mark.parametrize(
+    ("files", "run"),
+    [
+        (["assets/planning/hop.py", "README.md"], []),
+        (["docs/airflow.md"], ["test_schedulers.py"]),
+        (["tests/integration/operating/test_ui.py"], ["test_ui.py"]),
+        (["docker/setup", "bench/README.md"], [
+            *("test_bench_suite.py", "test_compose_dagster.py"),
+            *("test_compose_setup.py", "test_deltas.py"),
+        ]),
+        (["bench.md", "documents/airflow.md"], []),
+    ],
+)  # fmt: skip
+def test_slow_tests_of_what_has_not_changed_are_left_out(files: list[str], run: list[str]) -> None:
+    left_out = changed.left_out(files, "e6ac0760")
+    assert sorted(Path(name).name for name in {*changed.CONCERNS} - {*left_out}) == run
+
+
+@pytest.mark.parametrize("files", [None, ["pyproject.toml", "constraints.txt", "bench/x"]])
+def test_too_many_slow_tests_take_turns(files: list[str] | None) -> None:
+    turns = [{*changed.left_out(files, f"commit {number}")} for number in range(100)]
+    assert {len(changed.CONCERNS) - len(left_out) for left_out in turns} == {changed.MOST}
+    concerned = {
+        name for name in changed.CONCERNS if files is None or changed.concerns(name, files)
+    }
+    assert set.union(*({*changed.CONCERNS} - left_out for left_out in turns)) == concerned
+
+
+def test_a_commit_that_is_not_known_stops_nothing(tmp_path: Path) -> None:
+    """A clone of one commit, or an archive without git."""
+    for name in ("changed", "judged"):
+        (tmp_path / ".ci").mkdir(exist_ok=True)
+        (tmp_path / ".ci" / name).write_text((ROOT / ".ci" / name).read_text())
+    command = [sys.executable, tmp_path / ".ci/changed"]
+    for environment in ({"PATH": "/nowhere"}, None):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.count("--ignore=") == len(changed.CONCERNS) - changed.MOST
 
 
 def test_all_supported_servers_are_tested_on() -> None:

@@ -169,7 +169,7 @@ def failures(result: dg.ExecuteInProcessResult | dg.JobExecutionResult) -> list[
     before = ["the run failed before it began; see `ferry status`"]
     for event in result.all_events:
         if event.is_job_failure and (error := event.job_failure_data.error):
-            before = (error.cause or error).message.strip().splitlines()[:1]
+            before = (error.cause or error).message.strip().splitlines()[:1] or before
         if not event.is_step_failure:
             continue
         error = event.step_failure_data.error
