@@ -10,7 +10,7 @@ from tableferry.resources.columns.conversions import holds
 from tableferry.resources.contract.catalog import by_schema
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.structure import Structure
+from tableferry.resources.contract.structure import NOT_SHOWN, Structure
 from tableferry.resources.contract.system import System
 from tableferry.resources.keys.range import ROW
 from tableferry.resources.tables import TableRef
@@ -159,7 +159,7 @@ def _structures(
     theirs = {name.casefold(): default for name, default in second.defaults.items()}
     for name, other in names.items():
         mine, their = first.defaults.get(name, ""), theirs.get(other.casefold(), "")
-        if _plain(mine) != _plain(their):
+        if NOT_SHOWN in (mine, their) or _plain(mine) != _plain(their):
             yield SchemaDifference("default", name, mine, their)
 
 

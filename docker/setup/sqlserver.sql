@@ -15,6 +15,7 @@ IF USER_ID(N'$(user)') IS NULL
     CREATE USER [$(user)] FOR LOGIN [$(user)] WITH DEFAULT_SCHEMA = dbo;
 GO
 -- ALTER: staging tables, and views of them, are created, emptied and dropped beside their targets.
-GRANT CREATE TABLE, CREATE VIEW TO [$(user)];
+-- VIEW DEFINITION: what others have bound to the tables is looked at before rows are replaced.
+GRANT CREATE TABLE, CREATE VIEW, VIEW DEFINITION TO [$(user)];
 GRANT SELECT, INSERT, UPDATE, DELETE, ALTER ON SCHEMA::dbo TO [$(user)];
 GO

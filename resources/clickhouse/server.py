@@ -370,6 +370,8 @@ def columns_of(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef,
         of_table = columns.setdefault(table, [])
         if name == RANGE_COLUMN and default_kind == "MATERIALIZED":
             continue
+        if default_kind == "EPHEMERAL":  # nothing is stored of it
+            continue
         type_, nullable = split_type(declared)
         generated = default_kind in ("MATERIALIZED", "ALIAS")
         of_table.append(Column(name, type_, nullable=nullable, generated=generated))

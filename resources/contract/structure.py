@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+NOT_SHOWN = "not shown to this login"
+"""Stands for a default that is there, and that the login may not see."""
+
 
 @dataclass(frozen=True)
 class Structure:

@@ -32,6 +32,11 @@ INDEX_BYTES = 2700
 """About the most bytes of a B-tree entry."""
 
 
+_COLUMNS = (
+    "JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
+    "JOIN pg_catalog.pg_type t ON t.oid = a.atttypid"
+)
+
 _ABOUT_TABLE = (
     "SELECT {} FROM pg_catalog.pg_class c "
     "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
@@ -151,6 +156,14 @@ class PostgresStatements(Statements):
         return (
             _ABOUT_TABLE.format("1", *names) + " AND EXISTS (SELECT 1 FROM pg_catalog.pg_attribute "
             f"WHERE attrelid = c.oid AND attname = {self.text(name)} AND NOT attisdropped)"
+        )
+
+    def required_columns(self, table: TableRef) -> str:
+        """See `Statements.required_columns`. A domain may have a default of its own."""
+        names = self.text(table.schema), self.text(table.name)
+        return _ABOUT_TABLE.replace("WHERE", _COLUMNS + " WHERE", 1).format("a.attname", *names) + (
+            " AND (a.attnotnull OR t.typtype = 'd' AND t.typnotnull) AND NOT a.atthasdef "
+            "AND a.attidentity = '' AND t.typdefault IS NULL"
         )
 
     def by_age(self, table: TableRef, prefix: str) -> str:

@@ -10,9 +10,9 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.sqlserver.ddl import OWN_INDEX, primary_key
-from tableferry.resources.sqlserver.dialect import literal
+from tableferry.resources.sqlserver.dialect import DIALECT, literal
 from tableferry.resources.sqlserver.names import about
-from tableferry.resources.sqlserver.policies import is_babelfish
+from tableferry.resources.sqlserver.policies import NO_DEFINITIONS, grant_definitions, is_babelfish
 from tableferry.resources.tables import TableRef
 
 TABLE = (
@@ -86,6 +86,10 @@ PARTS = {
 }
 """The queries for names, by what they name."""
 
+UNSEEN = f"SELECT CAST(USER_NAME() AS nvarchar(128)) WHERE {NO_DEFINITIONS}"
+"""Without that right, a login sees its own permissions, and what is bound to the table by whom it
+may see."""
+
 PRIMARY_KEY = """
 SELECT CAST(x.name AS nvarchar(128)), CAST(c.name AS nvarchar(128)) FROM {table}
 INNER JOIN sys.indexes AS x ON x.object_id = t.object_id AND x.is_primary_key = 1
@@ -105,6 +109,11 @@ def lost(endpoint: Endpoint, plan: CopyPlan) -> list[Hazard]:
             unknown.append(kind)
         for name in names or ():
             hazards.append(Hazard(kind, name, "refused", says, remedy))
+    if not is_babelfish(endpoint):
+        for (login,) in endpoint.query(UNSEEN):
+            blind = f"{DIALECT.quote(login)} may not see those of others, which {says}"
+            remedy = grant_definitions(login)
+            hazards.append(Hazard("permissions and", "dependents", "refused", blind, remedy))
     keys = endpoint.query(about(PRIMARY_KEY.replace("{table}", TABLE), [table], "t.name"))
     if keys and {column for _, column in keys} != set(primary_key(plan)):
         hazards.append(Hazard("primary key", str(keys[0][0]), "refused", says, remedy))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tableferry.resources.contract.catalog import Catalogued, TableSize
-from tableferry.resources.contract.structure import Structure, structure_of
+from tableferry.resources.contract.structure import NOT_SHOWN, Structure, structure_of
 from tableferry.resources.sqlserver.dialect import literal
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -102,6 +102,15 @@ WHERE c.TABLE_SCHEMA = {schema} AND c.TABLE_NAME IN ({names}) AND c.COLUMN_DEFAU
 """
 
 
+UNSEEN_DEFAULTS = """
+SELECT CAST(o.name AS nvarchar(128)), CAST(c.name AS nvarchar(128)) FROM sys.columns AS c
+INNER JOIN sys.objects AS o ON o.object_id = c.object_id
+INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
+WHERE s.name = {schema} AND o.name IN ({names}) AND c.default_object_id <> 0
+"""
+"""All columns with a default; the words of one are shown to who may see the table's definition."""
+
+
 def structures(ask: Ask, tables: Sequence[TableRef]) -> dict[TableRef, Structure]:
     """Return the keys, indexes and defaults of tables of one schema."""
     found: dict[str, dict[str, list[tuple[int, str, bool, bool]]]] = {}
@@ -111,6 +120,8 @@ def structures(ask: Ask, tables: Sequence[TableRef]) -> dict[TableRef, Structure
     defaults: dict[str, dict[str, str]] = {}
     for table, name, default in _about(ask, DEFAULTS, tables):
         defaults.setdefault(table, {})[name] = default
+    for table, name in _about(ask, UNSEEN_DEFAULTS, tables):
+        defaults.setdefault(table, {}).setdefault(name, NOT_SHOWN)
     entries = {}
     for table in {**found, **defaults}:
         indexes = {}

@@ -108,6 +108,17 @@ class SqlServerStatements(Statements):
             f"WHERE LEFT(TABLE_NAME, {len(prefix)}) = {self.text(prefix)} ORDER BY TABLE_NAME"
         )
 
+    def required_columns(self, table: TableRef) -> str:
+        """But for those that the server fills: a default may be hidden or bound, and a rowversion
+        has none."""
+        return (
+            f"{super().required_columns(table)} AND DATA_TYPE NOT IN ('timestamp', 'rowversion') "
+            "AND NOT EXISTS (SELECT 1 FROM sys.columns AS c "
+            f"WHERE c.object_id = OBJECT_ID({literal(qualified(table))}) "
+            "AND c.name = COLUMN_NAME AND (c.default_object_id <> 0 OR c.is_computed = 1 "
+            "OR c.is_identity = 1 OR c.generated_always_type <> 0))"
+        )
+
     def stage_known(
         self, plan: CopyPlan, table: TableRef, staging: TableRef, where: str
     ) -> list[str]:

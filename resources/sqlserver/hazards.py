@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.hazards import Effect, Hazard
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.target_options import TargetOptions, written_by
 from tableferry.resources.errors import StatementFailed
+from tableferry.resources.sqlserver.dialect import DIALECT
 from tableferry.resources.sqlserver.names import Row, about, by_table
+from tableferry.resources.sqlserver.policies import NO_DEFINITIONS, grant_definitions
 from tableferry.resources.tables import TableRef
 
 TABLE = (
@@ -37,13 +39,27 @@ FOREIGN_KEYS = (
     "WHERE k.is_disabled = 0"
 )
 
+UNSEEN_KEYS = (
+    "SELECT {number}, CAST('unseen keys' AS varchar(20)), CAST(USER_NAME() AS nvarchar(128)), "
+    "CAST('' AS nvarchar(128)), CAST('' AS nvarchar(128)), CAST(0 AS int), CAST(0 AS int) "
+    f"FROM {TABLE} WHERE OBJECTPROPERTY(t.object_id, 'TableHasForeignRef') = 1 "
+    f"AND {NO_DEFINITIONS}"
+)
+"""A login sees the foreign keys of tables on which it has a right; that a table is referred to, it
+sees always. https://learn.microsoft.com/sql/t-sql/functions/objectproperty-transact-sql"""
+
 VERSIONED = (
     "SELECT {number}, CAST('versions' AS varchar(20)), CAST(t.name AS nvarchar(128)), "
     "CAST('' AS nvarchar(128)), CAST('' AS nvarchar(128)), CAST(0 AS int), CAST(0 AS int) "
     f"FROM {TABLE} WHERE t.temporal_type = 2"
 )
 
-PARTS = {"triggers": TRIGGERS, "foreign keys": FOREIGN_KEYS, "system versioning": VERSIONED}
+PARTS = {
+    "triggers": TRIGGERS,
+    "foreign keys": FOREIGN_KEYS,
+    "foreign keys of other tables": UNSEEN_KEYS,
+    "system versioning": VERSIONED,
+}
 """The queries, by subject."""
 
 UNKNOWN = "unknown"
@@ -63,6 +79,8 @@ def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[
             hazards.append(Hazard(name, f"of {plan.target}", "changes", says))
         elif kind == "trigger":
             hazards += _trigger(name, bool(on_delete), options)
+        elif kind == "unseen keys":
+            hazards += _unseen_keys(name, plan, options)
         elif kind == "foreign key":
             own = (schema, table) == (plan.target.schema, plan.target.name)
             actions = ACTIONS[int(on_delete)], ACTIONS[int(on_update)]
@@ -129,6 +147,15 @@ def _foreign_key(
     if written.updates and on_update in ("SET NULL", "SET DEFAULT"):
         says = f"ON UPDATE {on_update}, changes rows that refer to what is updated"
         yield Hazard("foreign key", where, "refused", says, "Drop it, or have it CASCADE")
+
+
+def _unseen_keys(login: str, plan: CopyPlan, options: TargetOptions) -> Iterator[Hazard]:
+    written = written_by(plan, options)
+    if not (options.mode.whole_table or written.deletes or written.updates):
+        return
+    says = f"refer to it, and {DIALECT.quote(login)} may not see all of them, nor what they do"
+    effect: Effect = "destroys" if written.deletes and not options.mode.whole_table else "refused"
+    yield Hazard("foreign keys", "of other tables", effect, says, grant_definitions(login))
 
 
 def _versions(name: str, options: TargetOptions) -> Iterator[Hazard]:

@@ -13,6 +13,20 @@ from tableferry.resources.sqlserver.dialect import DIALECT
 from tableferry.resources.sqlserver.names import Row, about, by_table
 from tableferry.resources.tables import TableRef
 
+NO_DEFINITIONS = "HAS_PERMS_BY_NAME(NULL, 'DATABASE', 'VIEW DEFINITION') = 0"
+"""That the catalog does not show the login what belongs to others. Elsewhere than on SQL Server it
+may be NULL.
+https://learn.microsoft.com/sql/relational-databases/security/metadata-visibility-configuration"""
+
+SEES_NO_POLICIES = (
+    f"{NO_DEFINITIONS} AND HAS_PERMS_BY_NAME(NULL, 'DATABASE', 'ALTER ANY SECURITY POLICY') = 0"
+)
+
+
+def grant_definitions(login: str) -> str:
+    """The remedy for a login that the catalog does not show all that it must know."""
+    return f"GRANT VIEW DEFINITION TO {DIALECT.quote(login)}"
+
 
 def _query(table: str, where: str) -> str:
     return f"""
@@ -21,6 +35,10 @@ INNER JOIN sys.security_policies AS p ON p.object_id = f.object_id
 INNER JOIN sys.objects AS o ON o.object_id = f.target_object_id
 INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
 WHERE {where} AND p.is_enabled = 1 AND f.predicate_type = 0
+UNION ALL
+SELECT {table}, 'unseen', CAST(USER_NAME() AS nvarchar(128)) FROM sys.objects AS o
+INNER JOIN sys.schemas AS s ON s.schema_id = o.schema_id
+WHERE {where} AND {SEES_NO_POLICIES}
 UNION ALL
 SELECT {table}, 'column', CAST(c.name AS nvarchar(128)) FROM sys.columns AS c
 INNER JOIN sys.objects AS o ON o.object_id = c.object_id
@@ -78,7 +96,18 @@ def withheld(endpoint: Endpoint, table: TableRef) -> tuple[str | None, Sequence[
 def _parted(rows: Sequence[Row]) -> tuple[str | None, list[str]]:
     columns = [str(name) for what, name in rows if what == "column"]
     policies = [str(name) for what, name in rows if what == "policy"]
-    return _filtered_by(policies[0]) if policies else None, columns
+    unseen = [str(login) for what, login in rows if what == "unseen"]
+    if policies:
+        return _filtered_by(policies[0]), columns
+    return _unseen(unseen[0]) if unseen else None, columns
+
+
+def _unseen(login: str) -> str:
+    return (
+        f"{DIALECT.quote(login)} may not see whether a security policy filters its rows; "
+        f"{grant_definitions(login)}, or declare 'row_security: apply' to take the rows that are "
+        "shown for all"
+    )
 
 
 def _filtered_by(policy: str) -> str:

@@ -58,7 +58,7 @@ def verify_table(
     if blocking:
         raise SchemaDrift(
             f"{plan.target} has columns that the transfer does not write and that must not be "
-            f"NULL: {', '.join(map(repr, blocking))}"
+            f"NULL: {', '.join(map(repr, blocking))}; give them a default, or have them filled"
         )
     if others and options.mode.whole_table:
         raise InputError(

@@ -303,10 +303,13 @@ def granted(
     """Declares a transfer of the table `granted`, which one of the users of `GRANTED` reads."""
     admin = login("plain")
     admin.execute(
-        "CREATE OR REPLACE TABLE warehouse.granted (id Int32, a String, b Nullable(String)) "
+        "CREATE OR REPLACE TABLE warehouse.granted "
+        "(id Int32, a String, b Nullable(String), given String EPHEMERAL) "
         "ENGINE = MergeTree ORDER BY id"
     )
-    admin.execute("INSERT INTO warehouse.granted SELECT number, 'a', 'b' FROM numbers(100)")
+    admin.execute(
+        "INSERT INTO warehouse.granted (id, a, b) SELECT number, 'a', 'b' FROM numbers(100)"
+    )
     hops = f"['postgres://{copies}.{{t}}']"
     one = ferry(hops, "CREATE TABLE {t} (id int)")
 
@@ -328,7 +331,7 @@ def test_a_grant_that_is_revoked_takes_no_column_from_the_target(
     assert one.run().good
     sql = f"SELECT id, a, b FROM {copies}.{{t}} ORDER BY id"
     held = one.rows(sql)
-    login("plain").execute("INSERT INTO warehouse.granted VALUES (100, 'a', 'b')")
+    login("plain").execute("INSERT INTO warehouse.granted (id, a, b) VALUES (100, 'a', 'b')")
     for user in ("revoked", "some"):
         one = granted(user, **evolve)
         for ask in (one.plan, one.run):

@@ -50,7 +50,7 @@ def by_schema(admin: SqlServerConnection, url: str, ferry: str) -> str:
     admin.execute(f"CREATE USER {login} FOR LOGIN {login}")
     admin.execute(f"CREATE SCHEMA loaded AUTHORIZATION {login}")
     try:
-        admin.execute(f"GRANT CREATE TABLE, CREATE VIEW TO {login}")
+        admin.execute(f"GRANT CREATE TABLE, CREATE VIEW, VIEW DEFINITION TO {login}")
     except StatementFailed as error:
         assert "Babelfish" in str(error), "which needs no such grant, and has none"
     admin.execute("USE master")

@@ -295,6 +295,23 @@ def test_column_that_nobody_fills(bench: Bench) -> None:
         bench.target.prepare(bench.plan, TargetOptions(mode=WriteMode.SWAP))
 
 
+def test_column_that_the_server_fills(bench: Bench) -> None:
+    filled = "version rowversion NOT NULL"
+    if bench.system == "postgres":
+        domain = bench.named(f"{bench.table.name}_d")
+        bench.ask(f"CREATE DOMAIN {domain} AS int NOT NULL DEFAULT 7")
+        filled = f"version {domain}"
+    bench.ask(
+        f"CREATE TABLE {bench.named()} "
+        f"(id bigint NOT NULL, more int NOT NULL DEFAULT 1, {filled}, note {bench.text} NULL)"
+    )
+    assert "'version'" in str(bench.target.prepare(bench.plan, REPLACE))
+    bench.load(OLD)
+    assert [(row[0], row[-1]) for row in bench.rows()] == OLD
+    if bench.system == "postgres":
+        bench.ask(f"DROP DOMAIN {domain} CASCADE")
+
+
 @pytest.mark.parametrize("name", ["select", "with space", "quote]'\"[", "Žluť.ý 😀"])
 @pytest.mark.parametrize("system", TRANSACTIONAL)
 def test_any_name(stack: Servers, system: str, name: str) -> None:

@@ -11,6 +11,10 @@ BEGIN
   RAISE EXCEPTION '%|%|%', number, severity, message USING ERRCODE = 'TS000';
 END $$;
 
+-- Whether the login is shown what belongs to `dbo` alone, and no definitions.
+CREATE FUNCTION sys.limited() RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN COALESCE(current_setting('tsql.limited', true), '') <> '';
+
 -- Text ----------------------------------------------------------------------------------------
 
 -- What the default collation compares: case and trailing blanks do not count.

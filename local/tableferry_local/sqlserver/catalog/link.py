@@ -75,6 +75,11 @@ def keep_link(link: Link) -> None:
         _spare.append(link)
 
 
+LIMITED = "_limited"
+"""What the name of a second login ends with, which has the first one's password and rights on
+`dbo`: of other schemas, and of definitions, it is shown what SQL Server shows such a login."""
+
+
 class Link:
     """One PostgreSQL session. Every method raises PgError when the server reports an error."""
 
@@ -179,6 +184,10 @@ class Link:
         if failure is not None and error is None:
             raise PgError(failure)
         return rows
+
+    def limit(self) -> None:
+        """Have the catalog views show what a `LIMITED` login sees, until the session is cleared."""
+        self.run("SELECT set_config('tsql.limited', 'yes', false)")
 
     def cancel(self) -> None:
         """Ask the server to stop the running command; safe from another thread or a signal."""

@@ -9,6 +9,9 @@
 sys._relation r JOIN pg_class c ON c.oid = r.oid JOIN sys._schema s ON s.pg_schema = r.pg_schema
     AND s.database = lower(db)
 
+-- define shown
+(NOT sys.limited() OR lower(s.name) = 'dbo')
+
 -- define columns
 sys._column k JOIN {relations} ON k.oid = r.oid JOIN sys._type t ON t.name = k.type
 
@@ -271,7 +274,7 @@ update_referential_action tinyint strpos('cnd', k.confupdtype::text)
 update_referential_action_desc nvarchar(60) CASE k.confupdtype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN
     'SET_NULL' WHEN 'd' THEN 'SET_DEFAULT' ELSE 'NO_ACTION' END
 is_system_named bit 0
-FROM {relations} JOIN pg_constraint k ON k.conrelid = r.oid AND k.contype = 'f'
+FROM {relations} JOIN pg_constraint k ON k.conrelid = r.oid AND k.contype = 'f' AND {shown}
 
 -- view sys.foreign_key_columns
 constraint_object_id int k.oid::bigint
@@ -280,7 +283,7 @@ parent_object_id int k.conrelid::bigint
 parent_column_id int p.own
 referenced_object_id int k.confrelid::bigint
 referenced_column_id int p.other
-FROM {relations} JOIN pg_constraint k ON k.conrelid = r.oid AND k.contype = 'f'
+FROM {relations} JOIN pg_constraint k ON k.conrelid = r.oid AND k.contype = 'f' AND {shown}
     CROSS JOIN LATERAL unnest(k.conkey, k.confkey) WITH ORDINALITY AS p(own, other, at)
 
 -- view sys.partitions
@@ -334,7 +337,7 @@ TABLE_SCHEMA nvarchar(128) s.name
 TABLE_NAME nvarchar(128) r.name
 COLUMN_NAME nvarchar(128) k.name
 ORDINAL_POSITION int k.attnum
-COLUMN_DEFAULT nvarchar(4000) '(' || k.default_definition || ')'
+COLUMN_DEFAULT nvarchar(4000) CASE WHEN NOT sys.limited() THEN '(' || k.default_definition || ')' END
 IS_NULLABLE varchar(3) CASE WHEN k.nullable THEN 'YES' ELSE 'NO' END
 DATA_TYPE nvarchar(128) {information_type}
 CHARACTER_MAXIMUM_LENGTH int {length}
@@ -399,7 +402,7 @@ is_ms_shipped bit 0
 is_enabled bit bool_or(p.enabled)::int
 is_not_for_replication bit 0
 is_schema_bound bit 1
-FROM sys._predicate p WHERE p.database = lower(db) GROUP BY p.schema, p.policy
+FROM sys._predicate p WHERE NOT sys.limited() AND p.database = lower(db) GROUP BY p.schema, p.policy
 
 -- view sys.security_predicates
 object_id int min(p.id) OVER (PARTITION BY p.schema, p.policy) + 2000000000
@@ -410,4 +413,4 @@ predicate_type int p.blocks::int
 predicate_type_desc nvarchar(60) CASE WHEN p.blocks THEN 'BLOCK' ELSE 'FILTER' END
 operation int NULL
 operation_desc nvarchar(60) NULL
-FROM sys._predicate p WHERE p.database = lower(db)
+FROM sys._predicate p WHERE NOT sys.limited() AND p.database = lower(db)

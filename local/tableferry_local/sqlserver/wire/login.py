@@ -11,6 +11,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tableferry_local.sqlserver.catalog.link import LIMITED
 from tableferry_local.sqlserver.wire import federated, tokens
 from tableferry_local.sqlserver.wire.packets import (
     DEFAULT_PACKET_SIZE,
@@ -165,12 +166,12 @@ def _features(data: bytes) -> Mapping[int, bytes]:
 
 
 def accepted(login: Login, user: str, password: str) -> Login | None:
-    """Return the login if it is the one that the server was started with, else None."""
+    """Return the login if it is the one that the server was started with, or its `LIMITED` one."""
     if login.token is not None:
         bearer = federated.user_of(login.token, password)
         return replace(login, user=bearer) if bearer and bearer.lower() == user.lower() else None
     same = hmac.compare_digest(login.password.encode(), password.encode())
-    return login if same and login.user.lower() == user.lower() else None
+    return login if same and login.user.lower() in (user.lower(), user.lower() + LIMITED) else None
 
 
 def refusal(login: Login, server: str, *also: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from tableferry_local.sqlserver.catalog.bootstrap import bootstrap
-from tableferry_local.sqlserver.catalog.link import PgError, keep_link, open_link
+from tableferry_local.sqlserver.catalog.link import LIMITED, PgError, keep_link, open_link
 from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.tsql.execution.bulkload import BulkInsert
 from tableferry_local.sqlserver.tsql.execution.interpreter import Interpreter
@@ -49,6 +49,8 @@ class Engine:
             link = open_link(postgres_url)
         except PgError as error:
             raise SqlError(17142, 21, f"The stand-in's PostgreSQL fails: {error}") from error
+        if login.lower().endswith(LIMITED):
+            link.limit()
         self.state = State(link, login, DEFAULT_DATABASE, app_name, host_name)
         if database:
             try:

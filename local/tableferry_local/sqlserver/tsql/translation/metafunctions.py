@@ -179,6 +179,31 @@ def _constant(sql: str, kind: SqlType) -> Handler:
     return lambda compiler, args: Value(sql, kind)
 
 
+def _user_name(compiler: Compiler, args: list[Value]) -> Value:
+    login = compiler.parameter("@@user_name").sql
+    return Value(f"(CASE WHEN sys.limited() THEN {login} ELSE 'dbo' END)", SYSNAME)
+
+
+def _has_perms_by_name(compiler: Compiler, args: list[Value]) -> Value:
+    """A limited login has no permission on the database but those to create."""
+    kind, permission = _text(args[1]), _text(args[2])
+    return Value(
+        f"(CASE WHEN sys.limited() AND upper({kind}) = 'DATABASE' "
+        f"AND upper({permission}) NOT LIKE 'CREATE %' THEN 0 ELSE 1 END)",
+        INT,
+    )
+
+
+def _object_property(compiler: Compiler, args: list[Value]) -> Value:
+    """`TableHasForeignRef` alone; NULL for any other."""
+    id_, name = convert(args[0], INT), _text(args[1])
+    return Value(
+        f"(CASE WHEN lower({name}) = 'tablehasforeignref' THEN (SELECT count(*) > 0 FROM "
+        f"pg_constraint WHERE contype = 'f' AND confrelid = ({id_})::bigint::oid)::int END)",
+        INT,
+    )
+
+
 _USER = _session("@@user_name")
 META_FUNCTIONS: dict[str, Handler] = {
     "object_id": _object_id,
@@ -208,13 +233,14 @@ META_FUNCTIONS: dict[str, Handler] = {
     "suser_sname": _USER,
     "suser_name": _USER,
     "original_login": _USER,
-    "user_name": _constant("'dbo'::text", SYSNAME),
+    "user_name": _user_name,
     "user": _constant("'dbo'::text", SYSNAME),
     "user_id": _constant("1", INT),
     "suser_id": _constant("1", INT),
     "app_name": _session("@@app_name"),
     "host_name": _session("@@host_name"),
-    "has_perms_by_name": _constant("1", INT),  # of the one login, which owns everything
+    "has_perms_by_name": _has_perms_by_name,
+    "objectproperty": _object_property,
     "scope_identity": _session("@@scope_identity"),
     "xact_state": _session("@@xact_state"),
 }
