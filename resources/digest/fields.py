@@ -194,7 +194,8 @@ def field_between(source_system: System, target_system: System, column: ColumnPl
         target=column.target,
         rendered=to_text(source_system, column.source),
         scale=scale,
-        padded=target.padded,
+        # trailing blanks of a bpchar of any length mean nothing to its server either
+        padded=target.padded or (source.padded and source.precision is None),
         single=source.single or target.single,
     )
 

@@ -275,6 +275,6 @@ def _text(field: Field, column: Column, x: str) -> str:
     value = x if type_.name in ("text", "character varying") else f"({x})::text"
     if field.padded:
         return f"rtrim({value}, ' ')"
-    if type_.padded and field.rendered is None:
-        return f"rpad({value}, {type_.precision or 1})"
+    if type_.padded and type_.precision and field.rendered is None:
+        return f"rpad({value}, {type_.precision})"
     return value

@@ -38,7 +38,9 @@ class PostgresOverflow(OverflowSql):
         if type_.name == "money":
             return f"({x})::numeric", f"numeric({type_.precision},{type_.scale})"
         if type_.padded:
-            return f"rpad(({x})::text, {type_.precision or 1})", "text"
+            if type_.precision is None:
+                return f"bpcharout({x})::text", "text"
+            return f"rpad(({x})::text, {type_.precision})", "text"
         if type_.kind is None:
             return self.text(x), "text"
         return x, field.source.type

@@ -149,8 +149,12 @@ def _kind(name: str, type_: TypeText) -> Kind | None:
             return replace(TIMESTAMPS, digits=type_.number(0, 6), zone="utc")
         case "uuid":
             return Uuid()
-        case "character" | "character varying":
-            return Text(length and 2 * length, length, padded=name == "character")
+        case "character":
+            # bpchar without a length, unlike character, has none
+            length = length or (None if type_.name == "bpchar" else 1)
+            return Text(length and 2 * length, length, padded=True)
+        case "character varying":
+            return Text(length and 2 * length, length)
         case "text" | "citext":
             return Text()
         case "name":
