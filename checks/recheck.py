@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -22,12 +22,18 @@ MOST_VALUES = 10_000
 
 MOST_TIMES, MOST_SECONDS = 100, 3600.0
 
+SETTLED = "settled_rows"
+"""The metadata of a passed verdict: how many rows differed at the first look, but not at each."""
+
 _PATTERN = re.compile(r"(\d{1,3})x(\d{1,4}(?:\.\d{1,3})?)(s|m)")
 
 _Row = tuple[tuple[str, str | None], ...]
 _Values = Counter[tuple[DifferenceKind, str | None, bytes]]
 """The differences of a row: kind, column, and a hash of both values, which may be long."""
 _Rows = Mapping[_Row, _Values]
+_Lasting = tuple[_Rows, _Rows, _Rows, Differences] | Exception | None
+"""The rows that differ at the first look; those that differ at each, as they were at the last and
+at the one before; and all differences of the last. None if there are too many."""
 
 
 @dataclass(frozen=True)
@@ -70,15 +76,20 @@ class RepeatedLooks:
     """Both sides of the range."""
     recheck: Recheck = ONCE
 
-    def judge(self, verdict: Verdict, *, keeps_rows: bool = False) -> Verdict:
+    def judge(
+        self, verdict: Verdict, ask: Callable[[], Verdict], *, keeps_rows: bool = False
+    ) -> Verdict:
         """Keep only the differences that last.
 
         A row that agrees at any look was being written when it was read. Neither is a row whose
         values changed from each look to the next a proven difference: it is counted in a remark.
+        Rows are looked at by other figures than those of the verdict, so that before it is called
+        passed, it is asked for again.
 
         Args:
             verdict: about both sides as they are now; returned as it is if it passed, or is not
                 about rows.
+            ask: compares both sides again, as the verdict did.
             keeps_rows: whether the target may have rows that the source does not have.
 
         Returns:
@@ -86,10 +97,19 @@ class RepeatedLooks:
         """
         if verdict.passed or verdict.check not in BY_CHECK:
             return verdict
-        try:
-            lasting = self._lasting
-        except Exception as error:
-            return verdict.unexplained(error)
+        judged = self._judged(verdict, keeps_rows)
+        if not judged.passed or (again := ask()).passed:
+            return judged
+        anew = replace(self)._judged(again, keeps_rows)
+        if not anew.passed or anew.metadata[SETTLED]:
+            return anew  # other rows are being written
+        why = "compared in another way, no row differs, so that none can be shown"
+        return replace(again, remarks=(*again.remarks, why))
+
+    def _judged(self, verdict: Verdict, keeps_rows: bool) -> Verdict:
+        lasting = self._lasting
+        if isinstance(lasting, Exception):
+            return verdict.unexplained(lasting)
         if lasting is None:
             return self.comparison.explained(verdict)
         first, rows, before, differences = lasting
@@ -106,27 +126,49 @@ class RepeatedLooks:
         verdict = replace(verdict, metadata=metadata, remarks=remarks)
         if damaged:
             return replace(verdict, differences=_only(differences, damaged), note="")
-        settled = counted(len(first) - len(rows), "row")
-        note = f"{settled} differed while being written, and agreed when looked at again"
-        return replace(verdict, passed=True, disagreeing=(), differences=None, note=note)
+        settled = len(first) - len(rows)
+        which = counted(settled, "row") if settled else "rows"
+        return replace(
+            verdict,
+            passed=True,
+            disagreeing=(),
+            differences=None,
+            note=f"{which} differed while being written, and agreed when looked at again",
+            metadata={**metadata, SETTLED: settled},
+        )
 
     @cached_property
-    def _lasting(self) -> tuple[_Rows, _Rows, _Rows, Differences] | None:
-        """The rows that differ at the first look; those that differ at each, as they were at the
-        last and at the one before; and all differences of the last. None if there are too many."""
+    def _lasting(self) -> _Lasting:
+        look_together([self])
+        return self._lasting
+
+    def _rounds(self) -> Iterator[None]:
+        """Look at the rows, with a pause wherever this yields; `_lasting` is known in the end."""
+        found: _Lasting
         try:
             rows, differences = _look(self.comparison)
             first = before = rows
             for _ in range(self.recheck.times):
                 if not rows:
                     break
-                pause(self.recheck.seconds)
+                yield
                 again, differences = _look(self.comparison)
                 before = rows
                 rows = {row: values for row, values in again.items() if row in rows}
+            found = first, rows, before, differences
         except _TooManyError:
-            return None
-        return first, rows, before, differences
+            found = None
+        except Exception as error:
+            found = error
+        vars(self)["_lasting"] = found
+
+
+def look_together(looks: Sequence[RepeatedLooks]) -> None:
+    """Look at the rows of several ranges, with each pause for all of them."""
+    rounds = [(each._rounds(), each.recheck.seconds) for each in looks]
+    ended = object()
+    while rounds := [each for each in rounds if next(each[0], ended) is not ended]:
+        pause(max(seconds for _, seconds in rounds))
 
 
 def pause(seconds: float) -> None:

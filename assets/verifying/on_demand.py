@@ -35,8 +35,8 @@ from tableferry.assets.verifying.checked import Checked
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows, allows_extra_rows
 from tableferry.checks.expectations import run_suite
 from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
-from tableferry.checks.recheck import ONCE, Recheck, RepeatedLooks
-from tableferry.checks.reconcile import reconcile_all, target_digests
+from tableferry.checks.recheck import ONCE, Recheck, RepeatedLooks, look_together
+from tableferry.checks.reconcile import reconcile, reconcile_all, target_digests
 from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.fields import Side
@@ -201,13 +201,16 @@ class _HopCheck:
             sides = self._changed_sides(both_sides.only(*failed), verdicts, level)
             newer = [key_range for key_range in failed if sides[key_range.name] == "source"]
             why = self._why_not_newer(newer, CHECK_NAMES[level])
+            behind = {each.name for each in newer if each.name not in why}
+            look_together([looks[name] for name in sides if name not in behind])
             for name, side in sides.items():
-                if side == "source" and name not in why:
+                if name in behind:
                     verdicts[name] = source_is_newer(verdicts[name])
                     continue
                 try:
                     keeps = allows_extra_rows(self.hop, compared[name])
-                    verdict = looks[name].judge(verdicts[name], keeps_rows=keeps)
+                    ask = partial(self._asked, both, level)
+                    verdict = looks[name].judge(verdicts[name], ask, keeps_rows=keeps)
                 except Exception as error:
                     verdict = verdicts[name].unexplained(error)
                 if side is None and self.transfer.write.moves:
@@ -224,6 +227,10 @@ class _HopCheck:
         if suite := self.transfer.suite:
             target = self.servers.side(self.hop.plan, "target")
             yield {key_range.name: run_suite(suite, target, key_range) for key_range in ranges}
+
+    def _asked(self, both: Comparison, level: Level) -> Verdict:
+        (verdict,) = allowing_extra_rows(self.hop, both, [reconcile(both, level)])
+        return verdict
 
     def _changed_sides(
         self, failed: Comparison, verdicts: Mapping[str, Verdict], level: Level

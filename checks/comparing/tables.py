@@ -121,7 +121,10 @@ def compare_tables(
             again["target"] += verdicts[each.name].target[ROWS]
         looked = _comparison(tables.only(*unequal), again)
         if recheck is not None:
-            verdict = RepeatedLooks(looked, recheck).judge(verdict)
+            asked = tables.only(*unequal)
+            verdict = RepeatedLooks(looked, recheck).judge(
+                verdict, lambda: _together(level, [*reconcile_all(asked, level).values()])
+            )
         else:
             verdict = looked.explained(verdict)
         differences = verdict.differences
