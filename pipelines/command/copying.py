@@ -26,6 +26,7 @@ from tableferry.pipelines.command.shell import (
     wide,
 )
 from tableferry.resources.errors import CutDifferently, InputError, TableferryError
+from tableferry.resources.keys.range import NULL_NAME
 
 if TYPE_CHECKING:
     from tableferry.pipelines.command.session import Session
@@ -197,16 +198,24 @@ def _prepare_targets(
         transfer = session.transfer(name)
         servers = session.servers_of(transfer)
         source, target = transfer.source, transfer.hops[0].to
+        plan_it = partial(plan_transfer, transfer, servers, purpose="cut")
         try:
-            plan = session.ask_log(partial(plan_transfer, transfer, servers, purpose="cut"))
+            plan = session.ask_log(plan_it)
         except CutDifferently:
             if not replace:
                 raise
             # of a copy that was killed, say: all of its rows go
             servers.target(target).forget_markers(target)
-            continue
+            plan = session.ask_log(plan_it)
         (hop,) = plan.hops
-        if hop.existing is None or replace:
+        if hop.existing is None:
+            continue
+        if replace:
+            key = hop.existing.get(hop.plan.key.target.name)
+            cut_by_key = not (transfer.by_place or transfer.source.system.by_path)
+            if key and key.nullable and cut_by_key and NULL_NAME not in plan.ranges:
+                # the source's key may not be NULL, but the target may have such rows, which go
+                session.instance.add_dynamic_partitions(transfer.partitions_name, [NULL_NAME])
             continue
         if not append:
             refused.append(

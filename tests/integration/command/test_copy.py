@@ -189,6 +189,33 @@ def test_a_table_that_exists_is_refused_unless_it_is_said_what_becomes_of_its_ro
 
 
 @pytest.mark.parametrize("system", ["clickhouse", "sqlserver"])
+def test_rows_without_a_key_are_replaced_though_the_source_can_have_none(
+    shop: Shop, system: str
+) -> None:
+    shop.source(
+        "CREATE TABLE {s}.orders (id integer PRIMARY KEY, note text, amount numeric(10,2))",
+        "INSERT INTO {s}.orders SELECT g, 'n', 1 FROM generate_series(1, 30) g",
+    )
+    target = shop.target("orders", system)
+    if system == "clickhouse":
+        for sql in (
+            f"CREATE TABLE {target.name} (id Nullable(Int32), note Nullable(String), "
+            "amount Nullable(Decimal(10, 2))) ENGINE = MergeTree ORDER BY ()",
+            f"INSERT INTO {target.name} VALUES (NULL, 'stray', 1), (7, 'old', 1)",
+        ):
+            looking.clickhouse(shop.stack.clickhouse_url).command(sql)
+    else:
+        looking.ask_sqlserver(
+            shop.stack.sqlserver_url,
+            f"CREATE TABLE dbo.{target.name} (id int, note nvarchar(max), amount decimal(10,2)); "
+            f"INSERT INTO dbo.{target.name} VALUES (NULL, 'stray', 1), (7, 'old', 1)",
+        )
+    result = shop.copy("orders", "--replace", system=system)
+    assert result.exit_code == 0, result.output
+    assert same(shop, system)
+
+
+@pytest.mark.parametrize("system", ["clickhouse", "sqlserver"])
 def test_all_rows_are_replaced_though_others_have_cut_them_otherwise(
     shop: Shop, system: str
 ) -> None:
