@@ -150,6 +150,9 @@ class Proven:
     kept: str = "0:0"
     """How many rows the target has beyond its source, and the sum of the digests of their keys and
     watermarks, separated by a colon."""
+    held: str | None = None
+    """The digest of the keys and watermarks of all rows in the target, as
+    `RangeRecord.target_digest`, after a move of newer rows, which audits no others."""
 
     def metadata(self) -> dict[str, Any]:
         """Return Dagster metadata."""
@@ -160,6 +163,7 @@ class Proven:
             "proven_whole_at": dg.MetadataValue.timestamp(self.at),
             "kept_rows_and_digest": self.kept,
             **({"watermark": self.watermark} if self.watermark else {}),
+            **({"keys_and_watermarks": self.held} if self.held else {}),
         }
 
     @classmethod
@@ -172,6 +176,7 @@ class Proven:
             watermark=values.get("watermark"),
             at=float(values["proven_whole_at"]),
             kept=str(values["kept_rows_and_digest"]),
+            held=values.get("keys_and_watermarks"),
         )
 
 

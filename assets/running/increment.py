@@ -8,6 +8,7 @@ from tableferry.assets.log.records import Proven, RangeRecord
 from tableferry.assets.log.states import State
 from tableferry.assets.planning.rows.increments import from_watermark, keys_and_watermarks, now
 from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.assets.verifying.as_committed import digest_of
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.levels import CHECK_NAMES
 from tableferry.checks.reconcile import reconcile, row_count_of
@@ -110,7 +111,8 @@ def completed(
         note = f"{counted(moved or 0, 'row')} with {since}; of all, keys and watermarks agree"
         note = note if verdict.passed else verdict.note
         results.append(replace(verdict, note=note, metadata=metadata))
-    proven = replace(before, watermark=attempt.reading.fingerprint.greatest)
+    held = digest_of(whole, "target")
+    proven = replace(before, watermark=attempt.reading.fingerprint.greatest, held=held)
     record = replace(newer.record, rows=int(whole.source[ROWS]), rows_moved=moved, proven=proven)
     return record, tuple(results)
 

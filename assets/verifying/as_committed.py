@@ -33,12 +33,12 @@ def target_digest_of(hop: Hop, verdicts: Iterable[Verdict]) -> str | None:
     """
     if keeps_rows(hop.plan, hop.options):
         return None
-    return next(filter(None, (_digest(verdict, "target") for verdict in verdicts)), None)
+    return next(filter(None, (digest_of(verdict, "target") for verdict in verdicts)), None)
 
 
 def source_digest_of(verdicts: Iterable[Verdict]) -> str | None:
     """Return, of a range's verdicts, what `target_digest_of` is of the other side."""
-    return next(filter(None, (_digest(verdict, "source") for verdict in verdicts)), None)
+    return next(filter(None, (digest_of(verdict, "source") for verdict in verdicts)), None)
 
 
 def proven_figures(target_digest: str | None) -> KnownFigures | None:
@@ -71,7 +71,7 @@ def changed_side(
         return None
     if verdict.check == CHECK_NAMES["count"]:
         return "source" if verdict.target[ROWS] == record.rows else "target"
-    same = _same(record.target_digest, _digest(now or verdict, "target"))
+    same = _same(record.target_digest, digest_of(now or verdict, "target"))
     return None if same is None else "source" if same else "target"
 
 
@@ -165,7 +165,7 @@ def _counted_since(
 
 def as_committed(verdict: Verdict, record: RangeRecord) -> Verdict:
     """Compare a target, by a verdict with its digest, with its newest commit, not its source."""
-    same = _same(record.target_digest, _digest(verdict, "target"))
+    same = _same(record.target_digest, digest_of(verdict, "target"))
     stored = proven_figures(record.target_digest)
     committed = stored.figures if stored else {}
     return replace(
@@ -178,8 +178,8 @@ def as_committed(verdict: Verdict, record: RangeRecord) -> Verdict:
     )
 
 
-def _digest(verdict: Verdict, side: Side) -> str | None:
-    """Return the digest of one side of a verdict, if it has one."""
+def digest_of(verdict: Verdict, side: Side) -> str | None:
+    """Return the digest of one side of a verdict, as `RangeRecord.target_digest` has it."""
     figures = verdict.target if side == "target" else verdict.source
     definition = verdict.digest if side == "target" else verdict.source_digest
     if definition is None or DIGEST not in figures:

@@ -17,9 +17,11 @@ from tableferry.assets.log.ledger import (
 from tableferry.assets.log.records import DataVersion, RangeRecord, digest
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import EventLogger, Writer
+from tableferry.assets.planning.columns.hop_columns import watermark_column
 from tableferry.assets.planning.columns.renaming import not_yet
 from tableferry.assets.planning.moved_by_others import by_a_mover, last_written
 from tableferry.assets.planning.resolve import Hop, levels_of
+from tableferry.assets.planning.rows.increments import keys_and_watermarks
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, present_ranges
 from tableferry.assets.verifying.as_committed import (
@@ -27,6 +29,7 @@ from tableferry.assets.verifying.as_committed import (
     changed_side,
     changed_since,
     compared_with_commit,
+    digest_of,
     explained,
     source_is_newer,
     target_digest_of,
@@ -245,9 +248,41 @@ class _HopCheck:
             # without these digests the side is unknown, but the failures are not
             with suppress(Exception):
                 now = target_digests(failed)
-        return {
+        sides = {
             name: changed_side(verdicts[name], known.get(name), now.get(name)) for name in names
         }
+        held = {
+            name: digest
+            for name, side in sides.items()
+            if side is None
+            and (record := known.get(name))
+            and (proven := record.proven)
+            and (digest := proven.held)
+        }
+        return sides | dict.fromkeys(self._only_newer(failed, held), "source")
+
+    def _only_newer(self, failed: Comparison, held: Mapping[str, str]) -> list[str]:
+        """Return the ranges that differ in nothing but rows that a move of newer rows would bring.
+
+        Such a move proves keys and watermarks of all rows, but values of the newer ones alone.
+
+        Args:
+            failed: the ranges that differ.
+            held: the digest of the keys and watermarks that the last move left, by range.
+        """
+        if not held or self.transfer.watermark is None:
+            return []
+        both = failed.only(*(each for each in failed.ranges if each.name in held)).observed
+        plan = keys_and_watermarks(both.plan, self.transfer)
+        now = target_digests(replace(both, plan=plan, known={}))
+        watermark = watermark_column(both.plan, self.transfer).target.name
+        only_newer = []
+        for key_range in both.ranges:
+            if digest_of(now[key_range.name], "target") == held[key_range.name]:
+                differences = failed.only(key_range).differences
+                if differences.different == differences.by_column.get(watermark, 0):
+                    only_newer.append(key_range.name)
+        return only_newer
 
     def _why_not_newer(self, ranges: Sequence[KeyRange], check: str) -> dict[str, str]:
         """Say of ranges with a target as committed why the next run would not move them as changed.
