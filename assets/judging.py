@@ -105,14 +105,31 @@ def why_not_committed(state: State, error: str | None) -> str:
     return f"{state}: {error}"
 
 
+WHO_ADDED = (
+    "somebody has added this partition by hand; delete it in Dagster's UI, on the target's page, "
+    "under Partitions"
+)
+
+
+def why_lacking(transfer: Transfer) -> str:
+    """Say of a range that the transfer has no more what became of it, and what adds it again."""
+    command = "run" if transfer.write.moves else "check"
+    return (
+        "no range has these keys any more: somebody has deleted its partition in Dagster, or a run "
+        f"died while it cut it anew; ferry {command} {transfer.transfer} adds it again"
+    )
+
+
 def judge_table(transfer: Transfer, target: TableRef, status: TargetStatus) -> TableJudgement:
     """Judge a target of a transfer by its ranges and the verdicts about the whole table."""
     declared = checks_of(transfer)
     ranges = {name: judge_range(each, declared) for name, each in status.ranges.items()}
     state = combined([each.state for each in ranges.values()])
-    if state is ProofState.NOT_MOVED:
+    if state is ProofState.NOT_MOVED and not status.lacking:
         return TableJudgement(state, (f"{target}: no run has moved it yet",), ranges)
     problems = [check.summary for check in status.checks if check.failed]
+    problems += [f"{name}: {why_lacking(transfer)}" for name in status.lacking]
+    problems += [f"{name}: no range of the transfer: {WHO_ADDED}" for name in status.strangers]
     if problems:
         state = ProofState.FAILED
     missing = unchecked(WHOLE_TABLE_CHECKS, status)

@@ -24,18 +24,24 @@ from tableferry.resources.contract.table_sql import (
     qualified,
     range_number,
     within,
+    within_any,
 )
 from tableferry.resources.contract.target_names import of_ranges, quarantine_of
 from tableferry.resources.digest.measure import ROWS, Grouped
 from tableferry.resources.errors import TableMissing, describe
+from tableferry.resources.keys.cover import gaps, partition
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.types.column import Column
+from tableferry.resources.words import counted
 
 TOTAL_ROWS, UNIQUE, NO_STRAYS, SCHEMA = "total_rows", "unique_key", "no_stray_rows", "schema"
 WHOLE_TABLE_CHECKS = (TOTAL_ROWS, UNIQUE, NO_STRAYS, SCHEMA)
 """The names of the asset checks."""
 
 EXAMPLES = 20
+
+IN_NO_RANGE = "source_rows_in_no_range"
+"""The metadata of a row count that fails for the rows of the source that no range has."""
 
 COUNTED, BY_RANGE = "source_counted", "as its ranges, which leave no key out"
 """The metadata of a row count that is the sum of the ranges' counts."""
@@ -46,7 +52,8 @@ def whole_table(
 ) -> list[Verdict]:
     """Check what no range alone can show.
 
-    - `total_rows`: both tables hold the same number of rows, whatever their keys are.
+    - `total_rows`: both tables hold the same number of rows, whatever their keys are, and each row
+      of the source belongs to one of the ranges.
     - `unique_key`: no two rows of the target share the source's primary key. Passes, and says so,
       where the source has none or not all of it is copied.
     - `no_stray_rows`: every row of the target belongs to one of the ranges.
@@ -60,8 +67,12 @@ def whole_table(
     """
     began = time.monotonic()
     plan, ranges, target = comparison.plan, comparison.ranges, comparison.sides["target"]
-    known_rows = rows if ranges_partition(ranges, nullable=plan.key.source.nullable) else None
-    source_rows, target_rows, strays = _count(comparison, known_rows)
+    known_rows = rows if partition(ranges, nullable=plan.key.source.nullable) else None
+    source, in_none = comparison.sides["source"], 0
+    if missing := _lacking(comparison):
+        lacking = within_any(missing, source.key, source.table.system)
+        in_none = source.total(filtered(lacking, plan.where))[ROWS]
+    source_rows, target_rows, strays = _count(comparison, known_rows, in_none)
     seconds = time.monotonic() - began
     rejected = _rejected(target, ranges)
     total = Verdict.of_figure(
@@ -72,6 +83,9 @@ def whole_table(
         seconds=seconds,
         metadata={} if known_rows is None else {COUNTED: BY_RANGE},
     )
+    if in_none:
+        of_none = {**total.metadata, IN_NO_RANGE: in_none}
+        total = replace(total, passed=False, disagreeing=(ROWS,), metadata=of_none)
     total = with_limits(total, replace(plan, fitting=None), "count", {})
     no_strays = Verdict.of_figure(
         NO_STRAYS,
@@ -80,6 +94,7 @@ def whole_table(
         strays,
         seconds=seconds,
         metadata={"ranges": len(ranges), "rows_target": target_rows},
+        note=f"{counted(strays, 'row')} of the target in no range" if strays else "",
     )
     final = [table for table in plan.final if table == plan.target]
     return [
@@ -90,20 +105,14 @@ def whole_table(
     ]
 
 
-def ranges_partition(ranges: Sequence[KeyRange], *, nullable: bool) -> bool:
-    """Whether every key is in exactly one of some ranges, by their bounds alone.
-
-    Args:
-        ranges: ranges of one table. False if they are files: there may be others.
-        nullable: whether a key may be NULL.
-    """
-    bounded = [key_range for key_range in ranges if not key_range.null]
-    if any(r.kind == "file" for r in bounded) or len(ranges) - len(bounded) != nullable:
-        return False
-    lower = {key_range.lower for key_range in bounded if key_range.lower is not None}
-    upper = {key_range.upper for key_range in bounded if key_range.upper is not None}
-    # as each range ends above where it begins, they form one chain
-    return lower == upper and len(lower) == len(bounded) - 1
+def _lacking(comparison: Comparison) -> list[KeyRange]:
+    """The ranges that lack at the source; of files there are none, as others may come."""
+    ranges = comparison.ranges
+    if not ranges or ranges[0].kind == "file":
+        return []
+    if comparison.plan.key.source.nullable and not any(key_range.null for key_range in ranges):
+        return [*gaps(ranges), replace(ranges[0], lower=None, upper=None, null=True)]
+    return gaps(ranges)
 
 
 def _timed(check: Callable[[], Verdict]) -> Verdict:
@@ -112,17 +121,18 @@ def _timed(check: Callable[[], Verdict]) -> Verdict:
     return replace(verdict, seconds=time.monotonic() - began)
 
 
-def _count(comparison: Comparison, known_rows: int | None) -> tuple[int, int, int]:
+def _count(comparison: Comparison, known_rows: int | None, in_none: int) -> tuple[int, int, int]:
     """Count the rows of the source, of the target, and of the target outside of all ranges.
 
     Takes one scan of each, unless there are too many ranges for one query; none of the source if
     its rows are known. Where the ranges leave out no key but NULL, rows need not be told apart by
-    range, so that a server may count them by an index alone, or in parallel.
+    range, so that a server may count them by an index alone, or in parallel; of `in_none`, the
+    source's rows in no range, the number is known then.
     """
     plan, ranges, target = comparison.plan, comparison.ranges, comparison.sides["target"]
     system = target.table.system
     nulls = any(key_range.null for key_range in ranges)
-    partitioned = ranges_partition(ranges, nullable=nulls)
+    partitioned = partition(ranges, nullable=nulls)
     one_query = not partitioned and len(ranges) <= MOST_RANGES
     where = filtered("1 = 1", target.filter)
     grouped: dict[Side, Grouped] = {
@@ -131,16 +141,13 @@ def _count(comparison: Comparison, known_rows: int | None) -> tuple[int, int, in
     }
     if known_rows is None and partitioned:
         source = comparison.sides["source"]
-        counted = list(ranges)
-        if source.key.nullable and not nulls:
-            counted.append(replace(ranges[0], lower=None, upper=None, null=True))
         with ThreadPoolExecutor(1) as pool:
             counting = pool.submit(target.measure, grouped["target"])
             parts = (
-                within(part, source.key, source.table.system) for part in source.stretches(counted)
+                within(part, source.key, source.table.system) for part in source.stretches(ranges)
             )
             counts = (source.total(filtered(part, plan.where)) for part in parts)
-            source_rows = sum(int(count[ROWS]) for count in counts)
+            source_rows = in_none + sum(int(count[ROWS]) for count in counts)
             target_figures = counting.result()
     elif known_rows is None:
         source_figures, target_figures = comparison.measure(grouped)

@@ -90,6 +90,14 @@ class CutDifferently(InputError):
     """Others have cut a target's keys into other ranges, so that readers would see rows twice."""
 
 
+class KeyChanged(InputError):
+    """The ranges of a transfer were cut by another key than it declares now, of this kind."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        self.kind = kind
+        super().__init__(message)
+
+
 class NoBlocks(InputError):
     """A table has no blocks by which it could be cut.
 

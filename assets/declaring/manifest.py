@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import timedelta
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -516,6 +517,11 @@ class Transfer(Section):
         """The most rows that a range of a file has; None: each file is one range."""
         file_key = source_of(self.source.system).file_key
         return self.ranges.rows if file_key and "ranges" in self.model_fields_set else None
+
+    @cached_property
+    def key_place(self) -> str:
+        """File and line of the key, with what follows a place; empty if Python code declares it."""
+        return ""
 
     @property
     def partitions_name(self) -> str:

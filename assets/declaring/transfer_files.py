@@ -262,6 +262,7 @@ def _validated(file: YamlFile, defaults: Defaults, connections: Mapping[str, str
         problems += [problem for problem in invalid if (problem.path, problem.line) not in unclear]
     else:
         if not problems:
+            vars(transfer)["key_place"] = f"{file.place(('key',))}: "
             return file, transfer
     name = file.data.get("transfer")
     problems.sort(key=lambda problem: (problem.path != path, problem.line))

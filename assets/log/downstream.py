@@ -15,7 +15,8 @@ from typing import TypeAlias
 
 import dagster as dg
 
-from tableferry.assets.log.ledger import committed, gone_ids, move_ids
+from tableferry.assets.log.ledger import committed, move_ids
+from tableferry.assets.log.ranges import gone_ids
 from tableferry.assets.log.records import GONE, digest
 from tableferry.assets.log.written_columns import WrittenColumn, written_columns
 

@@ -35,7 +35,6 @@ from tableferry.assets.log.ranges import (
 )
 from tableferry.assets.log.records import (
     DATA_VERSION,
-    GONE,
     STATE,
     DataVersion,
     RangeRecord,
@@ -259,28 +258,6 @@ def latest_record(log: Log, asset: Asset, range_name: str | None = None) -> Rang
     """Return the record of the last commit or skip of an asset, or of one of its ranges."""
     stored = next(newest_first(log, asset, 1, range_name), None)
     return RangeRecord.stored(stored[1]) if stored else None
-
-
-def gone_ids(log: Log, asset: Asset) -> dict[str, int]:
-    """Return the storage id of the last event by which the rows of each range have left a target.
-
-    Only ranges of files leave, with their file; others are replaced by ranges that move.
-    """
-    rows = select_events(
-        log,
-        "SELECT e.id, e.event FROM event_logs e WHERE e.asset_key = :asset"
-        " AND e.dagster_event_type = :type AND e.partition IS NULL AND e.event LIKE :text"
-        f"{since_wiped(log, [key_of(asset)])} ORDER BY e.id",
-        asset=key_of(asset),
-        type=OBSERVATION,
-        text=f"%{GONE}%",
-    )
-    gone: dict[str, int] = {}
-    for number, text in rows:
-        event = json.loads(text)["dagster_event"]["event_specific_data"]["asset_observation"]
-        data = {entry["label"]: entry["entry_data"] for entry in event["metadata_entries"]}
-        gone |= dict.fromkeys(json.loads(data[GONE]["text"]), number)
-    return gone
 
 
 def evaluations(

@@ -5,20 +5,22 @@ The number of queries grows with hundreds of tables and of ranges, not with each
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
 from tableferry.assets.asset_keys import stored_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.check_records import CheckRecord, read_checks
-from tableferry.assets.log.queries import Log, parameters, select_events, select_in
-from tableferry.assets.log.records import RangeRecord
+from tableferry.assets.log.queries import Asset, Log, key_of, parameters, select_events, select_in
+from tableferry.assets.log.records import GONE, RangeRecord
 from tableferry.assets.log.states import State
 from tableferry.assets.log.verdicts import standing_verdicts
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
+from tableferry.resources.keys.cover import lacking, names_in_key_order, strangers
 from tableferry.resources.tables import TableRef
 
 MATERIALIZATION, OBSERVATION = "ASSET_MATERIALIZATION", "ASSET_OBSERVATION"
@@ -61,9 +63,13 @@ class TargetStatus:
     """What the event log says of one target."""
 
     ranges: Mapping[str, RangeStatus] = field(default_factory=dict)
-    """The known ranges of the transfer, in their order."""
+    """The known ranges of the transfer, in key order."""
     checks: tuple[CheckRecord, ...] = ()
     """The standing verdicts about the whole table."""
+    lacking: tuple[str, ...] = ()
+    """The ranges that lack among the known ones, by their bounds and by what has moved."""
+    strangers: tuple[str, ...] = ()
+    """Those of the known ones that somebody else has added."""
 
 
 def read_status(
@@ -82,13 +88,14 @@ def read_status(
         evidence: also keep the figures and the differing rows of each verdict.
     """
     known = ranges_by_name(log, [transfer.partitions_name for transfer in transfers])
-    targets: dict[str, TableRef] = {}
+    targets: dict[str, None] = {}
     names: dict[str, dict[str, None]] = {}
     for transfer in transfers:
-        ranges = known.get(transfer.partitions_name, [])
+        ranges = known[transfer.partitions_name]
+        ranges = names_in_key_order(ranges, of_files=_of_files(transfer))
         for hop in transfer.hops:
             key = stored_key(hop.to)
-            targets[key] = hop.to
+            targets[key] = None
             names[key] = dict.fromkeys(name for name in ranges if only is None or name in only)
     attempts: dict[str, dict[str, int]] = {key: {} for key in targets}
     commits: dict[str, dict[str, int]] = {key: {} for key in targets}
@@ -115,10 +122,33 @@ def read_status(
     def checks_of(key: str, name: str | None) -> tuple[CheckRecord, ...]:
         return tuple(checks[number] for number in ids.get((key, name), ()))
 
+    def target_status(transfer: Transfer, target: TableRef) -> TargetStatus:
+        key, ranges = stored_key(target), known[transfer.partitions_name]
+        return TargetStatus(
+            {name: status(key, name) for name in names[key]},
+            checks_of(key, None),
+            lacking=tuple(_lacking(log, transfer, target, ranges, commits[key])),
+            strangers=tuple(strangers(ranges, of_files=_of_files(transfer))),
+        )
+
     return {
-        table: TargetStatus({name: status(key, name) for name in names[key]}, checks_of(key, None))
-        for key, table in targets.items()
+        hop.to: target_status(transfer, hop.to) for transfer in transfers for hop in transfer.hops
     }
+
+
+def _of_files(transfer: Transfer) -> bool:
+    return transfer.source.system.by_path is not None
+
+
+def _lacking(
+    log: Log, transfer: Transfer, target: TableRef, known: Sequence[str], moved: Mapping[str, int]
+) -> list[str]:
+    newest_first = sorted(moved, key=lambda name: -moved[name])
+    names = lacking(known, newest_first, of_files=_of_files(transfer))
+    if _of_files(transfer) and transfer.on_missing != "keep":
+        return []  # the rows of files may have left with these
+    gone = gone_ids(log, target) if any(name in moved for name in names) else {}
+    return [name for name in names if gone.get(name, 0) < moved.get(name, 1)]
 
 
 def ranges_by_name(log: Log, names: Iterable[str]) -> dict[str, list[str]]:
@@ -160,3 +190,25 @@ def read_events(log: Log, ids: Iterable[int]) -> Iterator[tuple[int, str]]:
 def read_records(log: Log, ids: Iterable[int]) -> dict[int, RangeRecord]:
     """Read the records of events by their storage ids."""
     return {number: RangeRecord.stored(text) for number, text in read_events(log, ids)}
+
+
+def gone_ids(log: Log, asset: Asset) -> dict[str, int]:
+    """Return the storage id of the last event by which the rows of each range have left a target.
+
+    Only ranges of files leave, with their file; others are replaced by ranges that move.
+    """
+    rows = select_events(
+        log,
+        "SELECT e.id, e.event FROM event_logs e WHERE e.asset_key = :asset"
+        " AND e.dagster_event_type = :type AND e.partition IS NULL AND e.event LIKE :text"
+        f"{since_wiped(log, [key_of(asset)])} ORDER BY e.id",
+        asset=key_of(asset),
+        type=OBSERVATION,
+        text=f"%{GONE}%",
+    )
+    gone: dict[str, int] = {}
+    for number, text in rows:
+        event = json.loads(text)["dagster_event"]["event_specific_data"]["asset_observation"]
+        data = {entry["label"]: entry["entry_data"] for entry in event["metadata_entries"]}
+        gone |= dict.fromkeys(json.loads(data[GONE]["text"]), number)
+    return gone

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.ledger import newest_ids, partitions, recorded_fingerprints
+from tableferry.assets.log.ledger import newest_ids, recorded_fingerprints
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, digest
 from tableferry.assets.planning.hazards import with_hazards
@@ -23,6 +23,11 @@ from tableferry.assets.planning.ranges.cutting import (
     top_bound,
 )
 from tableferry.assets.planning.ranges.growing import has_more_rows
+from tableferry.assets.planning.ranges.known import (
+    former_ranges,
+    known_ranges,
+    without_gaps,
+)
 from tableferry.assets.planning.ranges.shared_cuts import in_use, relative_to, require_agreement
 from tableferry.assets.planning.ranges.statistics import KeyStatistics, key_statistics
 from tableferry.assets.planning.resolve import Hop, resolve_hops
@@ -40,7 +45,8 @@ from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.digest.stretches import expected_rows
-from tableferry.resources.errors import InputError, TableMissing, concerning
+from tableferry.resources.errors import InputError, KeyChanged, TableMissing, concerning
+from tableferry.resources.keys.cover import in_key_order
 from tableferry.resources.keys.range import KeyRange
 
 if TYPE_CHECKING:
@@ -233,8 +239,8 @@ def plan_transfer(
         if purpose != "compare":
             require_agreement(transfer, hops, growth, published)
     else:
-        growth = _growth(transfer, hops, servers, log, published)
-    ranges = {range_.name: range_ for range_ in (*growth.keep, *growth.add)}
+        growth = _growth(transfer, hops, servers, log, published, anew=intent.recreate)
+    ranges = {range_.name: range_ for range_ in in_key_order((*growth.keep, *growth.add))}
     own = frozenset(ranges)
     markers = {number: replace(each, transfer_ranges=own) for number, each in published.items()}
     plan = TransferPlan(declared, intent, transfer, hops, ranges, growth, markers)
@@ -297,13 +303,6 @@ def known_rows(
     return expected | {name: each.rows for name, each in recorded.items()}
 
 
-def known_ranges(transfer: Transfer, hops: Sequence[Hop], log: Log) -> tuple[KeyRange, ...]:
-    """The ranges that Dagster knows, in its order."""
-    kind, digits = key_kind(hops[0].plan.key.source, transfer.source.system)
-    names = partitions(log, transfer.partitions_name)
-    return tuple(KeyRange.parse(name, kind, digits) for name in names)
-
-
 def present_ranges(plan: TransferPlan, servers: Servers) -> tuple[KeyRange, ...]:
     """The ranges of a plan without those of files that no longer exist."""
     transfer, known = plan.transfer, tuple(plan.ranges.values())
@@ -321,18 +320,31 @@ def _growth(
     servers: Servers,
     log: Log,
     published: Mapping[int, Published],
+    *,
+    anew: bool,
 ) -> RangeGrowth:
     """Plan how the known ranges have to change for the keys in the source.
 
     Raises:
-        InputError: others have cut the keys differently in a target where that matters.
+        InputError: others have cut the keys differently in a target where that matters; or they
+            were cut by another key, and the targets are not made anew.
     """
-    known = known_ranges(transfer, hops, log)
-    cuts, cut_by = in_use(transfer, hops, known, published)
+    known: tuple[KeyRange, ...] = ()
+    former: tuple[KeyRange, ...] = ()
+    try:
+        known = known_ranges(transfer, hops, log)
+    except KeyChanged as error:
+        if not anew:
+            raise
+        former = former_ranges(transfer, error.kind, log)
+    whole = without_gaps(known, hops, log)
+    cuts, cut_by = in_use(transfer, hops, whole, published)
     with concerning(f"{transfer.transfer}: {transfer.source}"):
         growth = _grown(transfer, hops, servers, cuts)
-    if cut_by:
+    if [*cuts] != [*known]:
         growth = relative_to(known, cuts, growth, cut_by)
+    again = tuple(range_ for range_ in whole if range_ not in known)
+    growth = replace(growth, retire=(*former, *growth.retire), again=again)
     require_agreement(transfer, hops, growth, published)
     return growth
 
@@ -394,10 +406,11 @@ def apply_growth(plan: TransferPlan, servers: Servers, instance: dg.DagsterInsta
             for ranges, replacements in ((growth.retire, growth.add), (growth.remove, ())):
                 if ranges:
                     target.retire(hop.plan, ranges, replacements, hop.options)
-        if growth.remove:
+        gone = [*growth.remove, *(range_ for range_ in growth.retire if range_.null)]
+        if gone:
             from tableferry.assets.log.downstream import record_gone
 
-            record_gone(instance, hop.asset, [range_.name for range_ in growth.remove])
+            record_gone(instance, hop.asset, [range_.name for range_ in gone])
     crash_points.reached("after_retire")
     for range_ in (*growth.retire, *growth.remove):
         instance.delete_dynamic_partition(partitions, range_.name)

@@ -24,16 +24,12 @@ from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.planner import ranges_moving_with
+from tableferry.assets.planning.ranges.known import known_ranges
 from tableferry.assets.planning.resolve import Hop, levels_of
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.snapshots import MOST_READINGS
 from tableferry.assets.planning.source_state import SourceState
-from tableferry.assets.planning.transfer_plan import (
-    TransferPlan,
-    apply_growth,
-    known_ranges,
-    plan_transfer,
-)
+from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_transfer
 from tableferry.assets.planning.wires import with_wires
 from tableferry.assets.running.caller import Caller, plan_of_run
 from tableferry.assets.running.fitting import prepare, with_fitting_targets

@@ -10,8 +10,9 @@ import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.judging import why_not_committed
+from tableferry.assets.judging import why_lacking, why_not_committed
 from tableferry.assets.log.ledger import committed, evaluations, records, standing, verdicts
+from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import EventLogger, Writer
 from tableferry.assets.planning.resolve import Hop
@@ -100,12 +101,17 @@ def not_committed(
 ) -> list[NotCommitted]:
     """Return the ranges, of `names` or of all, that their latest attempt did not commit.
 
-    None of a transfer that moves nothing, whose ranges are all compared.
+    With those that somebody has deleted. None of a transfer that moves nothing, whose ranges are
+    all compared.
     """
     if not transfer.write.moves:
         return []
     known = instance.get_dynamic_partitions(transfer.partitions_name)
-    open_ranges: list[NotCommitted] = []
+    open_ranges = [
+        NotCommitted(str(target), name, State.MISSING, why_lacking(transfer))
+        for target, status in read_status(instance, [transfer]).items()
+        for name in (() if names else status.lacking)
+    ]
     for hop in transfer.hops:
         asset = asset_key(hop.to)
         seen, done = records(instance, asset, known), committed(instance, asset, ())

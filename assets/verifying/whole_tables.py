@@ -14,18 +14,20 @@ from tableferry.assets.log.grouping import together
 from tableferry.assets.log.ledger import committed, latest_materialization, records
 from tableferry.assets.log.records import ROWS_SINCE
 from tableferry.assets.log.writer import EventLogger, Writer
+from tableferry.assets.planning.ranges.known import known_ranges
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.snapshots import read_under
 from tableferry.assets.planning.source_state import SourceState
-from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges
+from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.assets.verifying.checked import Checked
 from tableferry.checks.verdict import Verdict
-from tableferry.checks.whole_table import TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
+from tableferry.checks.whole_table import IN_NO_RANGE, TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
 from tableferry.resources.contract.snapshots import Snapshot
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target_options import keeps_rows
 from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.words import counted
 
 DESCRIPTIONS = {
     "total_rows": "Both tables hold the same number of rows, whatever their keys are.",
@@ -93,7 +95,8 @@ def check_whole_tables(
                 _explained(judged, context.instance, hop, ranges) for judged in verdicts
             ):
                 if verdict.check in names:
-                    warning = bool(missing) or _hint(transfer, hop, verdict)
+                    lost = IN_NO_RANGE in verdict.metadata
+                    warning = (bool(missing) and not lost) or _hint(transfer, hop, verdict)
                     writer.checked_table(
                         verdict, warning=warning, missing=len(missing), about=about
                     )
@@ -118,7 +121,10 @@ def _compared(
 def _explained(
     verdict: Verdict, instance: dg.DagsterInstance, hop: Hop, ranges: Sequence[KeyRange]
 ) -> Verdict:
-    """Distinguish rows that the source has gained since its ranges were read from lost rows."""
+    """Tell rows that the source has gained since its ranges were read from others that lack."""
+    if lost := verdict.metadata.get(IN_NO_RANGE):
+        why = f"{counted(lost, 'row')} of the source in no range, which the next run adds again"
+        return replace(verdict, note=f"{verdict.conclusion()}; {why}", remarks=())
     if verdict.check != TOTAL_ROWS or verdict.passed or not hop.first:
         return verdict
     by_range = records(instance, hop.asset, [range_.name for range_ in ranges]).values()
@@ -135,7 +141,7 @@ def _explained(
 def _hint(transfer: Transfer, hop: Hop, verdict: Verdict) -> bool:
     if transfer.check_spec(verdict.check).severity == "warn":
         return True
-    if verdict.check != TOTAL_ROWS:
+    if verdict.check != TOTAL_ROWS or IN_NO_RANGE in verdict.metadata:
         return False
     if ROWS_SINCE in verdict.metadata:
         return True

@@ -21,7 +21,6 @@ from tableferry.resources.contract.markers import (
     Published,
     markers_of,
     now,
-    parse_range,
     replaced_newer,
     require_written_as,
 )
@@ -29,6 +28,7 @@ from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import TargetMoved
 from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.errors import InputError, StatementFailed
+from tableferry.resources.keys.range import parse_range
 from tableferry.resources.tables import TableRef
 
 STEP = 1 << 20

@@ -8,14 +8,13 @@ home, those since the backup from which it was restored, or those of a process t
 from __future__ import annotations
 
 import datetime as dt
-import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.errors import InputError
-from tableferry.resources.keys.range import KeyKind, KeyRange
+from tableferry.resources.keys.range import KeyRange, parse_range
 from tableferry.resources.tables import TableRef
 
 MARKERS = "__ferry_ranges"
@@ -169,24 +168,3 @@ def range_key(range_name: str) -> str:
 def now() -> str:
     """The present time, to be read by people."""
     return dt.datetime.now(dt.UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", " UTC")
-
-
-@functools.lru_cache(maxsize=20_000)
-def parse_range(name: str, kind: KeyKind, digits: int) -> KeyRange | None:
-    """Return `KeyRange.parse`; None if the name is invalid for the kind of keys."""
-    try:
-        return KeyRange.parse(name, kind, digits)
-    except InputError:
-        return None
-
-
-def cover_all(ranges: Iterable[KeyRange]) -> bool:
-    """Whether every possible key but NULL is in exactly one of the ranges."""
-    bounded = [key_range for key_range in ranges if not key_range.null]
-    by_lower = {key_range.lower: key_range for key_range in bounded}
-    if len(by_lower) != len(bounded):
-        return False
-    last = by_lower.pop(None, None)
-    while last is not None and last.upper is not None:
-        last = by_lower.pop(last.upper, None)
-    return last is not None and not by_lower

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import re
 import string
 import uuid
@@ -99,20 +100,12 @@ class KeyRange:
             rows = (int(first), int(end) if end else None)
             return cls(kind, unquote(name[: match.start()]), rows=rows)
         try:
-            if kind == "text":
-                key_range = cls(kind, *texts.bounds(name), digits=digits)
-                if key_range.name != name:
-                    raise ValueError(f"that would be {key_range.name}")
-                return key_range
-            if kind != "integer":
-                lower, upper = _split(name)
-                return cls(kind, _bound(lower, kind), _bound(upper, kind), digits=digits)
             # the column may have been widened since the range was named
-            for width in (digits, *WIDTHS):
-                key_range = cls._of_integers(name, width)
+            for width in (digits, *WIDTHS) if kind == "integer" else (digits,):
+                key_range = cls(kind, *_bounds(name, kind), digits=width)
                 if key_range.name == name:
-                    return key_range
-            raise ValueError(f"that would be {cls._of_integers(name, digits).name}")
+                    return key_range._with_keys()
+            raise ValueError(f"that would be {key_range.name}")
         except ValueError as error:
             raise InputError(f"{name!r} is not a key range of {kind} keys: {error}") from None
 
@@ -140,11 +133,11 @@ class KeyRange:
             start is None or upper is None or start < upper
         )
 
-    @classmethod
-    def _of_integers(cls, name: str, digits: int) -> KeyRange:
-        mark = _MARK.match(name)
-        lower, upper = _split(name[mark.end() :] if mark else name)
-        return cls("integer", _bound(lower, "integer"), _bound(upper, "integer"), digits=digits)
+    def _with_keys(self) -> KeyRange:
+        lower: Any = self.lower
+        if None not in (lower, self.upper) and lower >= self.upper:
+            raise ValueError("it ends where it begins, or before")
+        return self
 
     def _integer_name(self) -> str:
         width = min(self.digits, PADDED)
@@ -162,15 +155,27 @@ class KeyRange:
         return f"{name}#{first:010d}..{'' if end is None else f'{end:010d}'}"
 
 
+@functools.lru_cache(maxsize=20_000)
+def parse_range(name: str, kind: KeyKind, digits: int = PADDED) -> KeyRange | None:
+    """Return `KeyRange.parse`; None if the name is invalid for the kind of keys."""
+    try:
+        return KeyRange.parse(name, kind, digits)
+    except InputError:
+        return None
+
+
 def _percent(match: re.Match[str]) -> str:
     return "".join(f"%{ord(char):02X}" for char in match[0])
 
 
-def _split(text: str) -> tuple[str, str]:
-    lower, dots, upper = text.partition("..")
+def _bounds(name: str, kind: KeyKind) -> tuple[Bound | None, Bound | None]:
+    if kind == "text":
+        return texts.bounds(name)
+    mark = _MARK.match(name) if kind == "integer" else None
+    lower, dots, upper = (name[mark.end() :] if mark else name).partition("..")
     if not dots:
         raise ValueError("no '..'")
-    return lower, upper
+    return _bound(lower, kind), _bound(upper, kind)
 
 
 def _mark(lower: int | None, upper: int | None, width: int) -> str:
@@ -192,13 +197,16 @@ def _text(bound: Bound | None) -> str:
 def _bound(text: str, kind: KeyKind) -> Bound | None:
     if not text:
         return None
-    if kind == "integer":
-        return int(text)
-    if kind == "date":
-        return dt.date.fromisoformat(text)
-    if kind == "timestamp":
+    try:
+        if kind == "integer":
+            return int(text)
+        if kind == "date":
+            return dt.date.fromisoformat(text)
+        if kind == "uuid":
+            return uuid.UUID(text)
         moment = dt.datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            raise ValueError("timestamps in names are UTC, without an offset")
-        return moment
-    return uuid.UUID(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is none") from None
+    if moment.tzinfo is not None:
+        raise ValueError("timestamps in names are UTC, without an offset")
+    return moment

@@ -11,7 +11,7 @@ from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Look, having, with_remedies
-from tableferry.resources.contract.markers import Publication, parse_range
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import MOST_RANGES, drop_table, range_number
 from tableferry.resources.contract.target import TargetMoved
 from tableferry.resources.contract.target_names import rejected_of, surplus_rejected
@@ -31,7 +31,7 @@ from tableferry.resources.errors import (
     StatementFailed,
     TableferryError,
 )
-from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.keys.range import KeyRange, parse_range
 from tableferry.resources.tables import TableRef, staging_prefix
 from tableferry.resources.transactional.delta import write_delta
 from tableferry.resources.transactional.markers import MarkerTable

@@ -365,28 +365,6 @@ def test_other_cuts_than_by_rows_do_not_wait_until_a_table_is_large() -> None:
     assert extend_ranges(whole, KeyStatistics(0), {"count": 2}, "integer").add == ()
 
 
-@pytest.mark.parametrize("nullable", [False, True])
-@pytest.mark.parametrize("spec", [{"rows": 10}, {"count": 3}, {"bounds": [1, 11]}], ids=str)
-@pytest.mark.parametrize("rows", [0, 5, 40])
-def test_an_open_range_that_a_dead_process_has_removed_is_added_again(
-    spec: dict[str, Any], rows: int, nullable: bool
-) -> None:
-    keys = list(range(1, rows + 1))
-    ranges = plan_ranges(statistics_of(keys, nullable), spec, "integer")
-    left = [r for r in ranges if r.null or r.upper is not None]
-    grown = extend_ranges(left, statistics_of(keys, nullable), spec, "integer")
-    assert grown.add and set(grown.keep) == set(left)
-    assert not set(grown.retire) & set(grown.add)
-    assert_partition([*grown.keep, *grown.add], [*keys, -7, 10**6], nullable)
-
-
-def test_stretches_of_blocks_get_their_open_range_again() -> None:
-    left = block_growth((), 8, 4, 100, 10).add[:-1]
-    assert [one.name for one in block_growth(left, 8, 4, 100, 10).add] == ["0000000800.."]
-    added = block_growth(left, 9, 4, 100, 10)
-    assert added.add[0].lower == 800 and added.add[-1].upper is None
-
-
 def test_small_growth_makes_one_new_range_that_takes_later_growth() -> None:
     spec = {"rows": 1000}
     ranges = plan_ranges(statistics_of(range(1, 3001)), spec, "integer")

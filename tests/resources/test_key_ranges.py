@@ -279,12 +279,15 @@ def test_a_name_is_read_by_the_width_of_its_column_or_that_of_another_type(
         ("integer", "1..2", "that would be 0000000001..0000000002"),
         ("integer", "e03:0000000001..", "that would be 0000000001.."),
         ("integer", "0000000001", "no '..'"),
-        ("integer", "a..b", "invalid literal"),
+        ("integer", "a..b", "'a' is none"),
+        ("integer", "0000000005..0000000005", "it ends where it begins"),
         ("date", "2024-01-01", "no '..'"),
         ("timestamp", "2024-01-01T00:00:00+00:00..", "UTC, without an offset"),
         ("text", "a..b", "no ' .. '"),
         ("text", "./b .. c", "that would be b .. c"),
-        ("uuid", "1..2", "badly formed"),
+        ("date", "0000000101..0000000201", "'0000000101' is none"),
+        ("timestamp", "2024-01-01..2024-02-01", "that would be 2024-01-01T00:00:00.."),
+        ("uuid", "1..2", "'1' is none"),
     ],
 )
 def test_what_names_no_range_is_refused(kind: KeyKind, name: str, why: str) -> None:

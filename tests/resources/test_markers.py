@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.contract.markers import Marker, Published, cover_all, range_key
+from tableferry.resources.contract.markers import Marker, Published, range_key
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -24,25 +24,6 @@ def plan() -> CopyPlan:
     table = TableRef("postgres", "public", "t")
     key = ColumnPlan(Column("id", "bigint"), Column("id", "bigint"), "id", pa.int64())
     return CopyPlan(table, table, (key,), key)
-
-
-@pytest.mark.parametrize(
-    ("found", "whole"),
-    [
-        (ranges(None, None), True),
-        (ranges(None, 1, 10, None), True),
-        ([*ranges(None, 1, 10, None), KeyRange("integer", null=True)], True),
-        (ranges(None, 1, 10), False),
-        (ranges(1, 10, None), False),
-        ([*ranges(None, 1), *ranges(10, None)], False),
-        ([*ranges(None, 1, 10, None), *ranges(10, 20)], False),
-        ([*ranges(None, 5, None), *ranges(1, 10)], False),
-        ([KeyRange("integer", null=True)], False),
-        ([], False),
-    ],
-)
-def test_ranges_that_hold_each_key_once(found: list[KeyRange], whole: bool) -> None:
-    assert cover_all(reversed(found)) is whole
 
 
 def test_stretches_of_a_file_share_rows_with_none_of_another() -> None:

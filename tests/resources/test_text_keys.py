@@ -58,7 +58,7 @@ def test_names_sort_as_text_in_key_order(bounds: set[str]) -> None:
         ("AB", "AB-10", "AB .. AB-10"),
         ("Züri West", None, "Züri West .."),
         ("-5", "100%", "./-5 .. 100%25"),
-        ("a..b", "a. .b", "a%2E.b .. a.%20.b"),
+        ("a. .b", "a..b", "a.%20.b .. a%2E.b"),
         ("a b", "a\xa0b", "a b .. a%C2%A0b"),
     ],
 )

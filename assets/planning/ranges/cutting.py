@@ -40,6 +40,8 @@ class RangeGrowth:
     """Ranges that the source no longer has, whose rows leave the targets too."""
     cut_by: str = ""
     """Who has cut the ranges, if they were taken over."""
+    again: tuple[KeyRange, ...] = ()
+    """Ranges that lacked among the known ones, and are added again."""
 
 
 def plan_ranges(
@@ -88,9 +90,6 @@ def extend_ranges(
     adds to them. `stats` is of the whole table or, cheaper and finer, of the keys from `top_bound`
     on. `spec` may have changed since the existing ranges were cut.
 
-    If the open top range is missing, a process died when it had removed it: it is retired again,
-    or added.
-
     Raises:
         InputError: as `plan_ranges`.
     """
@@ -100,7 +99,7 @@ def extend_ranges(
     cuts = _cuts(stats, spec, kind, digits, top.lower, existing)
     limit(len(existing) + len(cuts))
     retire = (top,) if cuts else ()
-    add = _between([top.lower, *cuts, None], top) if cuts or top not in existing else []
+    add = _between([top.lower, *cuts, None], top) if cuts else []
     if stats.nullable and not any(key_range.null for key_range in existing):
         add.append(KeyRange(kind, null=True, digits=digits))
     keep = tuple(key_range for key_range in existing if key_range not in retire)
@@ -176,7 +175,7 @@ def block_growth(
     top = _top(existing)
     floor, end = to_number(top.lower or 0), blocks * per_block
     if end <= floor:
-        return RangeGrowth(tuple(existing), (), () if top in existing else (top,))
+        return RangeGrowth(tuple(existing), (), ())
     usual = _typical_width(existing) or floor
     width = max(usual, -(-(end - floor) // (count * per_block)) * per_block)
     steps = range(floor + width, end + width, width)
@@ -272,12 +271,7 @@ def top_bound(existing: Sequence[KeyRange]) -> Bound | None:
 
 
 def _top(existing: Sequence[KeyRange]) -> KeyRange:
-    """The open top range; if there is none, the one that is missing above the others."""
-    for range_ in existing:
-        if not range_.null and range_.upper is None:
-            return range_
-    uppers: list[Any] = [range_.upper for range_ in existing if not range_.null]
-    return replace(existing[0], lower=max(uppers, default=None), upper=None, null=False)
+    return next(range_ for range_ in existing if not range_.null and range_.upper is None)
 
 
 def _typical_width(ranges: Sequence[KeyRange]) -> int | None:

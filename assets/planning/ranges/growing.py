@@ -16,7 +16,8 @@ from tableferry.resources.contract.table_sql import filtered, predicate, qualifi
 from tableferry.resources.contract.together import ask_together
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
 from tableferry.resources.keys.bounds import to_number
-from tableferry.resources.keys.range import NULL_NAME, WHOLE_NAME, KeyRange
+from tableferry.resources.keys.cover import lacking
+from tableferry.resources.keys.range import NULL_NAME, WHOLE_NAME, KeyRange, parse_range
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -87,6 +88,8 @@ def _without_new_keys(
         if key is None or (key.nullable and NULL_NAME not in known):
             continue
         try:
+            if lacking(known, (), of_files=False):
+                continue
             if transfer.ranges.bounds is not None:
                 names |= {transfer.transfer} if _covered(transfer, key, known) else set()
             elif (query := _new_rows(transfer, key, known, transfer.transfer in empty)) is None:
@@ -94,7 +97,7 @@ def _without_new_keys(
             else:
                 queries[transfer.transfer] = query
         except InputError:
-            # ranges of another key, or without an open one; `plan_transfer` sees to it
+            # what is no range of this key is for `plan_transfer` to refuse
             continue
     grown = ask_together(endpoint, queries)
     return names | (queries.keys() - grown.keys())
@@ -121,17 +124,8 @@ def _new_rows(transfer: Transfer, key: Column, known: Sequence[str], empty: bool
         return None
     filling = kind == "text" or WHOLE_NAME in known
     most = most_rows(transfer.ranges.rows or 0) if filling and not empty else 0
-    # the open range is the last one, or the last but that of NULL
-    top = next(
-        (
-            range_
-            for range_ in (KeyRange.parse(name, kind, digits) for name in reversed(known))
-            if not range_.null and range_.upper is None
-        ),
-        None,
-    )
-    if top is None:
-        raise InputError(f"{transfer.transfer}: no range is open above")
+    known_ranges = (KeyRange.parse(name, kind, digits) for name in reversed(known))
+    top = next(range_ for range_ in known_ranges if not range_.null and range_.upper is None)
     rows = filtered(predicate(key, top, system), transfer.where)
     return _more_than(most, transfer.source, rows)
 
@@ -156,8 +150,11 @@ def _without_new_blocks(
     blocks = source.blocks_of(endpoint, list({transfer.source for transfer in transfers}))
     names = set()
     for transfer in transfers:
-        known = (KeyRange.parse(name, kind, digits) for name in reversed(ranges[transfer.transfer]))
-        top = next((range_ for range_ in known if range_.upper is None), None)
+        known = ranges[transfer.transfer]
+        if lacking(known, (), of_files=False):
+            continue
+        read = [parse_range(name, kind, digits) for name in reversed(known)]
+        top = next((range_ for range_ in read if range_ and range_.upper is None), None)
         held = blocks.get(transfer.source)
         if top is not None and held is not None:
             end = held * source.place.per_block

@@ -9,10 +9,11 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.ranges.cutting import RangeGrowth
 from tableferry.assets.planning.resolve import Hop
 from tableferry.resources.columns.key_kind import key_kind
-from tableferry.resources.contract.markers import Marker, Published, cover_all, parse_range
+from tableferry.resources.contract.markers import Marker, Published
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import CutDifferently
-from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.keys.cover import in_key_order, partition
+from tableferry.resources.keys.range import KeyRange, parse_range
 
 
 def in_use(
@@ -37,7 +38,7 @@ def in_use(
         ranges = _ranges(transfer, hops[0], hop, markers)
         if not ranges or (known and not foreign(hop, known, markers)):
             continue
-        if cover_all(ranges):
+        if partition(ranges, nullable=any(range_.null for range_ in ranges)):
             names = {range_.name for range_ in known}
             unknown = [marker for name, marker in markers.of_target.items() if name not in names]
             newest = max(unknown, key=lambda marker: marker.at)
@@ -106,9 +107,9 @@ def _ranges(transfer: Transfer, first: Hop, hop: Hop, published: Published) -> l
     """The published ranges of a target, in key order; none if they are of another key."""
     kind, digits = key_kind(first.plan.key.source, transfer.source.system)
     ranges = []
-    for name, marker in sorted(published.of_target.items()):
+    for name, marker in published.of_target.items():
         range_ = parse_range(name, kind, digits)
         if range_ is None or marker.key != hop.plan.key.target.name:
             return []
         ranges.append(range_)
-    return ranges
+    return in_key_order(ranges)

@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from tableferry.assets.log.ledger import committed_records
 from tableferry.assets.planning.intent import Intent
+from tableferry.assets.planning.ranges.known import known_ranges
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.deltas import MOST_ROWS, only_whole
 from tableferry.assets.planning.rows.rows_to_move import delta_between
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.planning.transfer_plan import TransferPlan, known_ranges, plan_transfer
+from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.assets.running.adopting import extend_ranges
 from tableferry.assets.running.repairs import damaged_sources, require_repairable
 from tableferry.pipelines.command.one.finding import match_ranges, select_hops

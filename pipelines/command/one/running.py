@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import ONLY_SHOWN, Transfer
+from tableferry.assets.judging import why_lacking
 from tableferry.assets.log.ledger import newest_attempts, partitions, records
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import read_status
@@ -288,6 +289,7 @@ def plan_notes(plan: TransferPlan) -> list[str]:
     """Name the source of the cuts, rows left out by row security, and files that have gone."""
     growth, source = plan.growth, plan.transfer.source
     notes = [f"the keys are cut {growth.cut_by}"] if growth.cut_by else []
+    notes += [f"{range_.name}: {why_lacking(plan.transfer)}" for range_ in growth.again]
     if plan.transfer.row_security == "apply":
         notes.append(f"row_security: apply: {ONLY_SHOWN}")
     refused = {

@@ -21,7 +21,7 @@ def status(session: Session, name: str) -> TransferView:
     )
     hops = range(1, len(transfer.hops) + 1)
     views = [view for hop in hops for view in range_views(transfer, statuses, hop)]
-    if not views:
+    if not views and not any(target.lacking for target in statuses.values()):
         return TransferView(name, [])
     entry = transfer_entry(transfer, statuses, failed=failed_runs.get(name))
     failed = entry.outcome is ProofState.FAILED

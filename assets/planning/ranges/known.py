@@ -1,0 +1,88 @@
+"""The key ranges of a transfer that Dagster has as partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.judging import WHO_ADDED
+from tableferry.assets.log.ledger import newest_ids, partitions
+from tableferry.assets.log.queries import Log
+from tableferry.assets.log.written_columns import committed_schema
+from tableferry.assets.planning.resolve import Hop
+from tableferry.resources.columns.key_kind import key_kind
+from tableferry.resources.errors import InputError, KeyChanged
+from tableferry.resources.keys.cover import filled, gaps, in_key_order, overlapping
+from tableferry.resources.keys.range import KeyKind, KeyRange, parse_range
+
+
+def known_ranges(transfer: Transfer, hops: Sequence[Hop], log: Log) -> tuple[KeyRange, ...]:
+    """Return the ranges that Dagster knows, in key order.
+
+    Raises:
+        KeyChanged: they were cut by another key than today's.
+        InputError: somebody has added a partition that is no range, or has keys of another range.
+    """
+    kind, digits = key_kind(hops[0].plan.key.source, transfer.source.system)
+    names = partitions(log, transfer.partitions_name)
+    ranges = []
+    for name in names:
+        if (range_ := parse_range(name, kind, digits)) is None:
+            require_same_key(transfer, hops[0], log)
+            raise InputError(
+                f"{transfer.transfer}: Dagster's partition {name!r} is no range of {kind} keys: "
+                f"{WHO_ADDED}"
+            )
+        ranges.append(range_)
+    if both := overlapping(ranges):
+        earlier, later = sorted((range_.name for range_ in both), key=names.index)
+        raise InputError(
+            f"{transfer.transfer}: Dagster's partition {later!r} has keys of {earlier!r}, which "
+            f"was there before: {WHO_ADDED}"
+        )
+    return tuple(in_key_order(ranges))
+
+
+def require_same_key(transfer: Transfer, first: Hop, log: Log) -> None:
+    """Refuse a transfer whose rows were moved in ranges of another key than it declares now.
+
+    Raises:
+        KeyChanged: names both keys, and what to do.
+    """
+    kind, _ = key_kind(first.plan.key.source, transfer.source.system)
+    now = first.plan.key.source.name
+    written = committed_schema(log, first.asset) or ()
+    before = next((column for column in written if column.key), None)
+    kind_before = before.key.rpartition(".")[2] if before else kind
+    if before is None or (before.source, kind_before) == (now, kind):
+        return
+    again = f"declare 'key: {before.source}' again, or " if before.source != now else ""
+    raise KeyChanged(
+        f"{transfer.transfer}: {transfer.key_place}the key is {now!r} ({kind}), and the ranges of "
+        f"{first.plan.target} were cut by {before.source!r} ({kind_before}): {again}have the "
+        f"targets made anew, in ranges of the new key: ferry run {transfer.transfer} --recreate",
+        kind_before,
+    )
+
+
+def former_ranges(transfer: Transfer, kind: str, log: Log) -> tuple[KeyRange, ...]:
+    """Return the ranges that Dagster knows, as those of an earlier kind of key."""
+    names = partitions(log, transfer.partitions_name)
+    read = (parse_range(name, cast(KeyKind, kind)) for name in names)
+    return tuple(range_ for range_ in read if range_ is not None)
+
+
+def without_gaps(known: Sequence[KeyRange], hops: Sequence[Hop], log: Log) -> Sequence[KeyRange]:
+    """Add the ranges that lack among the known ones, cut as they were when they last moved.
+
+    Somebody has deleted their partitions, or a process died when it had removed one to put others
+    in its place.
+    """
+    if not (missing := gaps(known)):
+        return known
+    ids = newest_ids(log, hops[0].spec.to)
+    newest_first = sorted(ids, key=lambda name: -ids[name])
+    moved = (parse_range(name, known[0].kind, known[0].digits) for name in newest_first)
+    earlier = [range_ for range_ in moved if range_ is not None]
+    return in_key_order((*known, *(part for gap in missing for part in filled(gap, earlier))))

@@ -1,0 +1,163 @@
+"""Whether key ranges hold all keys, and each key once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+from tableferry.resources.keys.range import (
+    NULL_NAME,
+    WHOLE_NAME,
+    KeyKind,
+    KeyRange,
+    parse_range,
+)
+
+KINDS: tuple[KeyKind, ...] = ("integer", "date", "timestamp", "uuid", "text")
+"""The kinds of keys that ranges have bounds of."""
+
+
+def in_key_order(ranges: Iterable[KeyRange]) -> list[KeyRange]:
+    """Return ranges in the order of their keys; that of NULL is last."""
+    return sorted(ranges, key=_place)
+
+
+def gaps(ranges: Iterable[KeyRange]) -> list[KeyRange]:
+    """Return the ranges that lack between some ranges, and below and above them, in key order.
+
+    Of a file that is cut, these are parts of it. Whether there should be one of NULL, or of another
+    file, the ranges do not tell.
+    """
+    ordered = in_key_order(ranges)
+    if not ordered:
+        return []
+    if ordered[0].kind == "file":
+        parts = groupby(ordered, key=lambda each: each.lower)
+        return [gap for _, of_file in parts for gap in _gaps_of_file([*of_file])]
+    if ordered[0].null:
+        return [replace(ordered[0], null=False)]
+    bounded = [each for each in ordered if not each.null]
+    first, reached = bounded[0], bounded[0].lower
+    missing = [replace(first, lower=None, upper=reached)] if reached is not None else []
+    for key_range in bounded:
+        lower: Any = key_range.lower
+        if lower is not None and lower > reached:
+            missing.append(replace(first, lower=reached, upper=lower))
+            reached = lower
+        if key_range.upper is None:
+            return missing
+        reached = key_range.upper if reached is None else max(reached, key_range.upper)
+    return [*missing, replace(first, lower=reached, upper=None)]
+
+
+def _gaps_of_file(parts: Sequence[KeyRange]) -> Iterator[KeyRange]:
+    reached: int | None = 1
+    for part in parts:
+        first, past = part.rows or (1, None)
+        if reached is not None and first > reached:
+            yield replace(part, rows=(reached, first))
+        reached = None if None in (reached, past) else past
+    if reached is not None:
+        yield replace(parts[-1], rows=(reached, None))
+
+
+def overlapping(ranges: Iterable[KeyRange]) -> tuple[KeyRange, KeyRange] | None:
+    """Return the first two ranges that share a key; None if there are no two."""
+    reaching: KeyRange | None = None
+    for key_range in in_key_order(ranges):
+        if reaching is not None and reaching.overlaps(key_range):
+            return reaching, key_range
+        reaching = key_range
+    return None
+
+
+def lacking(names: Sequence[str], moved: Iterable[str], *, of_files: bool) -> list[str]:
+    """Name the ranges that lack among those of a table, as far as names tell.
+
+    Args:
+        names: the names of the table's ranges.
+        moved: the names of ranges that were moved at any time, the last ones first.
+        of_files: whether the ranges are files.
+    """
+    earlier = list(moved)
+    ranges = _read(names, of_files=of_files)
+    before = [*_read(earlier, of_files=of_files).values()]
+    missing = [part.name for gap in gaps(ranges.values()) for part in filled(gap, before)]
+    if of_files:
+        files = {key_range.lower for key_range in ranges.values()}
+        return missing + sorted(each.name for each in before if each.lower not in files)
+    if not names and earlier:
+        return [WHOLE_NAME]
+    nulls = [NULL_NAME] if NULL_NAME in earlier and NULL_NAME not in names else []
+    return missing + nulls
+
+
+def strangers(names: Sequence[str], *, of_files: bool) -> list[str]:
+    """Return the names that name no range like the others, and one that has keys of another."""
+    ranges = _read(names, of_files=of_files)
+    both = overlapping(ranges.values()) or ()
+    later = [name for name in names if ranges.get(name) in both][1:]
+    return [*(name for name in names if name not in ranges), *later]
+
+
+def names_in_key_order(names: Sequence[str], *, of_files: bool) -> list[str]:
+    """Return the names of ranges as `in_key_order`; those that name none are last."""
+    ranges = _read(names, of_files=of_files)
+    ordered = sorted(ranges, key=lambda name: _place(ranges[name]))
+    return [*ordered, *(name for name in names if name not in ranges)]
+
+
+def _read(names: Iterable[str], *, of_files: bool) -> dict[str, KeyRange]:
+    """Read names by the kind of which most are."""
+    most: dict[str, KeyRange] = {}
+    kinds: Sequence[KeyKind] = ("file",) if of_files else KINDS
+    for kind in kinds:
+        read = {name: each for name in names if (each := parse_range(name, kind)) is not None}
+        if len(read) > len(most):
+            most = read
+    return most
+
+
+def partition(ranges: Sequence[KeyRange], *, nullable: bool) -> bool:
+    """Whether every key is in exactly one of some ranges, by their bounds alone.
+
+    Args:
+        ranges: ranges of one table. False if they are files: there may be others.
+        nullable: whether a key may be NULL.
+    """
+    if not ranges or ranges[0].kind == "file":
+        return False
+    if any(key_range.null for key_range in ranges) != nullable:
+        return False
+    return not gaps(ranges) and overlapping(ranges) is None
+
+
+def filled(missing: KeyRange, known: Iterable[KeyRange]) -> list[KeyRange]:
+    """Cut a range that lacks at the bounds of known ranges; what these leave is one range.
+
+    Args:
+        missing: the range.
+        known: ranges that may have been there; of several that begin alike, the first is taken.
+    """
+    begins: dict[Any, KeyRange] = {}
+    end: Any = missing.upper
+    for each in known:
+        if not each.null and (end is None or (each.upper is not None and each.upper <= end)):
+            begins.setdefault(each.lower, each)
+    if missing.kind == "file":
+        return [missing]
+    parts: list[KeyRange] = []
+    reached = missing.lower
+    while not parts or reached != end:
+        each = begins.get(reached) or replace(missing, lower=reached)
+        parts.append(each)
+        reached = each.upper
+    return parts
+
+
+def _place(key_range: KeyRange) -> tuple[Any, ...]:
+    lower = key_range.lower
+    first, _ = key_range.rows or (0, None)
+    return key_range.null, lower is not None, 0 if lower is None else lower, first
