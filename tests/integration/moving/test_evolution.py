@@ -310,7 +310,7 @@ def test_a_row_that_is_not_committed_yet_is_not_lost_with_its_empty_table(
 
     writer = threading.Thread(target=write)
     writer.start()
-    assert inserted.wait(10)
+    assert inserted.wait(300)
     time.sleep(0.3)
     refused = one.run()
     writer.join()

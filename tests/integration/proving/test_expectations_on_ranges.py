@@ -199,7 +199,7 @@ def test_a_query_that_returns_a_large_table_is_not_read_whole(pg_url: str) -> No
         postgres.execute(f"DROP VIEW public.{view.name}")
     (result,) = verdict.metadata["results"]
     assert not verdict.passed and result["observed"] == f"{result['unexpected']} rows and more"
-    assert 128 <= result["unexpected"] <= 150 and time.monotonic() - began < 60
+    assert 128 <= result["unexpected"] <= 150 and time.monotonic() - began < 300
     assert len(json.dumps(verdict.metadata)) < 100_000
 
 

@@ -59,14 +59,14 @@ def pgbouncer(url: str, *, by_socket: bool = False, **settings: str) -> Iterator
         through = url.replace(f"{parts.hostname}:{parts.port}", f"127.0.0.1:{port}")
         through += f"?host={folder}" if by_socket else ""
         try:
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 120
             while not _answers(through):
                 assert process.poll() is None and time.monotonic() < deadline, log.read_text()
                 time.sleep(0.05)
             yield through
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(120)
 
 
 def _answers(url: str) -> bool:

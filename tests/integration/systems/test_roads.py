@@ -126,7 +126,7 @@ def test_a_connection_that_a_firewall_has_forgotten_is_noticed(stack: Servers) -
             return time.monotonic() - began
 
         with ThreadPoolExecutor(3) as pool:
-            assert all(5 < waited < 60 for waited in pool.map(seconds, asked))
+            assert all(5 < waited < 300 for waited in pool.map(seconds, asked))
         assert (first.forgotten, second.forgotten, third.forgotten) == (1, 1, 1)
 
 

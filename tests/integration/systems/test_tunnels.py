@@ -37,7 +37,7 @@ needs_sshd = pytest.mark.skipif(
 
 
 def await_port(port: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
