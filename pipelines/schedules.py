@@ -13,9 +13,15 @@ from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.assets.planning.planner import make_plan
 from tableferry.assets.planning.servers import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth
-from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
+from tableferry.assets.running.runs import (
+    run_requests,
+    run_under_way,
+    runs_under_way,
+    unplanned_request,
+)
 from tableferry.assets.running.source_slots import sharing
 from tableferry.assets.verifying.check_request import CheckRequest
+from tableferry.resources.errors import TableferryError
 
 
 def check_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
@@ -64,7 +70,15 @@ def transfer_schedule(
             # another one would move the same ranges, or cut those that this one is about to move
             return dg.SkipReason(f"run {running} is under way")
         servers = Servers.of(transfer, context.resources, bound, sharing(context.instance))
-        plan = make_plan(transfer, servers, context.instance)
+        key = f"{context.scheduled_execution_time:%Y%m%dT%H%M}"
+        try:
+            plan = make_plan(transfer, servers, context.instance)
+        except TableferryError as error:
+            if not getattr(error, "transient", False):
+                raise
+            # a server is away: the run waits for it, is retried, and tells of it if it fails
+            context.log.warning(f"launched without a plan: {error}")
+            return [unplanned_request(transfer, key=key)]
         todo = {
             name
             for decided in plan.decided.values()
@@ -82,7 +96,7 @@ def transfer_schedule(
             transfer,
             order,
             todo,
-            key=f"{context.scheduled_execution_time:%Y%m%dT%H%M}",
+            key=key,
             rows=plan.rows(),
         )
 

@@ -32,11 +32,16 @@ TIMEOUT_SECONDS = 10
 MOST_LINES = 20
 """Maximum lines of an alert's text; the run has all of them."""
 
-Kind = Literal["run_failed", "check_failed", "ranges_given_up"]
+Kind = Literal[
+    "run_failed", "check_failed", "ranges_given_up", "tick_failed", "queue_grows", "table_stale"
+]
 LEVELS: dict[Kind, str] = {
     "run_failed": "failure",
     "check_failed": "warning",
     "ranges_given_up": "failure",
+    "tick_failed": "failure",
+    "queue_grows": "warning",
+    "table_stale": "warning",
 }
 """What Apprise calls the level of each kind."""
 
@@ -97,11 +102,12 @@ def send(alert: Alert) -> None:
 
     Raises:
         InputError: they are not named as they should be.
-        ConnectionFailed: one did not take it; the others were tried too. No message shows a URL.
+        ConnectionFailed: one did not take it; the others were tried too. It is transient if none
+            took it. No message shows a URL.
     """
     title, lines = redacted(alert.text), alert.lines()
-    failed = []
-    for number, (url, service) in enumerate(_services(), start=1):
+    failed, services = [], _services()
+    for number, (url, service) in enumerate(services, start=1):
         result = service.notify(
             body="\n".join(lines) or title,
             title=shortened(f"Tableferry: {title}"),
@@ -114,7 +120,7 @@ def send(alert: Alert) -> None:
             which = f"service {number} ({url.partition('://')[0]})"
             failed.append(f"{ALERTS}: {which} does not take the alert: {reason}")
     if failed:
-        raise ConnectionFailed("; ".join(failed))
+        raise ConnectionFailed("; ".join(failed), transient=len(failed) == len(services))
 
 
 def _services() -> list[tuple[str, Any]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import dagster as dg
 
@@ -195,7 +196,7 @@ def _past_run(
         targets=answered,
         started_at=record.start_time or record.create_timestamp.timestamp(),
         ended_at=record.end_time,
-        error=_error(instance, run.run_id) if run.status in ENDED_BADLY else "",
+        error=error_of(instance, run.run_id) if run.status in ENDED_BADLY else "",
     )
 
 
@@ -204,13 +205,19 @@ def failure_lines(failure: dg.DagsterEvent) -> list[str]:
     data = failure.step_failure_data
     if data.user_failure_data and data.user_failure_data.description:
         return data.user_failure_data.description.splitlines()
-    if data.error is None:
-        return []
-    cause = data.error.cause or data.error
-    return cause.message.strip().splitlines()[:1] or [cause.cls_name or "an error without a name"]
+    return [first_line(data.error)] if data.error else []
 
 
-def _error(instance: dg.DagsterInstance, run_id: str) -> str:
+def first_line(error: Any) -> str:
+    """Return the first line of an error that Dagster has stored, without Dagster's wrapping."""
+    while error.cause is not None and error.message.startswith("dagster."):
+        error = error.cause
+    lines = error.message.strip().splitlines()
+    name = error.cls_name or "an error without a name"
+    return re.sub(r"^tableferry[\w.]*: ", "", lines[0]) if lines else name
+
+
+def error_of(instance: dg.DagsterInstance, run_id: str) -> str:
     """Return why a run failed, by its steps or else by Dagster, in lines."""
     lines: list[str] = []
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):

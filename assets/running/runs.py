@@ -12,6 +12,9 @@ from tableferry.assets.declaring.names import ASSET_JOB
 from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, TRANSFER
 from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
 
+MOST_RETRIES = 5
+"""Of a run that a schedule has launched without a plan, as a server was away."""
+
 UNFINISHED = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
@@ -51,6 +54,24 @@ def run_requests(
         )
         for first, last in spans
     ]
+
+
+def unplanned_request(transfer: Transfer, *, key: str) -> dg.RunRequest:
+    """Return a request for a run that plans for itself, and is retried by Dagster if it fails.
+
+    Args:
+        transfer: the transfer.
+        key: prefix of the run key.
+    """
+    return dg.RunRequest(
+        run_key=f"{key}:unplanned",
+        asset_selection=[asset_key(hop.to) for hop in transfer.hops],
+        tags={
+            TRANSFER: transfer.transfer,
+            "dagster/max_retries": str(MOST_RETRIES),
+            "dagster/retry_strategy": "ALL_STEPS",
+        },
+    )
 
 
 def runs_under_way(instance: dg.DagsterInstance) -> dict[dg.AssetKey | None, str]:

@@ -76,7 +76,7 @@ def test_a_component_has_what_files_would_give() -> None:
     assert [one.name for one in repository.schedule_defs] == ["orders_schedule"]
     assert {one.name for one in repository.sensor_defs} == {
         *("shop_new_ranges", "shop_failed_ranges", "shop_first_ranges"),
-        *("shop_reaper", "shop_failure_alert", "shop_check_alert"),
+        *("shop_reaper", "shop_failure_alert", "shop_check_alert", "shop_missed_alert"),
     }
     graph = repository.asset_graph
     middle, last = (

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
+import re
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +27,7 @@ from tableferry.assets.log.run_tags import (
 )
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.pipelines.definitions import build
+from tableferry.resources.connecting import outages
 from tableferry.sensors import new_ranges, tries
 from tableferry.sensors.sending import Alert
 from tests.integration.conftest import Ferry
@@ -299,6 +303,46 @@ def test_a_tick_waits_for_a_queued_run_and_cuts_nothing_under_it(ferry: Make) ->
     assert dequeue().success
     launch(one, schedule_tick(one, "schedule"))
     assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+
+
+@pytest.mark.parametrize("name", ["POSTGRES", "SQLSERVER", "CLICKHOUSE"])
+def test_a_night_is_not_lost_because_a_server_is_away_at_the_tick(
+    ferry: Make, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    one = ferry(
+        "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']",
+        *TABLE,
+        ranges="{rows: 25}",
+        schedule="'0 3 * * *'",
+    )
+    assert one.run().good
+    one.source(MORE)
+    variable = f"TABLEFERRY_{name}_URL"
+    url = os.environ[variable]
+    monkeypatch.setenv(outages.PATIENCE, "0")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        away = f"127.0.0.1:{closed.getsockname()[1]}"
+        monkeypatch.setenv(variable, re.sub(r"(?<=@)[^/?]+", away, url))
+        (request,) = schedule_tick(one, "schedule").run_requests
+        assert request.tags["dagster/max_retries"] == "5"
+        assert request.partition_key is None and RANGE_START not in request.tags
+        selection = request.asset_selection
+        failed = one.launch(tags=request.tags, asset_selection=selection, raise_on_error=False)
+        assert not failed.success, "and failure_alert tells why"
+    monkeypatch.setenv(variable, url)
+    outages.forget()
+    assert one.launch(tags=request.tags, asset_selection=selection).success, "Dagster's retry"
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+
+
+def test_a_tick_fails_where_waiting_does_not_help(ferry: Make) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}", schedule="'0 3 * * *'")
+    assert one.run().good
+    one.source("DROP TABLE {t}")
+    with pytest.raises(dg.DagsterError) as failed:
+        schedule_tick(one, "schedule")
+    assert "does not exist" in str(failed.value.__cause__)
 
 
 def test_a_run_of_all_assets_is_under_way_for_each_transfer(ferry: Make) -> None:
