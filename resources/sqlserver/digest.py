@@ -13,7 +13,7 @@ from tableferry.resources.contract.digest_writer import Algorithm
 from tableferry.resources.contract.fields import Field, Valued
 from tableferry.resources.digest.definition import LONG_DECIMAL, NULL, SAMPLE, UUID
 from tableferry.resources.digest.fields import declared
-from tableferry.resources.sqlserver.types import TYPES
+from tableferry.resources.sqlserver.types import MOST_DIGITS, TYPES
 from tableferry.resources.types.column import Column
 
 _UTF8 = "Latin1_General_100_BIN2_UTF8"
@@ -115,7 +115,8 @@ def framed(field: Field, column: Column, x: str, algorithm: Algorithm, variant: 
 def sent_exactly(field: Field, column: Column) -> bool:
     """Whether the driver's record batches hold the exact values in the kind that is compared.
 
-    They have microseconds only; the server writes the values of money, datetime, xml and the like.
+    They have microseconds only; the server writes the values of money, datetime, xml and the like;
+    and decimals of 38 digits, as Babelfish may have stored digits that the driver cuts off.
     """
     type_ = declared(TYPES, column.type)
     if type_.kind != field.kind:
@@ -126,7 +127,8 @@ def sent_exactly(field: Field, column: Column) -> bool:
         case "bytes":
             return type_.name in ("binary", "varbinary")
         case "decimal":
-            return "money" not in type_.name and type_.scale == field.scale
+            fits = type_.precision is not None and type_.precision < MOST_DIGITS
+            return fits and "money" not in type_.name and type_.scale == field.scale
         case "time" | "timestamp":
             return type_.name != "datetime" and type_.scale <= 6
     return True

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from tableferry_local.sqlserver.errors import SqlError, unsupported
 from tableferry_local.sqlserver.tsql.execution.engine import BulkInsert, Engine
+from tableferry_local.sqlserver.types.sqltype import MISREADS
 from tableferry_local.sqlserver.wire import login as logins
 from tableferry_local.sqlserver.wire import packets as tds
 from tableferry_local.sqlserver.wire import tokens
@@ -27,7 +28,7 @@ from tableferry_local.sqlserver.wire.packets import (
     Transport,
 )
 from tableferry_local.sqlserver.wire.sink import WireSink
-from tableferry_local.sqlserver.wire.values import MISREADS, misread_binary, numeric_binary
+from tableferry_local.sqlserver.wire.values import misread_binary, numeric_binary
 
 _INSERT_BULK = re.compile(r"\s*insert\s+bulk\b", re.IGNORECASE)
 _BEGIN, _COMMIT, _ROLLBACK = 5, 7, 8

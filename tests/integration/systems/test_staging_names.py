@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,8 @@ from tableferry.resources.contract.inspection import Use
 from tableferry.resources.contract.markers import markers_of
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import InputError
-from tableferry.resources.registry import system
+from tableferry.resources.registry import registered, system
+from tableferry.resources.sqlserver import load
 from tableferry.resources.sqlserver.connection import (
     SqlServerConnection,
     close_pooled_connections,
@@ -217,6 +219,13 @@ def test_a_decimal_that_a_server_gets_wrong_is_refused_by_name(
         one.declare("[{{to: '{t}', wire: arrow}}]".replace("'{t}'", "'sqlserver://dbo.{t}'"))
         view = one.run()
         assert view.good, view.errors
+        # if the trial were wrong: the client's digest is one of what the server has
+        monkeypatch.setattr(load, "takes_38_digits", lambda _: True)
+        client = replace(system("sqlserver"), slow_digests=("collation", "nvarchar"))
+        with registered(client):
+            one.declare("[{{to: 'misreading://dbo.{t}', wire: arrow}}]", reconcile="checksum")
+            view = one.run(force=True)
+        assert not view.good and "checksum" in view.errors[0], view.errors
     finally:
         server.execute(f"DROP TABLE IF EXISTS {one.table}")
         close_pooled_connections()

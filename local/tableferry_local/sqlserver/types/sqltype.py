@@ -119,6 +119,11 @@ class ResultColumn:
     computed: bool = False
 
 
+MISREADS = "_misreads_38_digits"
+"""What the name of a database ends with in which a bulk load appends a digit to numbers of 38, as
+Babelfish 4 may, which a driver cuts off: to see whether that is noticed."""
+
+
 def storage(sql_type: SqlType) -> str:
     """The PostgreSQL type that holds a T-SQL type.
 

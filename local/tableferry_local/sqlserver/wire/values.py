@@ -79,13 +79,8 @@ def numeric_binary(units: int, scale: int) -> bytes:
     return struct.pack(f">HhHH{len(digits)}H", len(digits), weight, sign, scale, *digits)
 
 
-MISREADS = "_misreads_38_digits"
-"""What the name of a database ends with in which a bulk load gets the last of 38 digits wrong, as
-by Babelfish 4: to see whether that is noticed."""
-
-
 def misread_binary(units: int, scale: int) -> bytes:
     """The same of a wrong number, if it has 38 digits."""
     if abs(units) >= 10**37:
-        units = (abs(units) ^ 1) * (-1 if units < 0 else 1)
+        return numeric_binary(units * 10 + (-1 if units < 0 else 1), scale + 1)
     return numeric_binary(units, scale)

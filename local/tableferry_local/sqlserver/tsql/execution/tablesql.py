@@ -22,7 +22,7 @@ from tableferry_local.sqlserver.tsql.translation.comparing import collation_kind
 from tableferry_local.sqlserver.tsql.translation.conversions import assign
 from tableferry_local.sqlserver.tsql.translation.scope import Scope, Source
 from tableferry_local.sqlserver.tsql.translation.sources import table_values
-from tableferry_local.sqlserver.types.sqltype import MAX, SqlType
+from tableferry_local.sqlserver.types.sqltype import MAX, MISREADS, SqlType
 from tableferry_local.sqlserver.types.typerules import family
 from tableferry_local.sqlserver.types.value import Value, literal, pg_type
 
@@ -89,7 +89,9 @@ def column_sql(
     if column.collation is not None:
         collation_kind(column.collation)
     nullable = column.nullable is not False and column.identity is None
-    parts = [name, pg_type(kind)]
+    # a value keeps the digits behind its scale with which a bulk load has misread it
+    loose = kind.precision == 38 and state.database.endswith(MISREADS)
+    parts = [name, "numeric" if loose else pg_type(kind)]
     if column.identity is not None:
         parts.append(_identity(column.identity, kind, column.name))
     if kind.name == "timestamp":
