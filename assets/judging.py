@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.declared import asked_of, changes, declaration_of, too_many_rejected
 from tableferry.assets.log.ranges import RangeStatus, TargetStatus
+from tableferry.assets.log.records import DataVersion
 from tableferry.assets.log.states import State
 from tableferry.assets.planning.resolve import checks_of
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
@@ -25,6 +27,9 @@ class ProofState(StrEnum):
     """The latest attempt, a check or the last run failed."""
     NOT_PROVEN = "not proven"
     """Rows or verdicts are missing, or the source has changed since."""
+    OTHERWISE = "proven otherwise"
+    """Proven by another declaration than the one that is shown, or of rows that the hop before has
+    replaced since."""
     NOT_MOVED = "not moved"
     PROVEN = "proven"
     """All rows are committed, and every declared check holds for them as they are."""
@@ -62,12 +67,39 @@ class TableJudgement:
         return dict(sorted(unproven, key=lambda item: item[1].state is not ProofState.FAILED))
 
 
-def judge_range(status: RangeStatus, declared: Sequence[str]) -> RangeJudgement:
-    """Judge a range by its record and the standing verdicts.
+def judge_ranges(
+    transfer: Transfer, target: TableRef, statuses: Mapping[TableRef, TargetStatus]
+) -> dict[str, RangeJudgement]:
+    """Judge the ranges of a target by their records and the standing verdicts.
 
     Args:
-        status: what the event log says of the range.
+        transfer: the declaration that is shown.
+        target: one of its targets.
+        statuses: what the event log says of all of its targets.
+    """
+    hop, checks = transfer.hop_of(target), checks_of(transfer)
+    declared, asked = declaration_of(transfer, hop), asked_of(transfer)
+    before = statuses[transfer.hops[hop - 2].to].ranges if hop > 1 else {}
+    judged = {}
+    for name, status in statuses[target].ranges.items():
+        otherwise = [*_declared_otherwise(status, declared, asked)]
+        otherwise += filter(None, [too_many_rejected(transfer, status.record)])
+        # what is compared alone is proven of rows that nobody has taken from the hop before
+        if name in before and transfer.write.moves:
+            otherwise += _replaced_since(status, before[name], transfer.hops[hop - 2].to)
+        judged[name] = _judge_range(status, checks, otherwise)
+    return judged
+
+
+def _judge_range(
+    status: RangeStatus, declared: Sequence[str], otherwise: Sequence[str]
+) -> RangeJudgement:
+    """Judge a range.
+
+    Args:
+        status: what the event log says of it.
         declared: the checks of which it needs a verdict. Of others only failures count.
+        otherwise: in what it is proven otherwise than it is shown.
     """
     record = status.record
     problems = [check.summary for check in status.checks if check.failed]
@@ -77,6 +109,9 @@ def judge_range(status: RangeStatus, declared: Sequence[str]) -> RangeJudgement:
     elif not problems:
         problems = [why_not_committed(record.state, record.why or record.error)]
     state = ProofState.NOT_PROVEN if problems else ProofState.PROVEN
+    if record.state.in_target and otherwise:
+        problems += otherwise
+        state = combined([state, ProofState.OTHERWISE])
     if failed:
         state = ProofState.FAILED
     elif record.state is State.MISSING:
@@ -90,6 +125,22 @@ def _gaps(status: RangeStatus, declared: Sequence[str]) -> Iterator[str]:
         yield f"the source has changed since ({', '.join(newer)})"
     if missing := unchecked(declared, status):
         yield f"no verdict of {', '.join(missing)} about its rows as they are now"
+
+
+def _declared_otherwise(
+    status: RangeStatus, declared: str, asked: Mapping[str, str]
+) -> Iterator[str]:
+    if changed := "; ".join(changes(status.record.declared, declared)):
+        yield f"proven by another declaration: {changed}; run it again"
+    for check in status.checks:
+        if check.asked is not None and check.asked != asked.get(check.name, check.asked):
+            yield f"{check.name} was declared otherwise when it was checked; run it again"
+
+
+def _replaced_since(status: RangeStatus, before: RangeStatus, table: TableRef) -> Iterator[str]:
+    here, there = status.record.data_version, before.committed and before.committed.data_version
+    if here and there and not DataVersion.parse(here).is_of(DataVersion.parse(there)):
+        yield f"behind: {table} has had other rows committed since; run this hop again"
 
 
 def unchecked(checks: Sequence[str], status: RangeStatus | TargetStatus) -> tuple[str, ...]:
@@ -120,10 +171,14 @@ def why_lacking(transfer: Transfer) -> str:
     )
 
 
-def judge_table(transfer: Transfer, target: TableRef, status: TargetStatus) -> TableJudgement:
-    """Judge a target of a transfer by its ranges and the verdicts about the whole table."""
-    declared = checks_of(transfer)
-    ranges = {name: judge_range(each, declared) for name, each in status.ranges.items()}
+def judge_table(
+    transfer: Transfer, target: TableRef, statuses: Mapping[TableRef, TargetStatus]
+) -> TableJudgement:
+    """Judge a target of a transfer by its ranges and the verdicts about the whole table.
+
+    The arguments are those of `judge_ranges`.
+    """
+    status, ranges = statuses[target], judge_ranges(transfer, target, statuses)
     state = combined([each.state for each in ranges.values()])
     if state is ProofState.NOT_MOVED and not status.lacking:
         return TableJudgement(state, (f"{target}: no run has moved it yet",), ranges)
@@ -146,4 +201,5 @@ def combined(states: Collection[ProofState]) -> ProofState:
     for state in (ProofState.NOT_MOVED, ProofState.PROVEN):
         if all(each is state for each in states):
             return state
-    return ProofState.NOT_PROVEN
+    proven = all(each in (ProofState.PROVEN, ProofState.OTHERWISE) for each in states)
+    return ProofState.OTHERWISE if proven else ProofState.NOT_PROVEN

@@ -78,7 +78,7 @@ def rejected_in(
     in_range = replace(plan, fitting=None).source_range(key_range)
     counted = source.total(in_range, {"": _any(by_column)})
     rows, rejected = int(counted[ROWS]), int(counted.get(CHANGED, {"": 0})[""])
-    allowed = min(MOST_REJECTED, allowed_of(most, rows))
+    allowed = most_rejected(most, rows)
     if rejected > allowed:
         raise TooManyRejected(
             f"{plan.target} cannot hold values of {rejected:,} of {rows:,} rows, and max_rejected "
@@ -130,11 +130,10 @@ def _values(
                 yield RejectedValue(key, name, shown(field, form), guard.reason, number)
 
 
-def allowed_of(most: str, rows: int) -> int:
+def most_rejected(most: str, rows: int) -> int:
     """The number of rows of a range that may be rejected."""
-    if most.endswith("%"):
-        return int(rows * float(most[:-1]) / 100)
-    return int(most)
+    share = most.endswith("%")
+    return min(MOST_REJECTED, int(rows * float(most[:-1]) / 100) if share else int(most))
 
 
 def _any(by_column: Mapping[str, Sequence[Guard]]) -> str:

@@ -8,11 +8,10 @@ import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import ASSET_JOB
-from tableferry.assets.judging import ProofState, judge_range
+from tableferry.assets.judging import ProofState, judge_ranges
 from tableferry.assets.log.attention import with_failures
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.records import digest
-from tableferry.assets.planning.resolve import checks_of
 from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
 from tableferry.sensors.rounds import INTERVAL_SECONDS, Look, look_round
 from tableferry.sensors.tries import MOST_TRIES, Tries, given_up_reason, report_given_up
@@ -96,11 +95,11 @@ def _none_due(failed: int) -> str:
 
 def _failed(transfer: Transfer, instance: dg.DagsterInstance) -> dict[str, float]:
     """Find the ranges whose latest attempt or check failed in any hop, with the time."""
-    declared = checks_of(transfer)
     failed: dict[str, float] = {}
-    for target in read_status(instance, [transfer]).values():
-        for name, status in target.ranges.items():
-            record, judged = status.record, judge_range(status, declared)
+    statuses = read_status(instance, [transfer])
+    for target, status in statuses.items():
+        for name, judged in judge_ranges(transfer, target, statuses).items():
+            record = status.ranges[name].record
             if judged.good or judged.state is ProofState.NOT_MOVED:
                 continue
             unfinished = judged.state is not ProofState.FAILED

@@ -9,9 +9,8 @@ from dataclasses import astuple, dataclass
 import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.judging import judge_range
+from tableferry.assets.judging import judge_ranges
 from tableferry.assets.log.ranges import read_status
-from tableferry.assets.planning.resolve import checks_of
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.words import counted
 from tableferry.sensors.sending import Alert, send
@@ -61,11 +60,10 @@ def report_given_up(
 ) -> bool:
     """Send an alert that ranges are given up; return whether it was delivered."""
     text = f"{transfer.transfer}: {counted(len(names), 'range')} given up after {MOST_TRIES} tries"
-    declared = checks_of(transfer)
     errors: dict[str, str] = {}
-    for target, status in read_status(context.instance, [transfer], only=names).items():
-        for name, each in status.ranges.items():
-            judged = judge_range(each, declared)
+    statuses = read_status(context.instance, [transfer], only=names)
+    for target in statuses:
+        for name, judged in judge_ranges(transfer, target, statuses).items():
             if not judged.good:
                 # the later hops wait for the first that is not
                 errors.setdefault(name, f"{target} {name}: {'; '.join(judged.problems)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -124,12 +125,17 @@ def _differences(differences: Differences) -> dict[str, Any]:
     }
 
 
-def repeated(stored: StoredCheck, about: Materialization | None) -> dg.AssetCheckEvaluation:
+def repeated(
+    stored: StoredCheck,
+    about: Materialization | None,
+    asked: Mapping[str, dg.MetadataValue[Any]] | None = None,
+) -> dg.AssetCheckEvaluation:
     """Return a verdict that still holds, to be recorded again with the run and time that found it.
 
     Args:
         stored: the verdict as it was found, or last repeated.
         about: the range's new materialization.
+        asked: what the check is asked, for verdicts of earlier releases, which do not say it.
     """
     evaluation = stored.evaluation
     first: dict[str, dg.MetadataValue[Any]] = {
@@ -141,7 +147,11 @@ def repeated(stored: StoredCheck, about: Materialization | None) -> dg.AssetChec
         ),
     }
     # metadata of an earlier repetition names the first run
-    metadata: dict[str, dg.MetadataValue[Any]] = {**first, **evaluation.metadata}
+    metadata: dict[str, dg.MetadataValue[Any]] = {
+        **first,
+        **(asked or {}),
+        **evaluation.metadata,
+    }
     found, run, at = (metadata[name].value for name in ("found", "found_in_run", "found_at"))
     found_at = dt.datetime.fromtimestamp(at, dt.UTC)
     return dg.AssetCheckEvaluation(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tableferry.assets.log.queries import Log, select_events, select_in
-from tableferry.assets.log.records import ROWS_SINCE, SOURCE_NEWER
+from tableferry.assets.log.records import ASKED, ROWS_SINCE, SOURCE_NEWER
 
 _VALUES = ("value", "text", "data", "run_id")
 """What the kinds of Dagster's metadata call their values."""
@@ -36,6 +36,8 @@ class CheckRecord:
     """Rows that the source had gained since the commit, when the whole table was counted."""
     run_id: str = ""
     """The run that compared the rows."""
+    asked: str | None = None
+    """What it was asked, see `declared.asked_of`; None for a level alone, and in old logs."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """The evidence, by name; empty if it was not asked for."""
 
@@ -64,6 +66,7 @@ class CheckRecord:
             source_newer=SOURCE_NEWER in metadata,
             rows_since=int(value(ROWS_SINCE) or 0),
             run_id=str(value("found_in_run") or entry["run_id"]),
+            asked=value(ASKED),
             metadata={name: _value(metadata[name]) for name in metadata} if evidence else {},
         )
 

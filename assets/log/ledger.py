@@ -16,7 +16,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from tableferry.assets.log.check_records import read_evaluations
+from tableferry.assets.log.check_records import read_checks, read_evaluations
+from tableferry.assets.log.declared import has_other_source
 from tableferry.assets.log.queries import (
     PAGE,
     Asset,
@@ -71,6 +72,7 @@ class Committed:
     """A declared check has no verdict: the run died early, or the check was declared later."""
     written_by: str | None = None
     taken_from: str | None = None
+    declared: str | None = None
     """As in `RangeRecord`, if they were read."""
 
 
@@ -106,6 +108,7 @@ def committed(
     checks: Sequence[str],
     *,
     declared: Sequence[str] = (CHECK_NAMES["count"],),
+    asked: Mapping[str, str] | None = None,
     origins: bool = False,
 ) -> dict[str, Committed]:
     """Return the committed ranges of a hop, by partition key.
@@ -117,10 +120,13 @@ def committed(
         asset: the hop's asset.
         checks: the checks whose failure makes a range suspect; none: verdicts are not read.
         declared: the checks of which every range needs a verdict.
-        origins: also read which runs have written the rows, and those that they were taken from.
+        asked: what checks are asked, see `declared.asked_of`: a verdict about else is none.
+        origins: also read which runs have written the rows, those that they were taken from, and
+            what was declared.
     """
     ids = newest_ids(log, asset)
-    outcomes = _passed(standing(log, asset, sorted({*checks, *declared}) if checks else (), ids))
+    stand = standing(log, asset, sorted({*checks, *declared}) if checks else (), ids)
+    outcomes, outdated = _passed(stand), _asked_otherwise(log, stand, asked or {})
     # of the other tags, Dagster keeps no table
     origin_of = _records(log, ids, ids) if origins else {}
     statement = (
@@ -136,11 +142,28 @@ def committed(
             DataVersion.parse(version),
             number,
             failed=tuple(check for check in checks if not passed.get(check, True)),
-            unchecked=any(check not in passed for check in declared),
+            unchecked=name in outdated or any(check not in passed for check in declared),
             written_by=origin.written_by if origin else None,
             taken_from=origin.taken_from if origin else None,
+            declared=origin.declared if origin else None,
         )
     return ranges
+
+
+def _asked_otherwise(
+    log: Log, verdicts: StandingVerdicts, asked: Mapping[str, str]
+) -> set[str | None]:
+    """Return the ranges with a verdict of a check that was asked something else then."""
+    ranges = {
+        by_check[check].id: name
+        for name, by_check in verdicts.items()
+        for check in asked.keys() & by_check.keys()
+    }
+    return {
+        ranges[number]
+        for number, record in read_checks(log, ranges).items()
+        if record.asked not in (None, asked[record.name])
+    }
 
 
 def standing(
@@ -193,15 +216,18 @@ def committed_records(log: Log, asset: Asset, ranges: Iterable[str]) -> dict[str
 
 
 def recorded_fingerprints(
-    log: Log, asset: Asset, ranges: Iterable[str]
+    log: Log, asset: Asset, ranges: Iterable[str], declared: str
 ) -> dict[str, SourceFingerprint]:
     """Return the source fingerprints that the newest commits, or later skips, recorded by range.
 
-    Only those with row versions are returned, and only if the data version was made of them.
+    Only those with row versions are returned, and only if the data version was made of them, of
+    the source that is `declared` now.
     """
     fingerprints = {}
     for name, record in committed_records(log, asset, ranges).items():
         if not (record.row_versions and record.fingerprint and record.data_version):
+            continue
+        if has_other_source(record.declared, declared):
             continue
         source = DataVersion.parse(record.data_version).source
         definition, _, hashed = source.rpartition("-")

@@ -56,6 +56,8 @@ class RangeStatus:
     """The newest commit or unfinished attempt; its state is MISSING if there is none."""
     checks: tuple[CheckRecord, ...] = ()
     """The standing verdicts about its rows."""
+    committed: RangeRecord | None = None
+    """The newest commit, which an unfinished attempt may have come after."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,14 @@ def read_status(
             attempts[key][name] = max(number, attempts[key].get(name, 0))
         if kind == MATERIALIZATION:
             commits[key][name] = number
-    records = read_records(log, chain.from_iterable(ids.values() for ids in attempts.values()))
+    needed = {
+        number
+        for events in (attempts, commits)
+        for key, by_name in events.items()
+        for name, number in by_name.items()
+        if name in names[key]
+    }
+    records = read_records(log, needed)
     standing = standing_verdicts(log, commits, (*ALL_CHECKS, *WHOLE_TABLE_CHECKS), newer=True)
     ids = {
         (key, name): [verdict.id for verdict in verdicts.values()]
@@ -115,9 +124,9 @@ def read_status(
     checks = read_checks(log, chain.from_iterable(ids.values()), evidence=evidence)
 
     def status(key: str, name: str) -> RangeStatus:
-        number = attempts[key].get(name)
+        number, commit = attempts[key].get(name), commits[key].get(name)
         record = RangeRecord(name, State.MISSING) if number is None else records[number]
-        return RangeStatus(record, checks_of(key, name))
+        return RangeStatus(record, checks_of(key, name), records[commit] if commit else None)
 
     def checks_of(key: str, name: str | None) -> tuple[CheckRecord, ...]:
         return tuple(checks[number] for number in ids.get((key, name), ()))

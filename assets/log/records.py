@@ -44,6 +44,8 @@ KEY = "tableferry/key"
 and the kind of the ranges, separated by a dot: `postgres.integer`."""
 NOT_COMMITTED = "ranges_not_committed"
 """Metadata of whole-table checks: how many ranges are not committed."""
+ASKED = "asked"
+"""Metadata of a check: `declared.asked_of` what it was asked."""
 SOURCE_NEWER = "source_newer"
 """Metadata of a check that failed only because the source has changed since the commit."""
 ROWS_SINCE = "source_rows_since"
@@ -81,6 +83,7 @@ _METADATA_NAMES = {
     "source_seconds": "source_seconds",
     "longest_statement": "longest_statement",
     "snapshot_seconds": "snapshot_seconds",
+    "declared": "declared",
 }
 """The metadata of those fields of a record that are stored as they are."""
 
@@ -266,6 +269,8 @@ class RangeRecord:
     """The run that has written the rows; None if no later hop reads them, or in old logs."""
     taken_from: str | None = None
     """`written_by` of the hop before when the rows were taken from it, or compared with it."""
+    declared: str | None = None
+    """What the transfer declared then, see `declared.declaration_of`; None in old logs."""
 
     @property
     def rows_of_move(self) -> int | None:

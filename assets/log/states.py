@@ -57,7 +57,7 @@ class Reason(StrEnum):
     """Put in place by a swap whose run died before it recorded the range."""
     UNCHECKED = "unchecked"
     """Unchanged, but a declared check has no verdict: the run that committed the range died early,
-    or the check was declared later."""
+    or the check was declared later, or asks something else now."""
     FULL_CHECK = "full_check"
     """`incremental`: unchanged, but a comparison of the whole range is due. Moved if it differs."""
     TARGET_MOVED = "target_moved"
@@ -67,8 +67,8 @@ class Reason(StrEnum):
     """Committed under another definition of the row digest. Compared, and moved if it differs."""
     SOURCE_REPLACED = "source_replaced"
     """The source's server has another history of writes: a standby was promoted, or a backup was
-    restored, so that an equal fingerprint may stand for other rows. Compared, and moved if it
-    differs."""
+    restored; or another source is declared. An equal fingerprint may then stand for other rows.
+    Compared, and moved if it differs."""
     FEWER_COLUMNS = "fewer_columns"
     """Committed with columns that are no longer copied, and else as now. Compared, and moved if it
     differs: what is not copied is no reason to replace rows."""

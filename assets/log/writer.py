@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import dagster as dg
 
+from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import ONLY_SHOWN, Transfer
 from tableferry.assets.log.check_metadata import (
     conclusion,
@@ -16,6 +18,7 @@ from tableferry.assets.log.check_metadata import (
     rows_that_differed,
     verdict_metadata,
 )
+from tableferry.assets.log.declared import asked_of, declaration_of
 from tableferry.assets.log.grouping import PENDING, together
 from tableferry.assets.log.ledger import (
     committed_records,
@@ -24,6 +27,7 @@ from tableferry.assets.log.ledger import (
     stored_checks,
 )
 from tableferry.assets.log.records import (
+    ASKED,
     CREATED,
     DATA_VERSION,
     NOT_COMMITTED,
@@ -57,6 +61,16 @@ class Writer:
     def __init__(self, context: EventLogger, asset: dg.AssetKey, transfer: Transfer) -> None:
         self._context, self._asset, self._transfer = context, asset, transfer
         self._lock = threading.Lock()
+        self._asked = {
+            check: {ASKED: dg.MetadataValue.text(asked)}
+            for check, asked in asked_of(transfer).items()
+        }
+
+    @cached_property
+    def declared(self) -> str:
+        """What the transfer declares now of the rows of this hop."""
+        targets = [asset_key(hop.to) for hop in self._transfer.hops]
+        return declaration_of(self._transfer, targets.index(self._asset) + 1)
 
     def progress(self, record: RangeRecord) -> None:
         """Record how far an attempt came, or that it failed."""
@@ -80,7 +94,7 @@ class Writer:
     def commit(self, record: RangeRecord) -> None:
         """Record that a range is committed, or unchanged."""
         assert record.data_version is not None, "a commit needs its data version"
-        metadata = record.metadata()
+        metadata = replace(record, declared=self.declared).metadata()
         if record.repaired is not None:
             metadata["repaired_rows"] = rows_that_differed(record.repaired)
         origin = {WRITTEN_BY: record.written_by, TAKEN_FROM: record.taken_from}
@@ -167,7 +181,12 @@ class Writer:
                 severity=_severity(warning),
                 target_materialization_data=about,
                 description=conclusion(verdict),
-                metadata={**verdict_metadata(verdict), **scope, **(metadata or {})},
+                metadata={
+                    **verdict_metadata(verdict),
+                    **scope,
+                    **self._asked.get(verdict.check, {}),
+                    **(metadata or {}),
+                },
                 **more,
             )
         )
@@ -252,7 +271,7 @@ class Writer:
         now = latest_materialization(instance, self._asset, name)
         failed = []
         for check, stored in stored_checks(instance, verdicts).get(name, {}).items():
-            evaluation = repeated(stored, now)
+            evaluation = repeated(stored, now, self._asked.get(check, {}))
             self._log(evaluation)
             if evaluation.blocking and not evaluation.passed:
                 failed.append(check)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.declared import declaration_of
 from tableferry.assets.log.ledger import newest_ids, recorded_fingerprints
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, digest
@@ -248,7 +249,9 @@ def plan_transfer(
         plan = plan.only(names)
     if purpose != "move" or transfer.fingerprint != "auto":
         return plan
-    return replace(plan, recorded=recorded_fingerprints(log, hops[0].spec.to, plan.ranges))
+    declaration = declaration_of(declared, 1)
+    recorded = recorded_fingerprints(log, hops[0].spec.to, plan.ranges, declaration)
+    return replace(plan, recorded=recorded)
 
 
 def _markers(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> dict[int, Published]:

@@ -257,7 +257,7 @@ def build_work(
         identities={name: servers.identity(table) for name, table in tables.items()},
         shadows=shadows,
         refused=_stale_sources(plan, selected) if plan.declared.write.moves else {},
-        writers={hop.number: Writer(context, hop.asset, transfer) for hop in plan.hops},
+        writers={hop.number: Writer(context, hop.asset, plan.declared) for hop in plan.hops},
         on_progress=caller.on_progress,
         exports=threading.BoundedSemaphore(parallel.export or knobs.export),
         loads=threading.BoundedSemaphore(parallel.load or knobs.load),

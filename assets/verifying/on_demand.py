@@ -180,7 +180,11 @@ class _HopCheck:
             if not all(verdict.passed for verdict in verdicts):
                 continue
             target_digest = target_digest_of(hop, verdicts)
-            if name in known and target_digest in (None, known[name].target_digest):
+            if (
+                name in known
+                and target_digest in (None, known[name].target_digest)
+                and known[name].declared in (None, writer.declared)
+            ):
                 continue
             counts = (int(each.target[ROWS]) for each in verdicts if ROWS in each.target)
             rows = next(counts, None)

@@ -138,7 +138,8 @@ def status(
     """Show the state, rows, last run and checks of each range, from the event log.
 
     Several transfers, or without a name all of them, have a line each, failures first; the exit
-    code is 0 then only if all are proven. That of one transfer is 1 if something of it has failed.
+    code is 0 then only if all are proven. That of one transfer is 1 if something of it has failed,
+    or is proven by another declaration.
     """
     from tableferry.pipelines.command.session import open_session, select_transfers
     from tableferry.pipelines.command.show import fleet_views

@@ -83,7 +83,7 @@ def report(session: Session, name: str, *, dagster_url: str | None = None) -> Re
     url = checked_url(dagster_url) if dagster_url else None
     state = _server_state(session, transfer)
     statuses = read_status(session.instance, [transfer], evidence=True)
-    judged = [judge_table(transfer, hop.to, statuses[hop.to]) for hop in transfer.hops]
+    judged = [judge_table(transfer, hop.to, statuses) for hop in transfer.hops]
     hops = tuple(
         _hop(session.instance, transfer, number, statuses[hop.to], judged[number - 1], state)
         for number, hop in enumerate(transfer.hops, start=1)
@@ -125,13 +125,14 @@ def checked_url(text: str) -> str:
     Raises:
         InputError: it is no such address, or has a password in it.
     """
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-        raise InputError(
-            "the address of Dagster's web UI should look like https://dagster.example.com, "
-            "without a password"
-        )
-    return text.rstrip("/")
+    with suppress(ValueError):
+        parts = urlsplit(text)
+        if parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc:
+            return text.rstrip("/")
+    raise InputError(
+        "the address of Dagster's web UI should look like https://dagster.example.com, "
+        "without a password"
+    )
 
 
 def _server_state(session: Session, transfer: Transfer) -> _ServerState:

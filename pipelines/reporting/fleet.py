@@ -211,7 +211,7 @@ def transfer_entry(
     """
     name = transfer.transfer
     tables = tuple(
-        _table(transfer, source, hop.to, statuses[hop.to])
+        _table(transfer, source, hop.to, statuses)
         for source, hop in zip(transfer.tables, transfer.hops, strict=False)
     )
     problems = [problem for table in tables for problem in table.problems]
@@ -228,9 +228,12 @@ def transfer_entry(
 
 
 def _table(
-    transfer: Transfer, source: TableRef, target: TableRef, status: TargetStatus
+    transfer: Transfer,
+    source: TableRef,
+    target: TableRef,
+    statuses: Mapping[TableRef, TargetStatus],
 ) -> TableEntry:
-    judged = judge_table(transfer, target, status)
+    judged, status = judge_table(transfer, target, statuses), statuses[target]
     committed = [each for each in status.ranges.values() if each.record.state.in_target]
     records = [each.record for each in committed]
     proven = [proof for each in committed if (proof := _proof(each.checks)) is not None]

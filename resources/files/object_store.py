@@ -194,7 +194,10 @@ def store_at(url: str | None) -> Folder | ObjectStore:
     Raises:
         InputError: it names none, or the package that reads it is not installed.
     """
-    parts = urlsplit(url or "file:")
+    try:
+        parts = urlsplit(url or "file:")
+    except ValueError:
+        parts = urlsplit("")
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
         return Folder(Path(unquote(parts.path) or ".").absolute(), named=bool(unquote(parts.path)))
     kind = KINDS.get(parts.scheme)

@@ -227,7 +227,14 @@ def test_links_lead_somewhere() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["javascript:alert(1)", "dagster:3000", "https://user:secret@dagster", "/runs", "http://"],
+    [
+        "javascript:alert(1)",
+        "dagster:3000",
+        "https://user:secret@dagster",
+        "/runs",
+        "http://",
+        "http://[",
+    ],
 )
 def test_the_address_of_the_web_ui_is_one(text: str) -> None:
     with pytest.raises(InputError) as caught:

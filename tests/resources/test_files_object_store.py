@@ -51,6 +51,7 @@ def test_urls_name_buckets_and_folders() -> None:
         ("s3://key:secret@lake/raw", "credentials are those of the environment, as s3fs takes"),
         ("s3:///raw", "should look like file:///folder, s3://bucket/prefix"),
         ("ftp://host/raw", "should look like file:///folder, s3://bucket/prefix"),
+        ("s3://[", "should look like file:///folder, s3://bucket/prefix"),
         ("s3://lake/raw?secret=secret", "has no option secret; there are endpoint_url, profile"),
     ],
 )

@@ -83,6 +83,7 @@ def decide(
     lost_columns: Sequence[str] = (),
     published: Published | None = None,
     fewer: Collection[str] = (),
+    elsewhere: Collection[str] = (),
     force: bool = False,
 ) -> dict[str, Decision]:
     """Decide why each range runs, or that it is `UNCHANGED`.
@@ -95,6 +96,7 @@ def decide(
         lost_columns: planned columns that the target no longer has.
         published: the target's markers; None if it has none.
         fewer: ranges that may differ from what is committed only by columns that are not copied.
+        elsewhere: ranges that were proven by another source than is declared.
         force: run all ranges.
     """
     decisions: dict[str, Decision] = {}
@@ -104,6 +106,8 @@ def decide(
         change = version.change_since(before.data_version) if before else None
         if name in fewer and change in (Reason.SCHEMA_CHANGED, Reason.SOURCE_CHANGED):
             change = Reason.FEWER_COLUMNS
+        if name in elsewhere and change in (None, Reason.SOURCE_CHANGED, Reason.DIGEST_CHANGED):
+            change = Reason.SOURCE_REPLACED
         if before is None:
             decisions[name] = Decision(Reason.MISSING)
         elif force:

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from tableferry.assets.log.declared import (
+    asked_of,
+    declaration_of,
+    has_other_source,
+    too_many_rejected,
+)
 from tableferry.assets.log.ledger import (
     Committed,
     committed,
@@ -29,6 +35,9 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.digest.fields import not_compared
 from tableferry.resources.errors import concerning
 from tableferry.resources.keys.range import KeyRange
+
+SEES_CONTENTS = ("auto", "content")
+"""Fingerprints of a table's contents, equal in another table only if its rows are."""
 
 ONLY_DIFFERING = "only rows that differ"
 """The detail of a decision to compare a range and to move its rows that differ, if they are few."""
@@ -80,7 +89,15 @@ def decisions(
     blocking = [name for name in ALL_CHECKS if transfer.check_spec(name).blocking]
     chained = len(plan.hops) > 1
     declared = checks_of(transfer)
-    previous = committed(log, hop.spec.to, blocking, declared=declared, origins=chained)
+    sees_contents = transfer.fingerprint in SEES_CONTENTS
+    previous = committed(
+        log,
+        hop.spec.to,
+        blocking,
+        declared=declared,
+        asked=asked_of(transfer),
+        origins=chained or not sees_contents,
+    )
     decided = _decided(plan, hop, servers, log, previous, before=before)
     decided = _with_details(plan, hop, log, with_actions(plan, hop, servers, decided))
     for name in decided.keys() & previous.keys():
@@ -199,9 +216,10 @@ def _each_alone(
             before = [range_ for name, range_ in plan.ranges.items() if name in previous]
             rows = {} if lost else servers.side(hop.plan, "target").counts(before)
     expected: Mapping[str, int] | None = None if transfer.keeps_rows else plan.rows()
-    if expected is not None and transfer.on_reject == "quarantine":
+    rejecting = transfer.on_reject == "quarantine"
+    moved = committed_records(log, hop.spec.to, previous) if rejecting else {}
+    if expected is not None:
         # a target does without the rows that were rejected on the way
-        moved = committed_records(log, hop.spec.to, previous)
         recorded = {name: each.rows for name, each in moved.items() if each.rows is not None}
         expected = {**expected, **recorded}
     decided = decide(
@@ -212,8 +230,13 @@ def _each_alone(
         lost_columns=lost,
         published=plan.published.get(hop.number),
         fewer=_with_fewer_columns(plan, hop, log, previous),
+        elsewhere=_from_elsewhere(plan, hop, previous),
         force=plan.intent.force,
     )
+    for name, record in moved.items():
+        too_many = too_many_rejected(transfer, record)
+        if too_many and name in decided and not decided[name].runs:
+            decided[name] = Decision(Reason.SETTINGS_CHANGED, too_many)
     if hop.first:
         same = [name for name, each in decided.items() if each.reason is Reason.UNCHANGED]
         decided |= {
@@ -226,6 +249,14 @@ def _each_alone(
         detail = schema_changes(hop.plan, committed_schema(log, hop.spec.to))
         decided |= {name: replace(decided[name], detail=detail) for name in changed}
     return _increments(plan, hop, log, decided, previous) if transfer.incremental else decided
+
+
+def _from_elsewhere(plan: TransferPlan, hop: Hop, previous: Mapping[str, Committed]) -> set[str]:
+    """Return the ranges that were proven by another source, which no fingerprint may tell."""
+    if plan.transfer.fingerprint in SEES_CONTENTS:
+        return set()
+    now = declaration_of(plan.declared, hop.number)
+    return {name for name, each in previous.items() if has_other_source(each.declared, now)}
 
 
 def _with_fewer_columns(

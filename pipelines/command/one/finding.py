@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.judging import ProofState, judge_range
+from tableferry.assets.judging import ProofState, judge_ranges
 from tableferry.assets.log.ledger import committed, newest_ids, partitions
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import read_status
@@ -14,7 +14,7 @@ from tableferry.assets.log.runs import is_unanswered
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.planner import make_plan, ranges_moving_with
 from tableferry.assets.planning.ranges.cutting import find_ranges, like_range
-from tableferry.assets.planning.resolve import Hop, checks_of
+from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.pipelines.command.session import Session
@@ -170,11 +170,10 @@ def _stale(plan: TransferPlan, hops: Sequence[Hop]) -> set[str]:
 
 def unsettled(log: Log, transfer: Transfer, hops: Sequence[Hop]) -> set[str]:
     """Return the ranges whose latest attempt or check in one of the hops was not good."""
-    statuses, declared = read_status(log, [transfer]), checks_of(transfer)
+    statuses = read_status(log, [transfer])
     return {
         name
         for hop in hops
-        for name, status in statuses[hop.spec.to].ranges.items()
-        if not (judged := judge_range(status, declared)).good
-        and judged.state is not ProofState.NOT_MOVED
+        for name, judged in judge_ranges(transfer, hop.spec.to, statuses).items()
+        if not judged.good and judged.state is not ProofState.NOT_MOVED
     }

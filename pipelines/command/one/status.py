@@ -24,7 +24,7 @@ def status(session: Session, name: str) -> TransferView:
     if not views and not any(target.lacking for target in statuses.values()):
         return TransferView(name, [])
     entry = transfer_entry(transfer, statuses, failed=failed_runs.get(name))
-    failed = entry.outcome is ProofState.FAILED
+    failed = entry.outcome in (ProofState.FAILED, ProofState.OTHERWISE)
     return TransferView(
         name,
         views,

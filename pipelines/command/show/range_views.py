@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tableferry.assets.judging import ProofState, RangeJudgement, judge_range
+from tableferry.assets.judging import ProofState, RangeJudgement, judge_ranges, why_not_committed
 from tableferry.assets.log.ranges import RangeStatus, TargetStatus
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
@@ -30,6 +30,7 @@ JSON_FIELDS = (
 
 
 NOTHING_WRONG = RangeJudgement(ProofState.PROVEN, good=True)
+NOT_MOVED = RangeJudgement(ProofState.NOT_MOVED, (why_not_committed(State.MISSING, None),))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,7 @@ def range_views(
 ) -> list[RangeView]:
     """Return the recorded state of ranges in one hop (1-based), of all known ones by default."""
     target, declared = transfer.hops[hop - 1].to, checks_of(transfer)
-    known = statuses[target].ranges
+    known, judged = statuses[target].ranges, judge_ranges(transfer, target, statuses)
     views = []
     for name in known if names is None else names:
         status = known.get(name) or RangeStatus(RangeRecord(name, State.MISSING))
@@ -119,7 +120,7 @@ def range_views(
                 warned=tuple(
                     check.name for check in status.checks if check.warning and not check.passed
                 ),
-                judgement=judge_range(status, declared),
+                judgement=judged.get(name, NOT_MOVED),
             )
         )
     return views

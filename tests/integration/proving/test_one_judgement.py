@@ -127,3 +127,142 @@ def test_a_watched_table_of_which_nothing_is_equal_has_failed(
     )
     assert command("check", one.table).exit_code == 1
     assert_judged(one, proven=False, failed=True, says="checksum FAILED")
+
+
+def test_what_another_declaration_has_proven_is_not_proven_by_this_one(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    """Neither by the log, nor by the run, whatever tells it that a source has changed."""
+    hops = [f"'postgres://{copies}.{{t}}'"]
+    other = (
+        "CREATE TABLE {t}_b (LIKE {t} INCLUDING ALL)",
+        "INSERT INTO {t}_b SELECT i, 'other' FROM generate_series(1, 40) i",
+    )
+    one = ferry(f"[{hops[0]}]", *SOURCE, *other, fingerprint="none")
+    assert one.run().good
+    assert_judged(one, proven=True)
+    declared: dict[str, dict[str, str]] = {
+        f"source was postgres://public.{one.table}": {
+            "source": f"postgres://public.{one.table}_b",
+            "fingerprint": "none",
+        },
+        "changed since: where": {"where": "id < 30"},
+        "changed since: where, columns": {
+            "columns": "{note: {expression: upper(note), type: text}}"
+        },
+        "changed since: columns, write": {"write": "upsert"},
+    }
+    for says, settings in declared.items():
+        one.declare(f"[{hops[0]}]", **settings)
+        assert_judged(one, proven=False, failed=True, says=says)
+        assert document("report", "--all", "--format", "json")["totals"]["proven_otherwise"] == 1
+        assert command("run", one.table).exit_code == 0
+        assert_judged(one, proven=True)
+        if "source" in settings:
+            moved = one.rows(f"SELECT DISTINCT note FROM {copies}.{{t}}")
+            assert moved == [("other",)], "the fingerprint has told nothing of the other source"
+
+
+def test_settings_that_change_no_row_leave_the_proof(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    one = ferry(f"['postgres://{copies}.{{t}}']", *SOURCE)
+    assert one.run().good
+    one.declare(
+        f"['postgres://{copies}.{{t}}']",
+        description="other",
+        parallel="{export: 2}",
+        schedule="0 2 * * *",
+        delta="never",
+        columns="{note: {was: remark}}",
+    )
+    assert_judged(one, proven=True)
+
+
+def expecting(most: int, **more: str) -> dict[str, str]:
+    query = f"SELECT id FROM {{table}} WHERE {{range}} AND id > {most}"
+    return {"expectations": f"[{{type: sql, kwargs: {{query: '{query}'}}}}]", **more}
+
+
+def test_an_expectation_that_has_changed_is_checked_again(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    hops = f"['postgres://{copies}.{{t}}']"
+    one = ferry(hops, *SOURCE, **expecting(100))
+    assert one.run().good
+    assert_judged(one, proven=True)
+    one.declare(hops, **expecting(50))
+    says = "expectations was declared otherwise when it was checked"
+    assert_judged(one, proven=False, failed=True, says=says)
+    assert "unchecked" in command("plan", one.table).output
+    assert command("run", one.table).exit_code == 0, "the rows meet it"
+    assert_judged(one, proven=True)
+    assert "unchecked" not in command("plan", one.table).output
+    one.declare(hops, **expecting(30))
+    assert command("check", one.table).exit_code == 1
+    assert command("run", one.table).exit_code == 1
+    assert_judged(one, proven=False, failed=True, says="expectations FAILED")
+
+
+def test_a_suite_file_that_has_changed_is_checked_again(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    pytest.importorskip("great_expectations")
+
+    def suite(most: int) -> None:
+        kind = "expect_column_values_to_be_between"
+        kwargs = {"column": "id", "min_value": 0, "max_value": most}
+        text = json.dumps({"name": "s", "expectations": [{"type": kind, "kwargs": kwargs}]})
+        (one.folder / "s.json").write_text(text, encoding="utf-8")
+
+    hops = f"['postgres://{copies}.{{t}}']"
+    one = ferry(hops, *SOURCE)
+    suite(100)
+    one.declare(hops, expectations="{suite: s.json}")
+    assert one.run().good
+    suite(30)
+    one.declare(hops, expectations="{suite: s.json}")
+    assert_judged(one, proven=False, failed=True, says="expectations was declared otherwise")
+    assert command("run", one.table).exit_code == 1
+
+
+def test_figures_that_no_verdict_has_are_compared_by_the_next_run(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    hops = f"['postgres://{copies}.{{t}}']"
+    more = "ALTER TABLE {t} ADD n int NOT NULL DEFAULT 3"
+    one = ferry(hops, *SOURCE, more, figures="[id]")
+    assert one.run().good
+    one.declare(hops, figures="[id, n]")
+    assert_judged(one, proven=False, failed=True, says="checksum was declared otherwise")
+    assert one.run().good
+    assert_judged(one, proven=True)
+
+
+def test_a_hop_whose_source_has_other_rows_is_behind(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    one = ferry(f"['postgres://{copies}.{{t}}', 'postgres://{copies}.{{t}}_last']", *SOURCE)
+    assert one.run().good
+    assert_judged(one, proven=True)
+    one.source("UPDATE {t} SET note = 'new' WHERE id = 7")
+    assert command("run", one.table, "--hop", "1").exit_code == 0
+    assert_judged(one, proven=False, failed=True, says="has had other rows committed since")
+    assert command("run", one.table).exit_code == 0
+    assert_judged(one, proven=True)
+
+
+def test_more_rejected_rows_than_are_allowed_now_are_told(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    """The run that tries to move them again fails by name, as it does the first time."""
+    hops, big = f"['postgres://{copies}.{{t}}']", "ALTER TABLE {t} ADD n int NOT NULL DEFAULT 3"
+    settings = {"columns": "{n: {type: smallint}}", "on_reject": "quarantine"}
+    one = ferry(hops, *SOURCE, big, "UPDATE {t} SET n = 99999 WHERE id < 4", **settings)
+    assert one.run().good
+    one.declare(hops, max_rejected="50%", **settings)
+    assert_judged(one, proven=True)
+    one.declare(hops, max_rejected="5%", **settings)
+    assert_judged(one, proven=False, failed=True, says="3 rows rejected, and max_rejected (5%)")
+    ran = command("run", one.table)
+    assert ran.exit_code == 1 and "max_rejected (5%) allows 2" in ran.stderr

@@ -1,0 +1,94 @@
+"""What a range was proven by, as the log keeps it beside the proof; Dagster is not imported.
+
+Only what differs from the defaults is kept, so that records of earlier releases, and parts that a
+later one adds, are never taken for another declaration.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.records import RangeRecord, digest
+from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
+from tableferry.checks.levels import CHECK_NAMES
+from tableferry.checks.rejected import most_rejected
+from tableferry.resources.words import counted
+
+SOURCE = "source"
+_OF_ROWS = ("where", "row_security", "key", "write", "deletes", "mover", "final", "on_reject")
+_OF_TABLE = ("engine", "order_by", "partition_by")
+
+
+def declaration_of(transfer: Transfer, hop: int) -> str:
+    """Return what decides which rows and values a hop (1-based) proves, but for its checks."""
+    hops = transfer.hops[:hop]
+    columns = [
+        {name: _shape(spec) for name, spec in sorted(transfer.columns.items()) if _shape(spec)},
+        sorted(transfer.only or ()),
+        sorted(transfer.exclude),
+        *(
+            [{name: _shape(spec) for name, spec in sorted(each.columns.items())}, each.exclude]
+            for each in hops
+        ),
+    ]
+    parts = transfer.model_dump(mode="json", include={*_OF_ROWS}, exclude_defaults=True)
+    table = hops[-1].model_dump(mode="json", include={*_OF_TABLE}, exclude_defaults=True)
+    parts = {name: digest(value) for name, value in (parts | table).items()}
+    if any(map(bool, columns[:3])) or any(any(each) for each in columns[3:]):
+        parts["columns"] = digest(columns)
+    return json.dumps({SOURCE: str(transfer.tables[hop - 1]), **parts}, ensure_ascii=False)
+
+
+def _shape(spec: object) -> dict[str, object]:
+    """Return the settings of a column that decide its values; `was` only finds it in a target."""
+    dumped: dict[str, object] = spec.model_dump(mode="json", exclude_defaults=True)  # type: ignore[attr-defined]
+    return {name: value for name, value in sorted(dumped.items()) if name != "was"}
+
+
+def asked_of(transfer: Transfer) -> dict[str, str]:
+    """Return a hash of what each check is asked, for the checks of which more than a level is."""
+    asked = {}
+    if suite := transfer.suite:
+        said = [(each.type, each.kwargs) for each in suite]
+        asked[EXPECTATIONS] = digest(json.dumps(said, sort_keys=True, default=str))
+    if transfer.figures and transfer.reconcile == "checksum":
+        asked[CHECK_NAMES["checksum"]] = digest(sorted(transfer.figures))
+    return asked
+
+
+def changes(recorded: str | None, now: str) -> Iterator[str]:
+    """Say what of a declaration has changed since it was recorded; nothing if none was."""
+    if recorded is None or recorded == now:
+        return
+    before, after = (_parts(text) for text in (recorded, now))
+    if before[SOURCE] != after[SOURCE]:
+        yield f"source was {before[SOURCE]}"
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    if others := [name for name in names if name != SOURCE]:
+        yield f"changed since: {', '.join(others)}"
+
+
+def has_other_source(recorded: str | None, now: str) -> bool:
+    """Whether the recorded declaration names another source."""
+    return recorded is not None and _parts(recorded)[SOURCE] != _parts(now)[SOURCE]
+
+
+def too_many_rejected(transfer: Transfer, record: RangeRecord) -> str:
+    """Say that a range lacks more rows than `max_rejected` allows now; empty if it does not."""
+    rejected = record.quarantined or 0
+    if transfer.on_reject != "quarantine" or not rejected:
+        return ""
+    allowed = most_rejected(transfer.max_rejected, (record.rows or 0) + rejected)
+    if rejected <= allowed:
+        return ""
+    return (
+        f"{counted(rejected, 'row')} rejected, and max_rejected ({transfer.max_rejected}) allows "
+        f"{allowed:,} now"
+    )
+
+
+def _parts(text: str) -> Mapping[str, str]:
+    parts: Mapping[str, str] = json.loads(text)
+    return parts
