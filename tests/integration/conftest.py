@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -111,6 +112,8 @@ def second_digits(mssql_url: str) -> int:
 @pytest.fixture(scope="session")
 def text_into_sqlserver(stack: Servers) -> None:
     """That `wire: text` gets into the SQL Server: one that the environment names is asked first."""
+    if not (shutil.which("freebcp") or shutil.which("bcp")):
+        pytest.skip("neither freebcp (Debian package freetds-bin) nor bcp is installed")
     if named(SQLSERVER) and (why := looking.no_text_into_sqlserver(stack)):
         pytest.skip(f"this server does not take what the installed bcp sends: {why}")
 

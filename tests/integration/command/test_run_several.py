@@ -132,8 +132,10 @@ def test_a_dry_run_shows_what_a_run_sends_and_sends_nothing(
     assert "CREATE TABLE" in shown
     assert "2 more ranges would run" in shown
     one.plan()
-    created = [one for one in sent if "CREATE" in one or "INSERT" in one]
-    assert created == [], "the probe of a wire reads constants, and nothing is written"
+    commands = [re.sub(r"'[^']*'", "", statement) for statement in sent]
+    assert not any("CREATE" in one or "INSERT" in one for one in commands), (
+        "the probe of a wire reads constants, and nothing is written"
+    )
     assert json.loads(command("status", one.table, "--json").stdout)["ranges"] == []
     sent.clear()
     assert one.run().good
