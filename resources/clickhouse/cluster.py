@@ -32,6 +32,7 @@ _TABLE = rf"(?P<database>{_NAME})\.{_NAME}"
 _CREATE = re.compile(rf"CREATE TABLE (?:IF NOT EXISTS )?{_TABLE}")
 _DROP = re.compile(rf"DROP TABLE (?:IF EXISTS )?{_TABLE}")
 _MOVE = re.compile(rf"(?:RENAME TABLE|EXCHANGE TABLES) {_TABLE} (?:TO|AND) {_NAME}\.{_NAME}")
+_COMMENT = re.compile(rf"ALTER TABLE {_TABLE}(?= MODIFY COMMENT)")
 _KILL = re.compile(r"KILL QUERY")
 _TEXT = re.compile(rf"'(?:[^'\\]|\\.|'')*'|{_QUOTED}", re.DOTALL)
 _PLAIN = re.compile(r"\bENGINE = (?=MergeTree\b)")
@@ -65,7 +66,7 @@ class Cluster:
         }
 
     def on_all(self, statement: str, database_engine: Callable[[str], str]) -> str:
-        """Have a statement that makes, drops or renames a table of ours do so on all replicas.
+        """Have a statement that makes, drops, renames or comments a table do so on all replicas.
 
         Args:
             statement: as it is for a single server; any other is returned unchanged.
@@ -76,7 +77,13 @@ class Cluster:
         if kill := _KILL.match(statement):
             return _inserted(statement, kill.end(), everywhere)
         created = _CREATE.match(statement)
-        placed = created or _DROP.match(statement) or _MOVE.match(statement)
+        placed = (
+            created
+            or _DROP.match(statement)
+            or _MOVE.match(statement)
+            # other ALTERs a replicated table passes on by itself
+            or _COMMENT.match(statement)
+        )
         if placed is None:
             return statement
         name = placed["database"]

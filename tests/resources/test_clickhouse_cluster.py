@@ -55,6 +55,10 @@ CLUSTER = Cluster("a`b", 3)
         ("DROP TABLE w.t SYNC", r"DROP TABLE w.t ON CLUSTER `a\`b` SYNC"),
         ("KILL QUERY WHERE 1 SYNC", r"KILL QUERY ON CLUSTER `a\`b` WHERE 1 SYNC"),
         ("ALTER TABLE `w`.`t` DROP PARTITION ID '1'", "ALTER TABLE `w`.`t` DROP PARTITION ID '1'"),
+        (
+            "ALTER TABLE `w`.`t` MODIFY COMMENT 'it'",
+            r"ALTER TABLE `w`.`t` ON CLUSTER `a\`b` MODIFY COMMENT 'it'",
+        ),
         ("INSERT INTO `w`.`t` VALUES (1)", "INSERT INTO `w`.`t` VALUES (1)"),
     ],
 )
