@@ -16,7 +16,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 # No server is named, so that the local stack is used.
 NO_SERVERS := ! env | grep -qE '^TABLEFERRY_(POSTGRES|SQLSERVER|CLICKHOUSE)_URL(_FILE)?=.'
 
-.PHONY: help install demo dev env docs screenshots test test-changed test-slow test-soak test-mutants test-cluster cluster-up cluster-logs test-storages test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
+.PHONY: help install demo dev env docs screenshots test test-changed test-slow test-soak test-mutants test-cluster test-engines cluster-up cluster-logs test-storages test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -112,6 +112,13 @@ cluster-logs: ## Print what these have logged
 # What depends on the event log most
 STORED = tests/integration/log tests/integration/proving tests/integration/operating \
 	tests/integration/moving/test_crash_matrix.py tests/integration/moving/test_repair.py
+
+# Those that can be had out of packages
+ENGINES ?= 24.8 25.5 25.8 26.1 26.3 26.5 26.7
+
+test-engines: install system-packages ## Move rows on older engines of ClickHouse, kill and restart them (ENGINES="25.8 26.3")
+	@$(IN_MEMORY) TABLEFERRY_TEST_ENGINES="$(ENGINES)" $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow \
+		tests/integration/systems/test_engines.py $(ARGS)
 
 test-storages: install system-packages ## Run tests of the event log, proofs and operating on Dagster's own storages
 	@failed=; for storage in sqlite postgres; do \

@@ -31,7 +31,12 @@ def range_hash(key_range: KeyRange) -> int:
     It must depend on nothing but the range, so it is no counter. Among 10,000 ranges, two have the
     same hash with a probability of 3e-12.
     """
-    return int.from_bytes(hashlib.blake2b(key_range.name.encode(), digest_size=8).digest())
+    return range_number(key_range.name)
+
+
+def range_number(name: str) -> int:
+    """See `range_hash`."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest())
 
 
 def partition(key_range: KeyRange) -> str:
@@ -131,7 +136,13 @@ def is_in(plan: CopyPlan, table: str) -> str:
 
 def drop_known(plan: CopyPlan, target: str, staged: str) -> str:
     """Remove the staged rows whose primary key is in any range of the target."""
-    return f"DELETE FROM {staged} WHERE {is_in(plan, _known(plan, target, staged))}"
+    return delete_from(staged, is_in(plan, _known(plan, target, staged)))
+
+
+def delete_from(table: str, condition: str) -> str:
+    """Remove rows, also from projections: a lightweight DELETE that is to rebuild these leaves them
+    there (https://github.com/ClickHouse/ClickHouse/issues/111791)."""
+    return f"ALTER TABLE {table} DELETE WHERE {condition} SETTINGS mutations_sync = 2"
 
 
 def kept_rows(plan: CopyPlan, options: TargetOptions, staged: str, in_range: str) -> str:

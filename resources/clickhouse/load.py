@@ -12,6 +12,7 @@ import pyarrow as pa
 from tableferry.resources import crash_points
 from tableferry.resources.clickhouse.ddl import (
     batched_conditions,
+    delete_from,
     drop_known,
     gather_strays,
     in_partition,
@@ -29,6 +30,7 @@ from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.clickhouse.locks import HeldRange, Owner
 from tableferry.resources.clickhouse.publish_audit import PublishAudit
 from tableferry.resources.clickhouse.quarantine import replace_quarantine
+from tableferry.resources.clickhouse.replaced import let_go_ranges
 from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.table_sql import drop_table, qualified
@@ -99,7 +101,7 @@ class ClickHouseLoad(HeldRange):
                     drop_known(self.plan, qualified(self.table), self._staged),
                     # only we use this table, so it does not matter that each replica would evaluate
                     # the subquery by itself
-                    {"lightweight_deletes_sync": 2, "allow_nondeterministic_mutations": 1},
+                    {"allow_nondeterministic_mutations": 1},
                 )
                 self._stage_kept()
                 self._audited = self.staged_rows()
@@ -180,6 +182,10 @@ class ClickHouseLoad(HeldRange):
         else:
             # newer servers refuse REPLACE PARTITION from an empty table
             self._repeat(f"ALTER TABLE {qualified(self.table)} DROP {partition(self.key_range)}")
+        crash_points.reached("after_replace")
+        # before the rows are counted: older servers also let a mutation that is under way bring
+        # replaced parts back (https://github.com/ClickHouse/ClickHouse/issues/73783)
+        let_go_ranges(self.resource, self.table, [self.key_range])
         if audit:
             audit.after()
         strays = 0
@@ -226,10 +232,8 @@ class ClickHouseLoad(HeldRange):
     def _drop_strays(self) -> None:
         """Remove rows of this key range from other partitions, where an earlier and now forgotten
         cut into ranges put them."""
-        self._repeat(
-            f"ALTER TABLE {qualified(self.table)} DELETE "
-            f"WHERE {strays_of(self.plan, self.key_range)} SETTINGS mutations_sync = 2"
-        )
+        strays = strays_of(self.plan, self.key_range)
+        self._repeat(delete_from(qualified(self.table), strays))
 
     def _gather_strays(self) -> None:
         """Bring such rows here. They exist twice for a moment, and a repetition adds no more."""
@@ -271,9 +275,7 @@ class ClickHouseLoad(HeldRange):
         first, *others = list(batched_conditions(delta.delete)) or [""]
         self._stage_kept(f"{rows} AND NOT ifNull({first}, 0)" if first else rows)
         for condition in others:
-            self.resource.execute(
-                f"DELETE FROM {self._staged} WHERE {condition}", {"lightweight_deletes_sync": 2}
-            )
+            self.resource.execute(delete_from(self._staged, condition))
         self.options.proof(self.resource, self.staging_table)
         self._audited = self.staged_rows()
 

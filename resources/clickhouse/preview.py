@@ -139,6 +139,7 @@ def _published(
         standing = [(CLAIM, "", 0), (key_range.name, own.token, 1)]
         holders = [(load.lock, own.text)] + ([(rejected.name, "")] if rejected else [])
         recording.answer(definition_query(table, load.lock), (own.text,))
+        recording.answer("FROM system.parts WHERE database", (0,))  # nothing is replaced
         for text in (f"FROM {qualified(table)} WHERE", qualified(load.staging_table)):
             recording.answer(text, (staged, 0))
         recording.answer(elsewhere, (strays,))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tableferry.resources.clickhouse.ddl import not_in, partition
 from tableferry.resources.clickhouse.locks import HeldRange
+from tableferry.resources.clickhouse.replaced import let_go_ranges
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.digest.same_rows import SameRows, Summed, differs
@@ -85,6 +86,7 @@ class PublishAudit:
             if rows
             else f"ALTER TABLE {table} DROP {partition(load.key_range)}"
         )
+        let_go_ranges(load.resource, load.table, [load.key_range])
 
     def _hazards(self) -> Sequence[Hazard]:
         """The present hazards: some may be newer than the plan."""

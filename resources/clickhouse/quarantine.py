@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from tableferry.resources import crash_points
 from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.clickhouse.locks import Owner
+from tableferry.resources.clickhouse.replaced import let_go
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.contract.quarantine import COLUMNS, RANGE, ROW_NUMBER, Quarantine
 from tableferry.resources.contract.table_sql import drop_table, qualified
@@ -54,7 +55,7 @@ def replace_quarantine(
     rows, table = [*quarantine.stored(range_name)], qualified(quarantine_of(target))
     if not rows:
         if not keep:
-            resource.execute(f"ALTER TABLE {table} DROP PARTITION {literal(range_name)}")
+            forget_quarantine(resource, target, [range_name])
         return
     staged, partition = qualified(staging), literal(range_name)
     resource.execute(drop_table(staging))
@@ -71,6 +72,8 @@ def replace_quarantine(
         resource.execute(f"ALTER TABLE {table} REPLACE PARTITION {partition} FROM {staged}")
     finally:
         resource.execute(drop_table(staging))
+    if not keep:
+        _let_go(resource, target, [range_name])
 
 
 def keep_quarantined(resource: ClickHouseServer, target: TableRef, ranges: Collection[str]) -> None:
@@ -88,6 +91,13 @@ def forget_quarantine(
     for name in ranges:
         table = qualified(quarantine_of(target))
         resource.execute(f"ALTER TABLE {table} DROP PARTITION {literal(name)}")
+    _let_go(resource, target, ranges)
+
+
+def _let_go(resource: ClickHouseServer, target: TableRef, ranges: Collection[str]) -> None:
+    if ranges:
+        names = ", ".join(map(literal, ranges))
+        let_go(resource, quarantine_of(target), f"partition IN ({names})", "''")
 
 
 def _insert(resource: ClickHouseServer, table: str, rows: Sequence[tuple[str | None, ...]]) -> None:

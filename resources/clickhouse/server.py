@@ -24,7 +24,7 @@ from tableferry.resources.clickhouse.errors import from_driver, translate
 from tableferry.resources.clickhouse.login import OPTIONS as LOGIN_OPTIONS
 from tableferry.resources.clickhouse.login import Login, login_of
 from tableferry.resources.clickhouse.nodes import OneNode, several
-from tableferry.resources.clickhouse.settings import INSERT, WAITING, pin
+from tableferry.resources.clickhouse.settings import INSERT, WAITING, pin, release
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.connecting.address import Server
 from tableferry.resources.connecting.password_commands import asking_again
@@ -113,6 +113,11 @@ class ClickHouseServer(Server):
     def ping(self) -> str:
         """The server's version."""
         return str(self.query("SELECT version()")[0][0])
+
+    def version(self) -> tuple[int, int]:
+        """The first two numbers of the server's version, as it said when we connected."""
+        with self._logged_in() as client:
+            return release(client)
 
     def clustered(self) -> Cluster | None:
         """Return the cluster that keeps what is written; None if one server does.
@@ -204,7 +209,9 @@ class ClickHouseServer(Server):
         """Return the rows of a small result."""
         refuse_snapshot(self.system, snapshot)
         with self.permit(ended=True), self._logged_in() as client:
-            return [tuple(row) for row in client.query(sql).result_rows]
+            # some versions name the parts of tuples by themselves, which would be read as dicts
+            found = client.query(sql, query_formats={"Tuple": "tuple"})
+            return [tuple(row) for row in found.result_rows]
 
     def execute(self, sql: str, settings: Mapping[str, str | int] | None = None) -> None:
         """Run a statement and wait for its end; for a mutation as long as may be waited.

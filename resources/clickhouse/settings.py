@@ -13,11 +13,16 @@ from typing import Any
 from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.errors import InputError
 
+CONDITION_CACHE, CACHE_MENDED = "use_query_condition_cache", (26, 7)
+"""What it remembers of a condition may be another's before that version, so that rows are missing:
+https://github.com/ClickHouse/ClickHouse/issues/104781, and 104203 for SAMPLE."""
+
 SESSION: Mapping[str, str | int] = {
     # a DateTime64 without a time zone means UTC, whatever the server's zone
     "session_timezone": "UTC",
     # 23:59:60 or year 10000 must not wrap around silently; the default is `ignore`
     "date_time_overflow_behavior": "throw",
+    CONDITION_CACHE: 0,
 }
 
 INSERT: Mapping[str, str | int] = {
@@ -104,6 +109,12 @@ UNION ALL SELECT concat('{_MARK}', toString(number)), '', '', 0 FROM numbers({_P
 """
 
 
+def release(client: Any) -> tuple[int, int]:
+    """The first two numbers of a server's version, as it told a client of `clickhouse_connect`."""
+    major, minor = str(client.server_version).split(".")[:2]
+    return int(major), int(minor)
+
+
 def pin(client: Any, who: str) -> None:
     """Make a client of `clickhouse_connect` send the settings with each of its queries.
 
@@ -118,6 +129,8 @@ def pin(client: Any, who: str) -> None:
             "setting such as limit, offset, filter or select that cuts results, and that is not "
             "to be changed by its user. Give it a profile without"
         )
+    if release(client) >= CACHE_MENDED:
+        rows.pop(CONDITION_CACHE, None)
     refused = []
     wanted: dict[str, str | int] = dict(ALWAYS)
     for name, (value, default, readonly) in rows.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ from tableferry.resources.clickhouse.quarantine import (
     forget_quarantine,
     keep_quarantined,
 )
+from tableferry.resources.clickhouse.replaced import let_go_ranges, require_sight
 from tableferry.resources.clickhouse.server import ClickHouseServer, databases
 from tableferry.resources.clickhouse.staging import (
     Image,
@@ -84,6 +86,11 @@ from tableferry.resources.words import counted
 WAIT_SECONDS = 30
 """How long a table that is put aside waits for the INSERTs that had found it."""
 
+INSERTING = (
+    r"(?is)\bINSERT\s+INTO\s+(?:TABLE\s+)?(?:[`\"]?{}[`\"]?\s*\.\s*)?[`\"]?{}[`\"]?(?:[\s(;]|$)"
+)
+"""The text of an INSERT into a table of a database."""
+
 SYSTEM_DATABASES = ("information_schema", "system")
 
 
@@ -107,6 +114,8 @@ class ClickHouseTarget(Target):
         self._required(plan, options)
 
     def _required(self, plan: CopyPlan, options: TargetOptions) -> TableLayout | None:
+        if options.mode.moves:
+            require_sight(self.resource, plan.target)
         layout = answer(self.resource, layouts_of, plan.target)
         if layout is not None and options.mode.moves:
             self._require_place(plan.target, layout.engine_full, layout.database_engine)
@@ -213,15 +222,16 @@ class ClickHouseTarget(Target):
         return True
 
     def _wait_for_inserts(self, table: TableRef) -> None:
-        """Wait for the INSERTs that name a table.
+        """Wait for the INSERTs that name a table as theirs.
 
         Raises:
             RangeBusy: some still run.
         """
+        inserting = literal(INSERTING.format(*map(re.escape, (table.schema, table.name))))
         for _ in range(WAIT_SECONDS * 10):
             ((running,),) = self.resource.query(
-                f"SELECT count() FROM {self._processes()} WHERE query_kind = 'Insert' "
-                f"AND positionCaseInsensitive(query, {literal(table.name)}) > 0"
+                f"SELECT count() FROM {self._processes()} "
+                f"WHERE query_kind IN ('Insert', 'AsyncInsertFlush') AND match(query, {inserting})"
             )
             if not running:
                 return
@@ -424,8 +434,11 @@ class ClickHouseTarget(Target):
                     "SETTINGS mutations_sync = 2"
                 )
             return
-        for key_range in () if into else ranges:
+        if into or not ranges:
+            return
+        for key_range in ranges:
             self.resource.execute(f"ALTER TABLE {qualified(table)} DROP {partition(key_range)}")
+        let_go_ranges(self.resource, table, ranges)
 
     def keep_quarantined(self, plan: CopyPlan, ranges: Sequence[str]) -> None:
         """See `Target.keep_quarantined`."""
