@@ -251,7 +251,6 @@ def test_servers_that_do_not_share_it_take_another_hash(
 ) -> None:
     server, clickhouse = PostgresResource(url=pg_url), ClickHouseResource(url=ch_url)
     assert {one.algorithm for one in shared(server, clickhouse)} == {"md5"}
-    assert {one.algorithm for one in shared(server, server, streamed=True)} == {"md5"}
     nothing_known()
     older = Older(url=pg_url)
     assert {one.algorithm for one in shared(older, older)} == {"md5"}
