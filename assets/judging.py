@@ -6,18 +6,22 @@ servers are needed: what only servers can tell, a report adds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import attrgetter
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.declared import asked_of, changes, declaration_of, too_many_rejected
 from tableferry.assets.log.ranges import RangeStatus, TargetStatus
-from tableferry.assets.log.records import DataVersion
+from tableferry.assets.log.records import DataVersion, RangeRecord
 from tableferry.assets.log.states import State
 from tableferry.assets.planning.resolve import checks_of
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
+from tableferry.resources.contract.quarantine import SUFFIX
 from tableferry.resources.tables import TableRef
+from tableferry.resources.words import counted, listed, one_line
 
 
 class ProofState(StrEnum):
@@ -192,6 +196,50 @@ def judge_table(
         problems.append(f"no verdict of {', '.join(missing)} about it as it is now")
         state = combined([state, ProofState.NOT_PROVEN])
     return TableJudgement(state, tuple(f"{target} as a whole: {text}" for text in problems), ranges)
+
+
+def departures(transfer: Transfer, target: TableRef, status: TargetStatus) -> tuple[str, ...]:
+    """Say in what a target is not as the transfer's source, by declaration, though it is proven."""
+    hop, said = transfer.hop_of(target), []
+    if transfer.where:
+        said.append(f"only rows where {one_line(transfer.where)}")
+    if transfer.row_security == "apply":
+        said.append("only rows that row-level security shows to the login")
+    if transfer.mover:
+        said.append(f"without rows that {transfer.mover} has marked as deleted")
+    if transfer.only is not None:
+        said.append(f"only the columns {listed(transfer.only)}")
+    excluded = (*transfer.exclude, *(name for each in transfer.hops[:hop] for name in each.exclude))
+    if excluded:
+        said.append(f"not copied: {listed(excluded)}")
+    if computed := [name for name, spec in transfer.columns.items() if spec.expression]:
+        said.append(f"computed by an expression: {listed(computed)}")
+    records = (each.record for each in status.ranges.values())
+    return (*said, *changed_values([each for each in records if each.state.in_target], target))
+
+
+def changed_values(records: Sequence[RangeRecord], target: TableRef | str) -> Iterator[str]:
+    """Say which rows and values of committed ranges a target has otherwise than its source."""
+    if rejected := sum(record.quarantined or 0 for record in records):
+        yield f"{counted(rejected, 'row')} rejected, see {target}{SUFFIX}"
+    for of_record, what in (
+        (attrgetter("counts"), "changed by on_overflow"),
+        (attrgetter("cast"), "that lost something by cast"),
+    ):
+        numbers: Counter[str] = Counter()
+        for record in records:
+            numbers.update(of_record(record))
+        if numbers:
+            counts = ", ".join(f"{number:,} of {column}" for column, number in numbers.items())
+            yield f"values {what}: {counts}"
+    for column in dict.fromkeys(name for record in records for name in record.not_filled):
+        unfilled = [record.range for record in records if column in record.not_filled]
+        names = ", ".join([*unfilled[:3], *(["..."] if len(unfilled) > 3 else [])])
+        rest = "; the others keep their values" if len(unfilled) < len(records) else ""
+        yield (
+            f"{column!r} is NULL, or its default, in rows moved since it is no longer filled: in "
+            f"{len(unfilled)} of {len(records)} ranges ({names}){rest}"
+        )
 
 
 def combined(states: Collection[ProofState]) -> ProofState:

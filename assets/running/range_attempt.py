@@ -224,15 +224,13 @@ class RangeAttempt:
 
     def record_of_move(self, state: State, **more: Any) -> RangeRecord:
         """Return the record of a move, with servers, and columns where they are shown or new."""
-        plan = self.hop.plan
         return self.record(
             state,
             fingerprint=self.reading.value,
             row_versions=self.reading.row_versions,
             segments=self.reading.segments,
             source_position=self.reading.position,
-            source_server=self.work.identities[plan.source.connection],
-            target_server=self.work.identities[plan.target.connection],
+            **self._servers,
             attempts=self.number,
             since=self.reading.since,
             whole_because=self.whole_because,
@@ -259,7 +257,7 @@ class RangeAttempt:
             cast=before.cast if before else {},
             not_filled=before.not_filled if before else (),
             **self._origin_before,
-            **(self._columns if self.name in self.work.last_ranges else {}),
+            **(self._columns | self._servers if self.name in self.work.last_ranges else {}),
         )
 
     def with_unfilled(self, record: RangeRecord) -> RangeRecord:
@@ -326,6 +324,14 @@ class RangeAttempt:
         run's first commit has them as well, as the run may not get to its last ranges.
         """
         return self.name in self.work.last_ranges or self.hop.number not in self.work.showed_columns
+
+    @property
+    def _servers(self) -> dict[str, Any]:
+        plan, identities = self.hop.plan, self.work.identities
+        return {
+            "source_server": identities[plan.source.connection],
+            "target_server": identities[plan.target.connection],
+        }
 
     @property
     def _columns(self) -> dict[str, Any]:

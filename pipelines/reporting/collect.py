@@ -16,7 +16,7 @@ import yaml
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.sections import HopSpec
-from tableferry.assets.judging import TableJudgement, judge_table, unchecked
+from tableferry.assets.judging import TableJudgement, departures, judge_table, unchecked
 from tableferry.assets.log import ledger
 from tableferry.assets.log.history import PastRun, past_runs, unanswered
 from tableferry.assets.log.ranges import RangeStatus, TargetStatus, read_status
@@ -237,6 +237,7 @@ def _hop(
             for column in schema or ()
         ),
         drift=state.drift.get(number, ""),
+        departures=departures(transfer, hop.to, status),
     )
 
 
@@ -303,13 +304,23 @@ def _run(run: PastRun, failed: bool) -> RunEntry:
     )
 
 
+_PARTS = ("ranges", "checks", "columns", "only", "exclude", "parallel")
+_IF_GIVEN = (
+    *("where", "row_security", "on_reject", "max_rejected", "incremental", "deletes", "delta"),
+    *("dropped_columns", "publish_audit", "mover", "final", "on_missing", "expectations"),
+    "figures",
+)
+"""Settings that a report has where they are not the defaults."""
+
+
 def _settings(transfer: Transfer) -> Iterator[tuple[str, str]]:
     """Return the settings that decide what moves, how, and what is checked, as YAML."""
     declared = transfer.model_dump(mode="json")
+    given = transfer.model_dump(mode="json", exclude_defaults=True)
     names = ("key", "write", "reconcile", "fingerprint", "on_schema_drift", "schedule")
     yield from ((name, str(declared[name])) for name in names if declared[name])
-    for name in ("ranges", "checks", "columns", "only", "exclude", "parallel"):
-        value = declared[name]
+    for name in (*_PARTS, *_IF_GIVEN):
+        value = given.get(name) if name in _IF_GIVEN else declared[name]
         if any(value.values()) if isinstance(value, dict) else value:
             yield name, _yaml(value)
     for hop in transfer.hops:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from tableferry.assets.asset_keys import stored_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder
-from tableferry.assets.judging import ProofState, TableJudgement, combined, judge_table
+from tableferry.assets.judging import ProofState, TableJudgement, combined, departures, judge_table
 from tableferry.assets.log.check_records import CheckRecord
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import TargetStatus, read_status
@@ -62,6 +62,11 @@ class TableEntry:
     behind_rows: int = 0
     """Rows that the source had gained since the commit when the table was last counted."""
     problems: tuple[str, ...] = ()
+    departures: tuple[str, ...] = ()
+    """In what it is not as the source, by declaration."""
+    source_server: str | None = None
+    target_server: str | None = None
+    """Address, database and version of both servers, as the newest record that has them does."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,34 @@ class Fleet:
     @property
     def unproven(self) -> list[TransferEntry]:
         return [entry for entry in self.transfers if entry.outcome is not ProofState.PROVEN]
+
+    @property
+    def departing(self) -> list[TableEntry]:
+        """The tables that are not in all as their source."""
+        return [table for entry in self.transfers for table in entry.tables if table.departures]
+
+    @property
+    def servers(self) -> dict[str, list[str]]:
+        """Address, database and version of the servers, by connection."""
+        found: dict[str, dict[str, None]] = {}
+        for entry in self.transfers:
+            for table in entry.tables:
+                for name, server in (
+                    (table.source, table.source_server),
+                    (table.target, table.target_server),
+                ):
+                    if server:
+                        found.setdefault(name.partition("://")[0], {})[server] = None
+        return {name: [*servers] for name, servers in sorted(found.items())}
+
+    @property
+    def departing_sentence(self) -> str:
+        """How many tables are not in all as their source; empty if none is."""
+        number = len(self.departing)
+        if not number:
+            return ""
+        are = "table is" if number == 1 else "tables are"
+        return f"{number:,} {are} not in all as the source, by declaration"
 
     @property
     def totals(self) -> dict[str, int]:
@@ -256,6 +289,9 @@ def _table(
         behind_ranges=sum(any(check.source_newer for check in each.checks) for each in committed),
         behind_rows=max((check.rows_since for check in status.checks), default=0),
         problems=(*_range_problems(target, judged), *judged.problems),
+        departures=departures(transfer, target, status),
+        source_server=_newest_of(records, "source_server"),
+        target_server=_newest_of(records, "target_server"),
     )
 
 
@@ -284,6 +320,11 @@ def _proof(verdicts: Sequence[CheckRecord]) -> tuple[Level, float] | None:
         if verdict.name in LEVELS_BY_CHECK
     ]
     return max(proofs, key=lambda proof: LEVEL_ORDER.index(proof[0]), default=None)
+
+
+def _newest_of(records: Sequence[RangeRecord], field_name: str) -> str | None:
+    newest_first = sorted(records, key=lambda record: -(record.timestamp or 0))
+    return next(filter(None, (getattr(record, field_name) for record in newest_first)), None)
 
 
 def _positions(records: Sequence[RangeRecord]) -> tuple[str, ...]:

@@ -21,6 +21,10 @@ STATEMENT = (
     "event log; no server was queried."
 )
 LEVELS = f"Levels of proof, from the weakest: {proofs()}."
+POSITIONS = (
+    "A position says where in its history of writes a source was read. PostgreSQL: the cluster's "
+    "number, the timeline, and the location in the write-ahead log."
+)
 SIGNED_BY = ("Name", "Role", "Date", "Signature")
 
 
@@ -61,6 +65,7 @@ def _table(table: TableEntry) -> dict[str, Any]:
         "outcome": str(table.outcome),
         "positions": list(table.positions),
         "problems": list(table.problems),
+        "departures": list(table.departures),
         **{name: iso_time(getattr(table, name)) for name in moments},
     }
 
@@ -88,6 +93,7 @@ def render_fleet(fleet: Fleet, fmt: str, *, asset_pages: Mapping[str, str]) -> s
         iso_time=iso_time,
         statement=STATEMENT,
         levels=LEVELS,
+        positions=POSITIONS,
         signed_by=SIGNED_BY,
     )
 
@@ -120,6 +126,9 @@ def _markdown(fleet: Fleet, asset_pages: Mapping[str, str]) -> Iterator[str]:
     yield f"# Cutover report: {'passed' if fleet.passed else 'NOT PASSED'}"
     yield ""
     yield f"{fleet.summary}. Made {_minute(fleet.created_at)}."
+    if sentence := fleet.departing_sentence:
+        yield ""
+        yield f"**{sentence}**: see the last column."
     yield ""
     if fleet.as_of:
         yield f"One state of the source: {'; '.join(map(inline, fleet.as_of))}."
@@ -134,9 +143,9 @@ def _markdown(fleet: Fleet, asset_pages: Mapping[str, str]) -> Iterator[str]:
     yield from ("", "## Tables", "")
     yield row(
         *("transfer", "table", "state", "rows", "ranges", "last proof"),
-        *("source read", "snapshot or position", "behind the source"),
+        *("source read", "snapshot or position", "behind the source", "not as in the source"),
     )
-    yield "|---" * 9 + "|"
+    yield "|---" * 10 + "|"
     for entry in fleet.transfers:
         for table in entry.tables:
             url = asset_pages.get(table.target)
@@ -151,6 +160,18 @@ def _markdown(fleet: Fleet, asset_pages: Mapping[str, str]) -> Iterator[str]:
                 _minute(table.read_at),
                 position(table),
                 behind(table.behind_ranges, table.behind_rows),
+                "; ".join(table.departures),
             )
-    yield from ("", LEVELS, "", "## Accepted by", "", row(*SIGNED_BY), "|---" * 4 + "|")
+    if fleet.servers:
+        yield from ("", "## Servers", "", row("connection", "server"), "|---|---|")
+        yield from (row(name, "; ".join(each)) for name, each in fleet.servers.items())
+    yield from (
+        "",
+        f"{LEVELS} {POSITIONS}",
+        "",
+        "## Accepted by",
+        "",
+        row(*SIGNED_BY),
+        "|---" * 4 + "|",
+    )
     yield row("", "", "", "")

@@ -28,6 +28,10 @@ def _report(report: Report) -> Iterator[str]:
         f"{counted(counts['warnings'], 'warning')}. "
         f"Made {report.created_at}."
     )
+    for hop in report.hops:
+        if hop.departures:
+            said = "; ".join(map(inline, hop.departures))
+            yield from ("", f"**Not as in the source:** {inline(hop.target)}: {said}")
     if report.problems:
         yield ""
         yield from (f"- {inline(problem.text)}" for problem in report.problems)

@@ -124,6 +124,8 @@ class HopEntry:
     columns: tuple[ColumnEntry, ...] = ()
     drift: str = ""
     """How the columns of source and target have changed since the commit."""
+    departures: tuple[str, ...] = ()
+    """In what the target is not as the source, by declaration."""
 
     @property
     def rows(self) -> int:

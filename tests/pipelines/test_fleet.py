@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 
 import jsonschema
@@ -266,3 +267,39 @@ def test_each_transfer_has_a_line(terminal: bool) -> None:
     assert bad.split()[1:4] == ["failed", "2/2", "20"]
     assert ("worse" in bad) is not terminal, "on a terminal the reason has a line of its own"
     assert lines[-1] == "2 transfers: 1 failed, 1 proven, 1 invalid file; 4 ranges, 40 rows"
+
+
+def test_what_is_not_as_in_the_source_stands_beside_passed() -> None:
+    declared = TRANSFER.model_copy(
+        update={"where": "id > 0", "exclude": ["spec"], "row_security": "apply"}
+    )
+    record = committed(
+        "a", counts={"closed": 5000}, quarantined=3, source_server="postgres at db:5432, 18.6"
+    )
+    past = history([record, committed("b", counts={"closed": 1})])
+    entry = transfer_entry(declared, past.statuses, failed=None)
+    said = (
+        "only rows where id > 0",
+        "only rows that row-level security shows to the login",
+        "not copied: spec",
+        "3 rows rejected, see sqlserver://dbo.orders__rejected",
+        "values changed by on_overflow: 5,001 of closed",
+    )
+    assert entry.tables[0].departures == said
+    shown = Fleet(DAY, (entry,))
+    assert shown.servers["postgres"] == ["postgres at db:5432, 18.6"]
+    document = json.loads(render_fleet(shown, "json", asset_pages={}))
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
+    assert document["transfers"][0]["tables"][0]["departures"] == [*said]
+    for fmt in ("html", "md"):
+        page = render_fleet(shown, fmt, asset_pages={})
+        for text in (
+            "2 tables are not in all as the source",
+            "5,001 of closed",
+            "18.6",
+            "timeline",
+        ):
+            assert text in page
+    out = Console(width=200, record=True, file=StringIO())
+    show_fleet(out, shown)
+    assert "not copied: spec" in out.export_text()

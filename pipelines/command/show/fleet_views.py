@@ -64,6 +64,9 @@ def show_fleet(out: Console, view: Fleet) -> None:
     out.print(Text(view.summary, style="bold"), soft_wrap=plain)
     for sentence in view.as_of:
         out.print(Text(sentence), soft_wrap=plain)
+    for table in view.departing:
+        said = "; ".join(table.departures)
+        out.print(Text(f"not as in the source: {table.target}: {said}"), soft_wrap=plain)
 
 
 def fleet_errors(view: Fleet) -> list[str]:

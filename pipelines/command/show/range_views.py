@@ -7,12 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tableferry.assets.judging import ProofState, RangeJudgement, judge_ranges, why_not_committed
+from tableferry.assets.judging import (
+    ProofState,
+    RangeJudgement,
+    changed_values,
+    judge_ranges,
+    why_not_committed,
+)
 from tableferry.assets.log.ranges import RangeStatus, TargetStatus
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
 from tableferry.assets.planning.resolve import checks_of
-from tableferry.resources.contract.quarantine import SUFFIX
 from tableferry.resources.words import counted
 
 if TYPE_CHECKING:
@@ -142,28 +147,7 @@ def range_notes(views: Sequence[RangeView]) -> list[str]:
             waits = {name: sum(view.waited.get(name, 0.0) for view in settled) for name in signals}
             shown = ", ".join(f"{seconds:.0f} s for {name}" for name, seconds in waits.items())
             notes.append(f"{target}: the ranges waited for their source: {shown}")
-        if rejected := sum(view.quarantined or 0 for view in settled):
-            notes.append(f"{target}: {counted(rejected, 'row')} rejected, see {target}{SUFFIX}")
-        changed: Counter[str] = Counter()
-        for view in settled:
-            changed.update(view.changed)
-        if changed:
-            counts = ", ".join(f"{count} of {column}" for column, count in changed.items())
-            notes.append(f"{target}: values changed by on_overflow: {counts}")
-        lost: Counter[str] = Counter()
-        for view in settled:
-            lost.update(view.cast)
-        if lost:
-            counts = ", ".join(f"{count} of {column}" for column, count in lost.items())
-            notes.append(f"{target}: values that lost something by cast: {counts}")
-        for column in dict.fromkeys(name for view in settled for name in view.not_filled):
-            unfilled = [view.range for view in settled if column in view.not_filled]
-            names = ", ".join([*unfilled[:3], *(["..."] if len(unfilled) > 3 else [])])
-            rest = "; the others keep their values" if len(unfilled) < len(settled) else ""
-            notes.append(
-                f"{target}: {column!r} is NULL, or its default, in rows moved since it is no "
-                f"longer filled: in {len(unfilled)} of {len(settled)} ranges ({names}){rest}"
-            )
+        notes += [f"{target}: {text}" for text in changed_values(settled, target)]
     return notes
 
 
