@@ -72,9 +72,8 @@ test: install system-packages ## Run the unit tests, and some of each file of th
 	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) $(if $(ARGS),$(ARGS),$(if $(MOST),--most $(MOST) --turn $(TURN)) $(if $(SHARE),--share $(SHARE)))
 
 # In a check of a commit
-test-changed: install ## Run those of test-slow that concern the rows, or what has changed
-	@left_out=$$($(BIN)/python .ci/changed); case $$left_out in *test_ui*) ;; *) local/system-packages browser ;; esac; \
-	$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) -m slow $$left_out $(ARGS)
+test-changed: install browser ## Run those of test-slow that concern the rows, or what has changed
+	@left_out=$$($(BIN)/python .ci/changed); $(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) -m slow $$left_out $(ARGS)
 
 test-slow: install browser ## Run those that need a browser, Compose, other projects or environments
 	@$(IN_MEMORY) $(BIN)/python -m pytest $(TOGETHER) -m slow $(ARGS)
