@@ -1,0 +1,105 @@
+"""The key is changed after a first run: told, with both keys, and moved anew where one asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tableferry.pipelines.cli import main
+from tests.integration.conftest import Ferry
+from tests.integration.support import looking
+
+pytestmark = pytest.mark.integration
+
+Make = Callable[..., Ferry]
+TABLE = (
+    "CREATE TABLE {t} (id integer PRIMARY KEY, d date NOT NULL, u uuid NOT NULL, "
+    's text COLLATE "C" NOT NULL, n bigint)',
+    "INSERT INTO {t} SELECT g, date '2024-01-01' + g, lpad(to_hex(g), 32, '0')::uuid, "
+    "'s' || g, 1000 - g FROM generate_series(1, 200) g",
+)
+
+
+def ferry_command(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, [*arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def ids(one: Ferry, system: str, schema: str) -> list[int]:
+    sql = f"SELECT id FROM {schema}.{one.table} ORDER BY id"
+    if system == "clickhouse":
+        rows = looking.ask_clickhouse(one.stack.clickhouse_url, sql)
+    else:
+        rows = looking.ask_postgres(one.stack.postgres_url, sql)
+    return [int(number) for (number,) in rows]
+
+
+CUTS: dict[str, dict[str, Any]] = {
+    "id": {"ranges": "{bounds: [101, 151]}"},
+    "n": {"ranges": "{bounds: [850, 900]}"},
+    "d": {"ranges": "{bounds: [2024-04-11, 2024-05-31]}"},
+    "u": {"ranges": "{rows: 100}"},
+    "s": {"ranges": "{bounds: [s5, s7]}"},
+}
+
+
+@pytest.mark.parametrize(
+    ("system", "before", "after"),
+    [
+        ("postgres", "id", "d"),
+        ("clickhouse", "d", "id"),
+        ("clickhouse", "s", "u"),
+        ("postgres", "n", "s"),
+    ],
+)
+def test_another_key_is_told_and_moves_into_tables_made_anew(
+    ferry: Make, copies: str, system: str, before: str, after: str
+) -> None:
+    schema = {"postgres": copies}.get(system, "warehouse")
+    hops = f"['{system}://{schema}.{{t}}']"
+    one = ferry(hops, *TABLE, key=before, **CUTS[before])
+    ferry_command("run", one.table)
+    one.declare(hops, key=after, **CUTS[after])
+    kinds = {"id": "integer", "n": "integer", "d": "date", "u": "uuid", "s": "text"}
+    for command in ("run", "plan", "check", "report", "adopt", "repair"):
+        output = ferry_command(command, one.table, code=1 if command == "report" else 2).output
+        assert f"t.yaml:4: the key is '{after}' ({kinds[after]})" in output, output
+        assert f"were cut by '{before}' ({kinds[before]}): declare 'key: {before}' again" in output
+        assert f"ferry run {one.table} --recreate" in output
+    assert ids(one, system, schema) == list(range(1, 201))
+    ferry_command("run", one.table, "--recreate")
+    one.source("DELETE FROM {t} WHERE id = 7")
+    ferry_command("run", one.table)
+    assert ids(one, system, schema) == [*range(1, 7), *range(8, 201)]
+    ferry_command("check", one.table)
+    assert "no range" not in ferry_command("status", one.table).output
+    ferry_command("report", one.table)
+
+
+@pytest.mark.parametrize("system", ["postgres", "clickhouse"])
+def test_another_key_of_the_same_kind(ferry: Make, copies: str, system: str) -> None:
+    schema = {"postgres": copies}.get(system, "warehouse")
+    hops = f"['{system}://{schema}.{{t}}']"
+    one = ferry(hops, *TABLE, key="id", **CUTS["id"])
+    ferry_command("run", one.table)
+    one.declare(hops, key="n", **CUTS["id"])
+    one.source("UPDATE {t} SET n = NULL WHERE id = 9", "DELETE FROM {t} WHERE id = 7")
+    ferry_command("run", one.table)
+    assert ids(one, system, schema) == [*range(1, 7), *range(8, 201)]
+    ferry_command("check", one.table)
+
+
+def test_a_key_whose_own_type_changes(ferry: Make, copies: str) -> None:
+    hops = f"['postgres://{copies}.{{t}}']"
+    one = ferry(hops, *TABLE, key="d", **CUTS["d"], on_schema_drift="evolve")
+    ferry_command("run", one.table)
+    one.source("ALTER TABLE {t} ALTER d TYPE timestamp USING d::timestamp")
+    output = ferry_command("run", one.table, code=2).output
+    assert "the key is 'd' (timestamp), and the ranges of" in output
+    assert "were cut by 'd' (date): have the targets made anew" in output
+    ferry_command("run", one.table, "--recreate")
+    ferry_command("check", one.table)
