@@ -82,16 +82,20 @@ def lacking(names: Sequence[str], moved: Iterable[str], *, of_files: bool) -> li
         of_files: whether the ranges are files.
     """
     earlier = list(moved)
-    ranges = _read(names, of_files=of_files)
-    before = [*_read(earlier, of_files=of_files).values()]
-    missing = [part.name for gap in gaps(ranges.values()) for part in filled(gap, before)]
-    if of_files:
-        files = {key_range.lower for key_range in ranges.values()}
-        return missing + sorted(each.name for each in before if each.lower not in files)
-    if not names and earlier:
+    if not names and earlier and not of_files:
         return [WHOLE_NAME]
+    ranges = _read(names, of_files=of_files)
+    if of_files:
+        before = _of_kind(earlier, "file").values()
+        files = {key_range.lower for key_range in ranges.values()}
+        lost = sorted(each.name for each in before if each.lower not in files)
+        return [gap.name for gap in gaps(ranges.values())] + lost
     nulls = [NULL_NAME] if NULL_NAME in earlier and NULL_NAME not in names else []
-    return missing + nulls
+    if not (missing := gaps(ranges.values())):
+        return nulls
+    # earlier ranges may be of another key
+    before = _of_kind(earlier, missing[0].kind).values()
+    return [part.name for gap in missing for part in filled(gap, before)] + nulls
 
 
 def strangers(names: Sequence[str], *, of_files: bool) -> list[str]:
@@ -109,15 +113,22 @@ def names_in_key_order(names: Sequence[str], *, of_files: bool) -> list[str]:
     return [*ordered, *(name for name in names if name not in ranges)]
 
 
-def _read(names: Iterable[str], *, of_files: bool) -> dict[str, KeyRange]:
+def _read(names: Sequence[str], *, of_files: bool) -> dict[str, KeyRange]:
     """Read names by the kind of which most are."""
     most: dict[str, KeyRange] = {}
     kinds: Sequence[KeyKind] = ("file",) if of_files else KINDS
     for kind in kinds:
-        read = {name: each for name in names if (each := parse_range(name, kind)) is not None}
+        read = _of_kind(names, kind)
         if len(read) > len(most):
             most = read
+        if len(most) == len(names):
+            break
     return most
+
+
+def _of_kind(names: Iterable[str], kind: KeyKind) -> dict[str, KeyRange]:
+    read = ((name, parse_range(name, kind)) for name in names)
+    return {name: key_range for name, key_range in read if key_range is not None}
 
 
 def partition(ranges: Sequence[KeyRange], *, nullable: bool) -> bool:
