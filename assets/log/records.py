@@ -265,6 +265,8 @@ class RangeRecord:
     target_digest: str | None = None
     """The audited rows in the target, as `digest definition:row count:sum of row digests`; None if
     the checks computed no digests, or the target keeps rows of its own."""
+    left_digest: str | None = None
+    """The same of a target that keeps rows of its own, which has others beside these, or none."""
     written_by: str | None = None
     """The run that has written the rows; None if no later hop reads them, or in old logs."""
     taken_from: str | None = None
@@ -313,6 +315,7 @@ class RangeRecord:
             columns = {COLUMN_SCHEMA: self.schema, COLUMN_LINEAGE: self.lineage}
             values |= {name: value for name, value in columns.items() if value}
             values |= {"target_digest": self.target_digest} if self.target_digest else {}
+            values |= {"left_digest": self.left_digest} if self.left_digest else {}
             values |= self.proven.metadata() if self.proven else {}
         return values | _artifact_metadata(self.artifacts)
 
@@ -344,6 +347,7 @@ class RangeRecord:
             not_filled=tuple(json.loads(values.get("columns_not_filled", "[]"))),
             proven=Proven.read(values),
             target_digest=values.get("target_digest"),
+            left_digest=values.get("left_digest"),
             written_by=tags.get(WRITTEN_BY),
             taken_from=tags.get(TAKEN_FROM),
             **plain,

@@ -259,10 +259,11 @@ class Writer:
         """
         instance, name = self._context.instance, record.range
         before = latest_materialization(instance, self._asset, name)
-        if before is not None and record.target_digest is None:
+        if before is not None and not (record.target_digest or record.left_digest):
             last = committed_records(instance, self._asset, [name])[name]
             if last.data_version == record.data_version:
-                record = replace(record, target_digest=last.target_digest)
+                digests = last.target_digest, last.left_digest
+                record = replace(record, target_digest=digests[0], left_digest=digests[1])
         self.commit(record)
         if before is None:
             return []

@@ -23,7 +23,7 @@ from tableferry.assets.running.increment import RangeDiffers, newer_rows, proven
 from tableferry.assets.running.moving import move
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.work import RangeOutcome
-from tableferry.assets.verifying.as_committed import target_digest_of
+from tableferry.assets.verifying.as_committed import target_digest_of, with_digest
 from tableferry.checks.delta import TooManyDiffer
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.levels import CHECK_NAMES, GONE
@@ -108,8 +108,7 @@ def _compare(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     extra = verdicts[0].target[ROWS] != verdicts[0].source[ROWS]
     attempt = replace(attempt, proven=proven_whole(attempt, extra=extra))
     with attempt.marking():
-        digest = target_digest_of(attempt.hop, verdicts)
-        return _record_again(attempt, reason, verdicts[:recorded], digest)
+        return _record_again(attempt, reason, verdicts[:recorded], compared=verdicts)
 
 
 def _record(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
@@ -274,14 +273,14 @@ def _record_again(
     attempt: RangeAttempt,
     reason: Reason,
     verdicts: tuple[Verdict, ...],
-    digest: str | None = None,
+    *,
+    compared: tuple[Verdict, ...] = (),
 ) -> RangeOutcome:
     """Record a range that was not moved, with the verdicts of its checks, and the target's digest
-    if they have none."""
+    by all that was compared."""
     attempt.require_snapshot()
     failed = blocking_failures(attempt.work, verdicts)
-    digest = target_digest_of(attempt.hop, verdicts) or digest
-    record = replace(attempt.record_of_skip(), target_digest=digest)
+    record = with_digest(attempt.record_of_skip(), attempt.hop, compared or verdicts)
     damaged = []
     if not failed:
         checked = {verdict.check for verdict in verdicts}

@@ -39,6 +39,7 @@ from tableferry.assets.verifying.as_committed import (
     changed_since,
     proven_figures,
     target_digest_of,
+    with_digest,
 )
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
@@ -355,8 +356,8 @@ def _record(work: Work, candidate: Candidate) -> str:
             State.ADOPTED,
             rows=reading.fingerprint.rows,
             proven=attempt.proven,
-            target_digest=target_digest_of(hop, verdicts),
         )
+        record = with_digest(record, hop, verdicts)
         attempt.writer.record_commit(record, reversed(verdicts))
         reached("after_event")
     return ""

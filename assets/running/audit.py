@@ -14,7 +14,7 @@ from tableferry.assets.verifying.as_committed import (
     changed_since,
     may_be_as_committed,
     source_digest_of,
-    target_digest_of,
+    with_digest,
 )
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows
 from tableferry.checks.expectations import run_suite
@@ -130,8 +130,7 @@ def settle(
     hop, writer = attempt.hop, attempt.writer
     record = attempt.with_unfilled(record)
     if attempt.reading.since is None:
-        digest = target_digest_of(hop, verdicts) or record.target_digest
-        record = replace(record, target_digest=digest)
+        record = with_digest(record, hop, verdicts)
     if hop.options.mode.whole_table:
         record = replace(record, state=State.SHADOWED, shadow=attempt.shadow)
         writer.progress(record)

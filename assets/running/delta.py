@@ -18,7 +18,7 @@ from tableferry.assets.running.increment import (
     proven_whole,
 )
 from tableferry.assets.running.range_attempt import RangeAttempt
-from tableferry.assets.verifying.as_committed import digest_text, target_digest_of
+from tableferry.assets.verifying.as_committed import digest_text, with_digest
 from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.delta import RangeProof, StillDiffers, delta_in, delta_of
 from tableferry.checks.reconcile import row_count_of
@@ -94,10 +94,9 @@ def _with_proven_range(
         inserted=delta.inserted,
         updated=delta.updated,
         deleted=delta.deleted,
-        target_digest=target_digest_of(attempt.hop, [whole]),
         proven=proven_whole(attempt, extra=bool(kept)),
     )
-    return record, verdicts
+    return with_digest(record, attempt.hop, [whole]), verdicts
 
 
 def rows_gone(attempt: RangeAttempt, newer: NewerRows) -> RangeAttempt:

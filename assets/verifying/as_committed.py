@@ -36,6 +36,16 @@ def target_digest_of(hop: Hop, verdicts: Iterable[Verdict]) -> str | None:
     return next(filter(None, (digest_of(verdict, "target") for verdict in verdicts)), None)
 
 
+def with_digest(record: RangeRecord, hop: Hop, verdicts: Sequence[Verdict]) -> RangeRecord:
+    """Record the target's digest of a range's verdicts, if they have one."""
+    digest = next(filter(None, (digest_of(verdict, "target") for verdict in verdicts)), None)
+    if digest is None:
+        return record
+    if keeps_rows(hop.plan, hop.options):
+        return replace(record, left_digest=digest)
+    return replace(record, target_digest=digest)
+
+
 def source_digest_of(verdicts: Iterable[Verdict]) -> str | None:
     """Return, of a range's verdicts, what `target_digest_of` is of the other side."""
     return next(filter(None, (digest_of(verdict, "source") for verdict in verdicts)), None)
@@ -67,12 +77,16 @@ def changed_side(
     Returns:
         `target` also if both have changed; None if that cannot be determined.
     """
-    if record is None or record.target_digest is None:
+    if record is None or not (record.target_digest or record.left_digest):
         return None
-    if verdict.check == CHECK_NAMES["count"]:
-        return "source" if verdict.target[ROWS] == record.rows else "target"
-    same = _same(record.target_digest, digest_of(now or verdict, "target"))
-    return None if same is None else "source" if same else "target"
+    same: bool | None = verdict.target.get(ROWS) == record.rows
+    if verdict.check != CHECK_NAMES["count"]:
+        committed = record.target_digest or record.left_digest
+        same = _same(committed, digest_of(now or verdict, "target"))
+    if same:
+        return "source"
+    # others than these may be rows that the target keeps
+    return "target" if same is False and record.target_digest else None
 
 
 def source_is_newer(verdict: Verdict) -> Verdict:

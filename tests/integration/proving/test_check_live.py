@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tableferry.checks import recheck
+from tableferry.checks.levels import LEVELS
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.show.views import CheckView
@@ -195,3 +196,54 @@ def test_what_the_log_has_no_digest_of_is_said(ferry: Make) -> None:
     checked = runner.check(one.session, one.table, level="checksum")
     assert not checked.good
     assert "cannot be told" in checked.errors[0]
+
+
+AT = "timestamp '2024-01-01' + {} * interval '1 minute'"
+INCREMENTAL = {"write": "upsert", "incremental": "true", "fingerprint": "{watermark: at}"}
+WAYS: dict[str, dict[str, str]] = {
+    "replace": {},
+    "upsert": {"write": "upsert"},
+    "append": {"write": "append"},
+    "swap": {"write": "swap"},
+    "incremental": INCREMENTAL,
+    "incremental, with deletes": {**INCREMENTAL, "deletes": "apply"},
+    "incremental, with marks": {**INCREMENTAL, "deletes": "{mark: gone}"},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_source_that_has_gone_on_is_no_damage(ferry: Make, copies: str, way: str) -> None:
+    """After a first load, and after one of what is newer; but a row that was damaged is."""
+    one = ferry(
+        f"['postgres://{copies}.{{t}}']",
+        "CREATE TABLE {t} (id integer PRIMARY KEY, n integer, at timestamp NOT NULL)",
+        f"INSERT INTO {{t}} SELECT g, g, {AT.format('g')} FROM generate_series(1, 60) g",
+        ranges="{bounds: [21, 41]}",
+        **WAYS[way],
+    )
+    assert one.run().good
+    for load in (1, 2):
+        changed = (
+            ()
+            if way == "append"
+            else (
+                f"UPDATE {{t}} SET n = n + 1, at = {AT.format(1000 * load)} "
+                f"WHERE id IN ({load}, 50)",
+            )
+        )
+        one.source(
+            f"INSERT INTO {{t}} VALUES ({100 + load}, 1, {AT.format(1000 * load)})", *changed
+        )
+        for level in LEVELS:
+            view = runner.check(one.session, one.table, level=level, recheck="1x0s")
+            assert view.good, (level, view.errors)
+            assert "the source is newer than the last move" in view.closing, level
+        moved = one.run()
+        assert moved.good, moved.errors
+    one.source(f"UPDATE {copies}.{{t}} SET n = -1 WHERE id IN (10, 55)")
+    one.source(f"INSERT INTO {{t}} VALUES (200, 1, {AT.format(9000)})")
+    damaged = runner.check(one.session, one.table, level="checksum")
+    assert {each.range for each in damaged.checks if each.failed and each.range} == {
+        "..0000000021",
+        "0000000041..",
+    }
