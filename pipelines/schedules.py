@@ -21,6 +21,7 @@ from tableferry.assets.running.runs import (
 )
 from tableferry.assets.running.source_slots import sharing
 from tableferry.assets.verifying.check_request import CheckRequest
+from tableferry.resources.connecting import outages
 from tableferry.resources.errors import TableferryError
 
 
@@ -72,7 +73,8 @@ def transfer_schedule(
         servers = Servers.of(transfer, context.resources, bound, sharing(context.instance))
         key = f"{context.scheduled_execution_time:%Y%m%dT%H%M}"
         try:
-            plan = make_plan(transfer, servers, context.instance)
+            with outages.at_once():
+                plan = make_plan(transfer, servers, context.instance)
         except TableferryError as error:
             if not getattr(error, "transient", False):
                 raise

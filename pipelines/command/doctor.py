@@ -22,6 +22,7 @@ from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.pipelines import event_log
 from tableferry.pipelines.settings import transfers_folder
 from tableferry.resources.columns.planner import plan_copy
+from tableferry.resources.connecting import outages
 from tableferry.resources.connecting.health import disk_of
 from tableferry.resources.contract.copy_plan import WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
@@ -133,8 +134,11 @@ def examine(
 ) -> list[ServerHealth]:
     """Examine every configured connection; the transfers say which privileges it needs."""
     transfers = list(transfers)
-    uses, hazards = _uses(transfers), _hazards(servers, transfers)
-    return [_examine(servers, name, uses.get(name, Use()), hazards[name]) for name in configured]
+    with outages.at_once():
+        uses, hazards = _uses(transfers), _hazards(servers, transfers)
+        return [
+            _examine(servers, name, uses.get(name, Use()), hazards[name]) for name in configured
+        ]
 
 
 def _hazards(servers: Servers, transfers: Iterable[Transfer]) -> dict[str, list[Finding]]:

@@ -27,7 +27,7 @@ from tableferry.resources.clickhouse.nodes import OneNode, several
 from tableferry.resources.clickhouse.settings import INSERT, WAITING, pin, release
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.connecting.address import Server
-from tableferry.resources.connecting.password_commands import asking_again
+from tableferry.resources.connecting.retry import patiently
 from tableferry.resources.connecting.waiting import watched, within
 from tableferry.resources.contract.endpoint import BATCH_ROWS, Endpoint, refuse_snapshot
 from tableferry.resources.contract.looking_ahead import answer
@@ -204,7 +204,7 @@ class ClickHouseServer(Server):
             raise self.missing(table)
         return columns
 
-    @asking_again
+    @patiently
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of a small result."""
         refuse_snapshot(self.system, snapshot)
@@ -222,7 +222,7 @@ class ClickHouseServer(Server):
 
         statement = self.for_all(sql)
 
-        @asking_again
+        @patiently
         def run() -> None:
             with self.permit(ended=True), self._logged_in() as client:
                 client.command(statement, settings=dict(settings or {}))
@@ -264,7 +264,7 @@ class ClickHouseServer(Server):
             ) as answer:
                 yield pa.ipc.open_stream(answer, options=ALIGNED)
 
-    @asking_again
+    @patiently
     def _streamed(self, sql: str, settings: Mapping[str, str | int]) -> Any:
         with self._logged_in() as client:
             return client.raw_stream(sql, fmt="ArrowStream", settings=dict(settings))

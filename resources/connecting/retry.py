@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import tenacity
 
 from tableferry.resources.connecting import outages
+from tableferry.resources.connecting.password_commands import asking_again
 from tableferry.resources.errors import ConnectionFailed, TableferryError, causes, describe
 from tableferry.resources.registry import systems
 
 logger = logging.getLogger(__name__)
+
+Arguments = ParamSpec("Arguments")
+Connection = TypeVar("Connection")
 
 ATTEMPTS = 7
 """With `backoff` these take half a minute, in which a database server restarts."""
@@ -53,13 +60,45 @@ def retrying() -> tenacity.Retrying:
         ...     with attempt:
         ...         move()
     """
+    return _loop(_worth_another_attempt)
+
+
+def _loop(again: Callable[[BaseException], bool]) -> tenacity.Retrying:
     return tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_worth_another_attempt),
+        retry=tenacity.retry_if_exception(again),
         stop=_was_last,
         wait=lambda state: backoff(state.attempt_number),
         before_sleep=_log,
         retry_error_callback=_give_up,
     )
+
+
+def patiently(connect: Callable[Arguments, Connection]) -> Callable[Arguments, Connection]:
+    """Let a function that connects wait for a server that cannot be reached, see `retrying`, and
+    ask for another password where the one that it had is outdated.
+
+    What has not reached a server can be repeated, whatever it is.
+    """
+    connect = asking_again(connect)
+
+    @wraps(connect)
+    def connected(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Connection:
+        missed: set[str] = set()
+
+        def is_away(error: BaseException) -> bool:
+            if not (isinstance(error, ConnectionFailed) and error.transient and error.address):
+                return False
+            missed.add(error.address)
+            return True
+
+        for attempt in _loop(is_away):
+            with attempt:
+                connection = connect(*args, **kwargs)
+        for address in missed:
+            outages.note_reached(address)
+        return connection
+
+    return connected
 
 
 def _worth_another_attempt(error: BaseException) -> bool:

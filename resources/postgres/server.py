@@ -26,8 +26,8 @@ from pydantic import PrivateAttr
 
 from tableferry.resources.connecting.address import Server
 from tableferry.resources.connecting.gate import SETTLE_SECONDS
-from tableferry.resources.connecting.password_commands import asking_again
 from tableferry.resources.connecting.pool import ConnectionPool
+from tableferry.resources.connecting.retry import patiently
 from tableferry.resources.connecting.waiting import lock_milliseconds
 from tableferry.resources.contract.budget import Budget
 from tableferry.resources.contract.endpoint import BATCH_ROWS
@@ -404,7 +404,7 @@ class PostgresServer(Server):
         key = "\n".join((conninfo(self.settings().for_pool), *self._preparation(extra)))
         return _pool.lent(key, partial(self._new_connection, extra), self._gate)
 
-    @asking_again
+    @patiently
     def _new_connection(self, extra: Mapping[str, str] = NOTHING) -> PgConnection:
         settings = self.settings()
         try:
@@ -439,7 +439,7 @@ class PostgresServer(Server):
         with closing(self._new_arrow_session()) as session:
             yield session
 
-    @asking_again
+    @patiently
     def _new_arrow_session(self) -> ArrowSession:
         settings, preparation = self.settings(), self._preparation()
         if not settings.facts.latest(OWN_SESSION, False):

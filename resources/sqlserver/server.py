@@ -14,7 +14,7 @@ from pydantic import Field
 
 from tableferry.resources.artifacts import artifact_folder, most_bytes
 from tableferry.resources.connecting.address import Server
-from tableferry.resources.connecting.password_commands import asking_again
+from tableferry.resources.connecting.retry import patiently
 from tableferry.resources.contract.batches import combined, fetched
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.contract.looking_ahead import answer
@@ -171,7 +171,7 @@ class SqlServerServer(Server):
         with self.permit(), contextlib.closing(self.connected()) as connection:
             yield connection
 
-    @asking_again
+    @patiently
     def connected(self) -> SqlServerConnection:
         """A new connection, which the caller closes."""
         return SqlServerConnection(self.login(), self.connection_string)

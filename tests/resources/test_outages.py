@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tableferry.resources.connecting import outages, retry
-from tableferry.resources.connecting.retry import retrying
+from tableferry.resources.connecting.retry import patiently, retrying
 from tableferry.resources.errors import ConnectionFailed, InputError
 
 ADDRESS = "postgres at db:5432"
@@ -82,3 +82,49 @@ def test_an_outage_of_long_ago_does_not_count(clock: Clock) -> None:
     attempts(clock, 2.0)
     clock.now += outages.FORGOTTEN_SECONDS + 1
     assert attempts(clock, 2.0) == 16
+
+
+def connecting(clock: Clock, errors: list[Exception | None]) -> list[str]:
+    """Connect by a function that fails like this, one after the other."""
+    tries: list[str] = []
+
+    @patiently
+    def connect() -> str:
+        tries.append("asked")
+        clock.now += 2.0
+        if error := errors.pop(0):
+            raise error
+        return "connected"
+
+    assert connect() == "connected"
+    return tries
+
+
+def test_who_connects_waits_from_the_first_time_on(clock: Clock) -> None:
+    assert len(connecting(clock, [refused(), refused(), refused(), None])) == 4
+    assert outages.note_failure(refused()) == 0.0, "the outage is over"
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionFailed("login refused", address=ADDRESS), InputError("no such database")]
+)
+def test_nobody_waits_for_what_does_not_pass(clock: Clock, error: Exception) -> None:
+    with pytest.raises(type(error)):
+        connecting(clock, [error, None])
+
+
+def test_who_only_asks_whether_it_is_there_does_not_wait(clock: Clock) -> None:
+    with outages.at_once(), pytest.raises(ConnectionFailed):
+        connecting(clock, [refused(), None])
+    outages.forget()
+    assert len(connecting(clock, [refused(), None])) == 2
+
+
+def test_a_server_that_stays_away_is_given_up_once(clock: Clock) -> None:
+    tries = 0
+    with pytest.raises(ConnectionFailed):
+        for attempt in retrying():
+            with attempt:
+                tries += 1
+                connecting(clock, [refused() for _ in range(100)])
+    assert tries == 1 and clock.now >= 1030.0

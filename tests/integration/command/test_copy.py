@@ -365,6 +365,7 @@ def test_what_cannot_be_copied_is_told_before_anything_is_done(
     itself = CliRunner().invoke(main, ["copy", source, other, "--replace"])
     assert itself.exit_code == 2, itself.output
     assert len(shop.source("SELECT id FROM {s}.orders")) == 300
+    monkeypatch.setenv("TABLEFERRY_PATIENCE_SECONDS", "0")
     monkeypatch.setenv("TABLEFERRY_CLICKHOUSE_URL", "http://u:secret@127.0.0.1:9/warehouse")
     gone = errors(shop.copy("orders"))
     assert "127.0.0.1:9" in gone and "secret" not in gone

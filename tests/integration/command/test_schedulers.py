@@ -39,6 +39,8 @@ def test_a_scheduler_goes_by_exit_codes(ferry: Callable[..., Ferry], tmp_path: P
     assert command.run("run", one.table) == 0, "what a check has found is moved again"
     assert command.run(*prove) == 0, command.output
     assert command.run("run", "nothing") == 2
-    assert (
-        command.run("run", one.table, TABLEFERRY_POSTGRES_URL="postgresql://x@127.0.0.1:1/x") == 2
-    )
+    away = {
+        "TABLEFERRY_POSTGRES_URL": "postgresql://x@127.0.0.1:1/x",
+        "TABLEFERRY_PATIENCE_SECONDS": "0",
+    }
+    assert command.run("run", one.table, **away) == 2

@@ -29,6 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "orders.yaml").write_text(TRANSFER.format(name="orders"))
     monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(folder))
+    monkeypatch.setenv("TABLEFERRY_PATIENCE_SECONDS", "0")
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     for name, url in (
         ("POSTGRES", "postgresql://"),

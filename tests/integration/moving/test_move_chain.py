@@ -150,6 +150,7 @@ def test_a_server_that_goes_away_ends_in_one_line(
     ferry: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = ferry(CHAIN, *TABLE)
+    monkeypatch.setenv("TABLEFERRY_PATIENCE_SECONDS", "0")
     monkeypatch.setenv("TABLEFERRY_SQLSERVER_URL", "mssql://reader:wrong@127.0.0.1:1/db?encrypt=no")
     one.declare(CHAIN)
     found = CliRunner().invoke(main, ["run", one.table])

@@ -121,6 +121,7 @@ def test_a_table_of_the_catalog_is_moved_by_the_component_of_a_project(
 def test_a_server_that_does_not_answer_leaves_nothing_behind(
     sandbox: DefsFolderSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TABLEFERRY_PATIENCE_SECONDS", "0")
     monkeypatch.setenv("TABLEFERRY_CONNECTION_LAKE", "http://u:s3cret@127.0.0.1:1/warehouse")
     with pytest.raises(Exception, match="cannot connect to clickhouse at 127") as caught:
         scaffolded(sandbox)

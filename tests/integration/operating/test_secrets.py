@@ -65,6 +65,7 @@ def test_what_failing_runs_leave_has_no_password(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("TABLEFERRY_PATIENCE_SECONDS", "0")
     left = tmp_path / "left"
     left.mkdir()
     by_text = FREEBCP is not None

@@ -100,7 +100,8 @@ def test_a_server_is_asked_once(server: ServerResource, monkeypatch: pytest.Monk
     assert len(asked) == 2
 
 
-def test_a_server_that_is_away_is_no_wrong_result() -> None:
+def test_a_server_that_is_away_is_no_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLEFERRY_PATIENCE_SECONDS", "0")
     away = PostgresResource(url="postgresql://nobody:none@127.0.0.1:1/none")
     for _ in range(2):
         with pytest.raises(ConnectionFailed):

@@ -359,3 +359,32 @@ class Encrypts(_Proxy):
     def asked(self, client: ssl.SSLSocket, data: bytes) -> bytes:
         """What the server gets of what a client has sent."""
         return data
+
+
+class ComesLate(_Proxy):
+    """A server that is away at first.
+
+    Args:
+        url: see `_Proxy`.
+        seconds: it is away for so long.
+        closes: whether connections are closed until then, as a balancer does that has no server to
+            pass them on to; else they are refused.
+    """
+
+    def __init__(self, url: str, seconds: float, *, closes: bool) -> None:
+        super().__init__(url)
+        self._seconds, self._closes, self._begun = seconds, closes, time.monotonic()
+        if not closes:
+            self._listener.close()
+
+    def _accept(self) -> None:
+        if not self._closes:
+            time.sleep(self._seconds)
+            self._listener = socket.create_server(("127.0.0.1", self.port))
+        super()._accept()
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        if time.monotonic() - self._begun < self._seconds:
+            _hang_up(client, server)
+        else:
+            super()._serve(client, server)

@@ -78,7 +78,8 @@ def test_wrong_password(mssql_url: str) -> None:
     assert "wrong" not in str(caught.value)
 
 
-def test_nobody_listens() -> None:
+def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLEFERRY_PATIENCE_SECONDS", "0")
     resource = SqlServerResource(url="mssql://reader:secret@127.0.0.1:1/db?encrypt=no")
     with pytest.raises(ConnectionFailed, match=r"sqlserver at 127\.0\.0\.1:1") as caught:
         resource.ping()

@@ -349,6 +349,7 @@ def test_the_doctor_shows_a_wire_that_gets_nothing_in(
 
 @pytest.mark.usefixtures("configured")
 def test_the_doctor_ends_with_1_if_a_server_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLEFERRY_PATIENCE_SECONDS", "0")
     monkeypatch.setenv("TABLEFERRY_SQLSERVER_URL", "mssql://sa:s3cret@127.0.0.1:1/none")
     done = CliRunner().invoke(main, ["doctor", "--json"])
     assert done.exit_code == 1
