@@ -217,7 +217,8 @@ def _servers(
     """Return the servers of an op, whose log keeps only what is of use."""
     context.log.addFilter(_is_of_use)
     # the process of a command outlives its runs
-    run_id = None if PROCESS in context.run.tags else context.run.run_id
+    own = PROCESS in context.run.tags and not context.run.parent_run_id
+    run_id = None if own else context.run.run_id
     return Servers.of(transfer, context.resources, bound, sharing(context.instance, run_id))
 
 

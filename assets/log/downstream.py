@@ -1,8 +1,9 @@
 """What assets downstream of a target have read of its ranges, as their materializations record it.
 
 A mark stands for the rows of a range: it is another one after each move, once they have left with
-the file that they were of, and after each change of the range's data version, which is all that the
-log says of a move whose run died before it recorded it. Marks are kept by range, and not as one
+the file that they were of, and after each change of the range's data version, or attempt on it
+that came after its last move, which is all that the log says of one whose run died before it
+recorded it. Marks are kept by range, and not as one
 position in the log: an event with a smaller id may become visible later, when the transaction of
 another run ends.
 """
@@ -15,7 +16,7 @@ from typing import TypeAlias
 
 import dagster as dg
 
-from tableferry.assets.log.ledger import committed, move_ids
+from tableferry.assets.log.ledger import committed, move_ids, newest_attempts
 from tableferry.assets.log.ranges import gone_ids
 from tableferry.assets.log.records import GONE, digest
 from tableferry.assets.log.written_columns import WrittenColumn, written_columns
@@ -37,10 +38,13 @@ def record_gone(instance: dg.DagsterInstance, target: dg.AssetKey, ranges: Seque
 def marks(instance: dg.DagsterInstance, target: dg.AssetKey) -> Marks:
     """Return the marks of all ranges of a target, also of those that are gone or replaced."""
     moved, gone = move_ids(instance, target), gone_ids(instance, target)
+    attempts = newest_attempts(instance, target)
     marked = {}
     for name, newest in committed(instance, target, ()).items():
         left = [gone[name]] if name in gone else []
-        marked[name] = digest(moved.get(name), str(newest.data_version), *left)
+        # an attempt of a run that died may have published what it did not record
+        died = [attempts[name]] if attempts.get(name, 0) > moved.get(name, 0) else []
+        marked[name] = digest(moved.get(name), str(newest.data_version), *left, *died)
     return marked
 
 

@@ -64,18 +64,19 @@ class GroupedEvents(SqlEventLogStorage):
     def grouped(self) -> Iterator[None]:
         """Collect the events that this thread logs in the block, and store them at its end.
 
-        A block inside of another one adds to its group.
+        A block inside of another one adds to its group. If it fails, nothing of it is stored: a
+        commit without its verdicts would be half of what is said.
         """
         if self._thread.collected is not None:
             yield
             return
-        self._thread.collected = []
+        self._thread.collected = events = list[dg.EventLogEntry]()
         try:
             yield
         finally:
-            events, self._thread.collected = self._thread.collected, None
-            if events:
-                self._store([without_repetition(event) for event in events])
+            self._thread.collected = None
+        if events:
+            self._store([without_repetition(event) for event in events])
 
     def store_event(self, event: dg.EventLogEntry) -> None:
         """Store an event, or add it to the group of its thread."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.run_tags import FORCE, RECREATE, REPAIR
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,16 @@ class Intent:
         """Read the tags of a run."""
         force, recreate, repair = (tags.get(tag) == "true" for tag in (FORCE, RECREATE, REPAIR))
         return cls(force, recreate, repair)
+
+
+def intent_of(run: dg.DagsterRun) -> Intent:
+    """Return what a run is asked to do.
+
+    Dagster copies the tags of a run to one that repeats it (*Re-execute*, a retry), which is to do
+    what is left of it, and not to move everything once more.
+    """
+    intent = Intent.parse(run.tags)
+    return replace(intent, force=False, recreate=False) if run.parent_run_id else intent
 
 
 AS_DECLARED = Intent()

@@ -22,7 +22,7 @@ from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.changes.drift import Unplanned
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.hazards import require_harmless
-from tableferry.assets.planning.intent import Intent
+from tableferry.assets.planning.intent import Intent, intent_of
 from tableferry.assets.planning.planner import ranges_moving_with
 from tableferry.assets.planning.ranges.known import known_ranges
 from tableferry.assets.planning.resolve import Hop, levels_of
@@ -69,9 +69,13 @@ def execute(
         TableferryError: the run cannot start: a server is down, a table is missing, or has drifted.
     """
     instance = context.instance
-    if process := run_process(instance, context.job_def.executor_def.name):
+    process = run_process(instance, context.job_def.executor_def.name)
+    # a run that repeats another one has the tags of that
+    if process or context.run.parent_run_id:
         instance.add_run_tags(context.run.run_id, {PROCESS: process})
-    intent = Intent.parse(context.run.tags)
+    intent = intent_of(context.run)
+    if intent != Intent.parse(context.run.tags):
+        context.log.info("this run repeats another one: what is done is not forced once more")
     settings = intent.carried_out(transfer)
     if note := share_pool(instance, settings):
         context.log.warning(note)

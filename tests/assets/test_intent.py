@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import load_transfer
-from tableferry.assets.planning.intent import AS_DECLARED, Intent
+from tableferry.assets.planning.intent import AS_DECLARED, Intent, intent_of
 from tableferry.resources.errors import InputError
 from tests.assets.test_manifest import GOOD, UPSERT, write
 
@@ -56,3 +57,14 @@ def test_a_repair_finds_the_rows_that_differ_and_writes_also_what_only_watches(
 def test_hops_that_a_run_only_reads_are_decided_about_as_declared() -> None:
     assert Intent(force=True, repair=True).of_hops_that_are_read == AS_DECLARED
     assert Intent(recreate=True).of_hops_that_are_read == Intent(recreate=True)
+
+
+def test_a_run_that_repeats_another_one_forces_nothing_once_more() -> None:
+    """Dagster copies the tags of the run."""
+    asked = Intent(force=True, recreate=True, repair=True)
+    first = dg.DagsterRun(job_name="job", tags=asked.tags())
+    again = dg.DagsterRun(
+        job_name="job", tags=asked.tags(), parent_run_id=first.run_id, root_run_id=first.run_id
+    )
+    assert intent_of(first) == asked
+    assert intent_of(again) == Intent(repair=True)

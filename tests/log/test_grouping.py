@@ -18,6 +18,7 @@ from sqlalchemy.engine import Connection, Engine
 from tableferry.assets.log import grouping, ledger
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import Writer
+from tableferry.checks.verdict import Verdict
 from tableferry.pipelines import event_log
 from tests.integration.support import homes
 from tests.log.test_ledger import ASSET, CHECK, record, verdict, write
@@ -232,3 +233,20 @@ def test_a_range_whose_transaction_fails_is_not_recorded_and_the_others_are_once
     (run,) = instance.get_runs()
     events = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
     assert sorted(str(e.get_dagster_event().partition) for e in events) == recorded
+
+
+def test_a_commit_whose_verdicts_cannot_be_recorded_is_not_recorded(
+    instance: dg.DagsterInstance,
+) -> None:
+    def verdicts() -> Iterator[Verdict]:
+        yield verdict(True)
+        raise OSError("a verdict that cannot be written")
+
+    def act(writer: Writer) -> None:
+        with pytest.raises(OSError, match="cannot be written"):
+            writer.record_commit(record("a"), verdicts())
+        settle(writer, "b")
+
+    write(instance, act)
+    assert set(ledger.committed(instance, ASSET, [CHECK])) == {"b"}
+    assert_settled(instance, ["b"])

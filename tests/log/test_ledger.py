@@ -18,6 +18,7 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.log import attention, ledger, sqlite_home, written_columns
+from tableferry.assets.log.downstream import marks
 from tableferry.assets.log.ledger import Committed
 from tableferry.assets.log.queries import Log as EventLog
 from tableferry.assets.log.queries import event_storage
@@ -689,3 +690,19 @@ def test_a_summary_is_as_good_as_its_ranges(
     Writer(context, ASSET, TRANSFER).summarised(CHECK, ranges=3, **figures)
     (event,) = events
     assert (event.passed, event.severity.value, event.description) == (passed, severity, says)
+
+
+def test_a_move_that_died_before_it_was_recorded_is_told_downstream(
+    instance: dg.DagsterInstance,
+) -> None:
+    """Also after a check that found its rows equal, and a run that had nothing to move."""
+    write(instance, lambda writer: writer.commit(record("a")))
+    first = marks(instance, ASSET)
+    write(instance, lambda writer: writer.commit(record("a", state=State.SKIPPED_UNCHANGED)))
+    assert marks(instance, ASSET) == first, "nothing has moved"
+    write(instance, lambda writer: writer.progress(record("a", state=State.FINALISED)))
+    died = marks(instance, ASSET)
+    assert died != first
+    write(instance, lambda writer: writer.checked("a", verdict(True)))
+    write(instance, lambda writer: writer.commit(record("a", state=State.SKIPPED_UNCHANGED)))
+    assert marks(instance, ASSET) == died, "it is told once"
