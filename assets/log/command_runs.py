@@ -50,6 +50,32 @@ def carry_out(
         checks: the checks that it executes; None for those of the assets.
         run_config: of the run.
     """
+    run = _created(instance, job, tags, assets, checks, run_config)
+    return execute_run(_SelectedJob(job), run, instance)
+
+
+def record_failure(
+    instance: dg.DagsterInstance,
+    job: dg.JobDefinition,
+    *,
+    tags: Mapping[str, str],
+    assets: Collection[dg.AssetKey],
+    why: str,
+) -> str:
+    """Record a run that failed before it began; return its id."""
+    run = _created(instance, job, tags, assets, None, {})
+    instance.report_run_failed(run, why)
+    return run.run_id
+
+
+def _created(
+    instance: dg.DagsterInstance,
+    job: dg.JobDefinition,
+    tags: Mapping[str, str],
+    assets: Collection[dg.AssetKey],
+    checks: Collection[dg.AssetCheckKey] | None,
+    run_config: Mapping[str, Any],
+) -> dg.DagsterRun:
     location = RemoteRepositoryOrigin(
         RegisteredCodeLocationOrigin(CODE_LOCATION), SINGLETON_REPOSITORY_NAME
     )
@@ -57,7 +83,7 @@ def carry_out(
     plan = create_execution_plan(job, run_config=run_config, tags=tags)
     # Dagster logs an event for each planned asset and check
     with together(instance.event_log_storage):
-        run = instance.create_run(
+        return instance.create_run(
             job_name=job.name,
             run_id=None,
             run_config=run_config,
@@ -77,7 +103,6 @@ def carry_out(
             job_code_origin=None,
             asset_graph=job.asset_layer.asset_graph,
         )
-    return execute_run(_SelectedJob(job), run, instance)
 
 
 def selected(

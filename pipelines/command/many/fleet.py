@@ -123,6 +123,7 @@ def run_fleet(
             if outcome is None:
                 queue.put(name)
             else:
+                _record(session, outcome)
                 watch.finished(outcome)
                 yield outcome
         while queue and may_start():
@@ -142,8 +143,15 @@ def run_fleet(
         on_progress=watch.progress,
         may_start=may_start,
     ):
+        _record(session, outcome)
         watch.finished(outcome)
         yield outcome
+
+
+def _record(session: Session, outcome: TransferOutcome) -> None:
+    """Record that a transfer was refused by a look, which is no run."""
+    if outcome.refused is not None:
+        running.record_refusal(session, outcome.view.transfer, None, outcome.refused)
 
 
 def quietly(session: Session) -> Session:
@@ -227,5 +235,6 @@ def _look(session: Session, name: str, selection: Selection) -> TransferOutcome 
             session, name, hop=selection.hop, ranges=selection.ranges, failed=selection.failed
         )
     except Exception as error:
-        view = TransferView(name, [], False, error_lines(error))
+        failed = TransferView(name, [], False, error_lines(error))
+        return TransferOutcome(failed, time.perf_counter() - began, error)
     return None if view is None else TransferOutcome(view, time.perf_counter() - began)

@@ -10,8 +10,9 @@ from uuid import uuid4
 
 import dagster as dg
 
+from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.command_runs import carry_out, selected
+from tableferry.assets.log.command_runs import carry_out, record_failure, selected
 from tableferry.assets.log.history import failure_lines
 from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, TRANSFER
 from tableferry.assets.planning.intent import Intent
@@ -161,6 +162,21 @@ def _work(parent: Parent, share: Share) -> None:
         sys.exit(1)
     except TableferryError as error:
         parent.send(RunOutcome(errors=str(error).splitlines()))
+
+
+def record_refused(session: Session, name: str, hop: int | None, why: str) -> None:
+    """Record a run of a transfer that failed before it began, so that status and reports tell it.
+
+    Args:
+        session: the session of the command.
+        name: the transfer.
+        hop: the only hop that it was to run (1-based); None: all.
+        why: the error.
+    """
+    hops = session.transfer(name).hops
+    keys = [asset_key(each.to) for number, each in enumerate(hops, 1) if hop in (None, number)]
+    job = selected(built(session, name, Caller()), keys)
+    record_failure(session.instance, job, tags={TRANSFER: name}, assets=keys, why=why)
 
 
 def failures(result: dg.ExecuteInProcessResult | dg.JobExecutionResult) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -39,7 +39,7 @@ from tableferry.pipelines.command.show.range_views import (
 )
 from tableferry.resources.contract.snapshots import HeldSnapshot
 from tableferry.resources.digest.measure import ROWS
-from tableferry.resources.errors import informing
+from tableferry.resources.errors import InputError, informing
 from tableferry.resources.words import counted
 
 if TYPE_CHECKING:
@@ -92,7 +92,77 @@ def run(
         InputError: the transfer, hop or a range does not exist.
     """
     transfer = session.transfer(name) if repair else session.moving_transfer(name)
-    servers, intent = session.servers_of(transfer), Intent(force, recreate, repair)
+    asked = bool(ranges or failed or recreate or repair)
+    with _refusals_recorded(session, name, hop, asked=asked) as begun:
+        return _run(
+            session,
+            transfer,
+            Intent(force, recreate, repair),
+            begun,
+            hop=hop,
+            ranges=ranges,
+            failed=failed,
+            profile=profile,
+            on_progress=on_progress,
+            on_note=on_note,
+            log_level=log_level,
+            offers_adopting=offers_adopting,
+            joined=joined,
+        )
+
+
+@contextmanager
+def _refusals_recorded(
+    session: Session, name: str, hop: int | None, *, asked: bool
+) -> Iterator[list[str]]:
+    """Record a run that fails before it begins: nobody else tells of it later.
+
+    What is wrong with the command itself is no failure of the transfer.
+
+    Args:
+        session: the session of the command.
+        name: the transfer.
+        hop: the only hop that is run.
+        asked: the command asks for more than that the transfer be moved.
+
+    Yields:
+        A list that has something in it once a run has begun.
+    """
+    begun: list[str] = []
+    try:
+        yield begun
+    except Exception as error:
+        if not begun and not (isinstance(error, InputError) and (asked or hop)):
+            record_refusal(session, name, hop, error)
+        raise
+
+
+def record_refusal(session: Session, name: str, hop: int | None, error: Exception) -> None:
+    """Record a run that failed before it began."""
+    from tableferry.pipelines.command.one.launching import record_refused
+
+    look = partial(record_refused, session, name, hop, str(error))
+    informing("that the run failed", look, [])
+
+
+def _run(
+    session: Session,
+    transfer: Transfer,
+    intent: Intent,
+    begun: list[str],
+    *,
+    hop: int | None,
+    ranges: Sequence[str],
+    failed: bool,
+    profile: str | None,
+    on_progress: OnProgress,
+    on_note: Callable[[str], None],
+    log_level: str | None,
+    offers_adopting: bool,
+    joined: HeldSnapshot | None,
+) -> TransferView:
+    """Move ranges as `run` does; `begun` is told when a run begins."""
+    name, servers, repair = transfer.transfer, session.servers_of(transfer), intent.repair
     pool = _take_turns(session, intent.carried_out(transfer))
     notes: list[str] = []
     # a plan made now is outdated once the run that blocks this one has ended
@@ -122,6 +192,7 @@ def run(
             if work.ranges & work.stale:
                 with_wires(work.plan.transfer, work.hops, servers, moving=True)
             snapshot = joined or (HeldSnapshot(str(shared.name())) if shared else None)
+            begun.append(name)
             outcome = _move(session, work, caller, snapshot, profile=profile, log_level=log_level)
     return _view(session, transfer, work, outcome, [*filter(None, [pool]), *notes])
 

@@ -157,6 +157,8 @@ class TransferOutcome:
 
     view: TransferView
     seconds: float
+    refused: Exception | None = None
+    """Why it was not begun, if that is not recorded yet."""
 
     @property
     def moved(self) -> list[RangeView]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 from click.testing import CliRunner, Result
 
@@ -266,3 +267,24 @@ def test_more_rejected_rows_than_are_allowed_now_are_told(
     assert_judged(one, proven=False, failed=True, says="3 rows rejected, and max_rejected (5%)")
     ran = command("run", one.table)
     assert ran.exit_code == 1 and "max_rejected (5%) allows 2" in ran.stderr
+
+
+def test_a_run_that_never_began_is_told(ferry: Callable[..., Ferry], copies: str) -> None:
+    """Alone and with others; a mistake in the command is no failure of the transfer."""
+    one = ferry(f"['postgres://{copies}.{{t}}']", *SOURCE)
+    assert one.run().good
+    assert command("run", one.table, "--range", "nonsense").exit_code == 2
+    assert_judged(one, proven=True)
+    for selected in ((one.table,), ("--all",)):
+        one.source("ALTER TABLE {t} RENAME TO {t}_away")
+        before = {run.run_id for run in one.session.instance.get_runs()}
+        assert command("run", *selected).exit_code != 0
+        (refused,) = [run for run in one.session.instance.get_runs() if run.run_id not in before]
+        assert refused.status is dg.DagsterRunStatus.FAILURE
+        one.source("ALTER TABLE {t}_away RENAME TO {t}")
+        assert_judged(one, proven=False, failed=True, says="")
+        assert "its last run failed or was refused" in command("status", one.table).stderr
+        (problem,) = document("report", one.table, "--format", "json")["problems"]
+        assert f"postgres://public.{one.table} does not exist" in problem
+        assert command("run", one.table).exit_code == 0
+        assert_judged(one, proven=True)
