@@ -1,6 +1,7 @@
 """Builds the schedules that a transfer's `schedule` and `check_schedule` declare."""
 
 from datetime import UTC, datetime
+from time import monotonic
 
 import dagster as dg
 
@@ -22,7 +23,9 @@ from tableferry.assets.running.runs import (
 from tableferry.assets.running.source_slots import sharing
 from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.resources.connecting import outages
+from tableferry.resources.connecting.deadline import TooSlow, bounded
 from tableferry.resources.errors import TableferryError
+from tableferry.sensors.rounds import LIMIT_SECONDS
 
 
 def check_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
@@ -73,12 +76,12 @@ def transfer_schedule(
         servers = Servers.of(transfer, context.resources, bound, sharing(context.instance))
         key = f"{context.scheduled_execution_time:%Y%m%dT%H%M}"
         try:
-            with outages.at_once():
+            with outages.at_once(), bounded(monotonic() + LIMIT_SECONDS):
                 plan = make_plan(transfer, servers, context.instance)
         except TableferryError as error:
-            if not getattr(error, "transient", False):
+            if not (isinstance(error, TooSlow) or getattr(error, "transient", False)):
                 raise
-            # a server is away: the run waits for it, is retried, and tells of it if it fails
+            # a server is away, say: the run waits, is retried, and tells of it if it fails
             context.log.warning(f"launched without a plan: {error}")
             return [unplanned_request(transfer, key=key)]
         todo = {

@@ -14,9 +14,11 @@ from tableferry.assets.planning.servers import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.assets.running.source_slots import sharing
 from tableferry.checks.whole_table import TOTAL_ROWS
+from tableferry.resources.connecting import outages
+from tableferry.resources.connecting.deadline import bounded
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.words import counted
-from tableferry.sensors.rounds import TickBudget, in_turn
+from tableferry.sensors.rounds import TickBudget, alone, in_turn
 
 
 def first_ranges_sensor(
@@ -62,8 +64,9 @@ def first_ranges_sensor(
             transfer, last = transfers[name], name
             try:
                 servers = Servers.of(transfer, context.resources, bound, sharing(context.instance))
-                plan = plan_transfer(transfer, servers, instance, purpose="cut")
-                apply_growth(plan, servers, instance)
+                with alone(name), outages.at_once(), bounded(budget.until):
+                    plan = plan_transfer(transfer, servers, instance, purpose="cut")
+                    apply_growth(plan, servers, instance)
             except TableferryError as error:
                 failed[name] = str(error)
                 context.log.warning(about(name, str(error)))

@@ -19,7 +19,7 @@ from tableferry.assets.running.runs import run_requests, run_under_way, runs_und
 from tableferry.assets.running.source_slots import sharing
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.keys.range import WHOLE_NAME
-from tableferry.sensors.rounds import INTERVAL_SECONDS, Look, look_round
+from tableferry.sensors.rounds import INTERVAL_SECONDS, Look, alone, look_round
 from tableferry.sensors.tries import Tries, given_up_reason, report_given_up
 
 
@@ -56,7 +56,8 @@ def new_ranges_sensor(
 
         def look(transfer: Transfer, tries: Mapping[str, Tries]) -> Look:
             servers = Servers.of(transfer, context.resources, bound, sharing(context.instance))
-            return _look(context, transfer, servers, tries, moving)
+            with alone(transfer.transfer):
+                return _look(context, transfer, servers, tries, moving)
 
         def survey(batch: Sequence[Transfer]) -> dict[str, Look | TableferryError]:
             servers = {

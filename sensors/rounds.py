@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic, thread_time
 
@@ -12,12 +14,16 @@ import dagster as dg
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import about
 from tableferry.resources.connecting import outages
+from tableferry.resources.connecting.deadline import bounded
 from tableferry.resources.errors import TableferryError
 from tableferry.sensors.tries import Tries, parse_tries, stored_tries
 
 INTERVAL_SECONDS = 60
 TICK_SECONDS = 20.0
 """How long a tick may take before it leaves the rest to the next; Dagster's limit is a minute."""
+LIMIT_SECONDS = 45.0
+"""When the statements of a tick are ended: after Dagster's limit they would go on, beside those of
+the next tick."""
 TICK_CPU_SECONDS = 1.0
 """How much of a processor it may take: two such sensors use a 30th of a core, however many
 transfers there are."""
@@ -39,6 +45,28 @@ class Look:
     """The retries to keep in the cursor."""
 
 
+_looked_at = set[str]()
+_lock = threading.Lock()
+
+
+@contextmanager
+def alone(transfer: str) -> Iterator[None]:
+    """Look at a transfer, whose keys no other tick of this process reads meanwhile.
+
+    Raises:
+        TableferryError: another one does.
+    """
+    with _lock:
+        if transfer in _looked_at:
+            raise TableferryError("another tick reads its keys")
+        _looked_at.add(transfer)
+    try:
+        yield
+    finally:
+        with _lock:
+            _looked_at.discard(transfer)
+
+
 def in_turn(names: Iterable[str], last: str) -> list[str]:
     """Return the names in order, beginning after the last one of the tick before."""
     return sorted(names, key=lambda name: (name <= last, name))
@@ -48,13 +76,18 @@ def in_turn(names: Iterable[str], last: str) -> list[str]:
 class TickBudget:
     """What is left of a tick."""
 
-    seconds: float = field(default_factory=lambda: monotonic() + TICK_SECONDS)
+    began: float = field(default_factory=monotonic)
     cpu: float = field(default_factory=lambda: thread_time() + TICK_CPU_SECONDS)
+
+    @property
+    def until(self) -> float:
+        """When its statements are ended."""
+        return self.began + LIMIT_SECONDS
 
     @property
     def spent(self) -> bool:
         """Whether the rest is left to the next tick."""
-        return monotonic() > self.seconds or thread_time() > self.cpu
+        return monotonic() > self.began + TICK_SECONDS or thread_time() > self.cpu
 
 
 Survey = Callable[[Sequence[Transfer]], Mapping[str, Look | TableferryError]]
@@ -88,7 +121,8 @@ def look_round(
         try:
             if isinstance(settled, TableferryError):
                 raise settled
-            seen = settled or look(transfers[name], parse_tries(tries.get(name)))
+            with bounded(budget.until):
+                seen = settled or look(transfers[name], parse_tries(tries.get(name)))
         except TableferryError as error:
             reasons.append(about(name, str(error)))
         except Exception:
@@ -125,7 +159,8 @@ def _in_batches(
         batch = names[start : start + BATCH]
         settled: Mapping[str, Look | TableferryError] = {}
         try:
-            settled = survey([transfers[name] for name in batch])
+            with bounded(budget.until):
+                settled = survey([transfers[name] for name in batch])
         except TableferryError as error:
             context.log.info(f"transfers are looked at one by one: {error}")
         except Exception:

@@ -27,6 +27,7 @@ from tableferry.resources.clickhouse.nodes import OneNode, several
 from tableferry.resources.clickhouse.settings import INSERT, WAITING, pin, release
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.connecting.address import Server
+from tableferry.resources.connecting.deadline import seconds_left
 from tableferry.resources.connecting.retry import patiently
 from tableferry.resources.connecting.waiting import watched, within
 from tableferry.resources.contract.endpoint import BATCH_ROWS, Endpoint, refuse_snapshot
@@ -208,9 +209,11 @@ class ClickHouseServer(Server):
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of a small result."""
         refuse_snapshot(self.system, snapshot)
+        seconds = seconds_left()
+        settings = {} if seconds is None else {"max_execution_time": seconds}
         with self.permit(ended=True), self._logged_in() as client:
             # some versions name the parts of tuples by themselves, which would be read as dicts
-            found = client.query(sql, query_formats={"Tuple": "tuple"})
+            found = client.query(sql, settings=settings, query_formats={"Tuple": "tuple"})
             return [tuple(row) for row in found.result_rows]
 
     def execute(self, sql: str, settings: Mapping[str, str | int] | None = None) -> None:

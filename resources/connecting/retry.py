@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 
 import tenacity
 
-from tableferry.resources.connecting import outages
+from tableferry.resources.connecting import deadline, outages
 from tableferry.resources.connecting.password_commands import asking_again
 from tableferry.resources.errors import ConnectionFailed, TableferryError, causes, describe
 from tableferry.resources.registry import systems
@@ -112,6 +112,8 @@ def _error(state: tenacity.RetryCallState) -> BaseException:
 
 
 def _was_last(state: tenacity.RetryCallState) -> bool:
+    if deadline.passed():
+        return True
     for cause in causes(_error(state)):
         if isinstance(cause, ConnectionFailed):
             seconds_away = outages.note_failure(cause)

@@ -25,6 +25,7 @@ import pyarrow as pa
 from pydantic import PrivateAttr
 
 from tableferry.resources.connecting.address import Server
+from tableferry.resources.connecting.deadline import seconds_left
 from tableferry.resources.connecting.gate import SETTLE_SECONDS
 from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.connecting.retry import patiently
@@ -127,12 +128,17 @@ class PostgresServer(Server):
             StatementFailed: the server refused the statement.
             SnapshotLost: the snapshot has ended.
         """
+        seconds = seconds_left()
         with self._at(snapshot)._lent(QUERIES) as connection, self._translated(snapshot):
+            if seconds is not None:
+                connection.execute(f"SET statement_timeout = '{seconds}s'".encode())
             for statement in _begin(snapshot):
                 connection.execute(statement.encode())
             cursor = connection.execute(sql.encode())
             rows = cursor.fetchall() if cursor.description else []
             connection.rollback()  # the snapshot's transaction
+            if seconds is not None:
+                connection.execute(b"SET statement_timeout = 0")
             return rows
 
     def query_columns(self, sql: str) -> list[Column]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
 
+from tableferry.resources.connecting.deadline import seconds_left
 from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.connecting.waiting import lock_milliseconds, watched
 from tableferry.resources.contract.settings import ConnectionSettings
@@ -112,6 +113,7 @@ class SqlServerConnection:
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a small result: that of the batch's first statement with a result."""
+        self.raw.timeout = seconds_left() or 0
         with self.waits(), self.translated(sql), quiet_cursor(self.raw) as cursor:
             cursor.execute(sql, use_prepare=False)
             while cursor.description is None and cursor.nextset():
