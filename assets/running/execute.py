@@ -324,7 +324,11 @@ def _forget_rejected(
     names = instance.get_dynamic_partitions(transfer.partitions_name)
     for hop in selected:
         if {*names} <= {*committed(instance, hop.asset, ())}:
-            kept = names if hop.plan.fitting else ()
+            kept = names
+            if not hop.plan.fitting:
+                # all fits now, which ranges that were not moved since are still without
+                known = committed_records(instance, hop.asset, names)
+                kept = [name for name, record in known.items() if record.quarantined]
             servers.target(hop.plan.target).keep_quarantined(hop.plan, kept)
 
 

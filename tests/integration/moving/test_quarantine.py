@@ -442,6 +442,29 @@ def test_values_that_fit_meanwhile_are_not_kept(
     assert present(one) == {1} and kept(one) == []
 
 
+@pytest.mark.parametrize("system", [*NARROW])
+def test_rejected_rows_of_ranges_that_were_not_moved_since_are_kept(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    """Values fit now, but these ranges are still without them."""
+    source = (
+        "CREATE TABLE {t} (id bigint PRIMARY KEY, n int)",
+        "INSERT INTO {t} SELECT i, 99990 + i FROM generate_series(1, 4) i",
+    )
+    narrow = json.dumps({"n": NARROW[system]["n"]})
+    one = ferry(into(system, copies), *source, columns=narrow, **SETTINGS)
+    assert one.run().good
+    assert [row[0] for row in kept(one)] == ["1", "2", "3", "4"]
+    one.declare(into(system, copies), on_schema_drift="evolve", **SETTINGS)
+    first = one.plan().ranges[0].range
+    done = command("run", one.table, "--range", first)
+    assert present(one) == {1, 2}, done.output
+    assert [row[0] for row in kept(one)] == ["3", "4"]
+    moved = one.run()
+    assert moved.good, moved.errors
+    assert present(one) == {1, 2, 3, 4} and kept(one) == []
+
+
 def test_the_table_of_the_rejected_rows_is_an_asset_that_others_follow(
     ferry: Callable[..., Ferry], copies: str
 ) -> None:
