@@ -141,14 +141,14 @@ def _count(comparison: Comparison, known_rows: int | None, in_none: int) -> tupl
     }
     if known_rows is None and partitioned:
         source = comparison.sides["source"]
-        with ThreadPoolExecutor(1) as pool:
-            counting = pool.submit(target.measure, grouped["target"])
-            parts = (
-                within(part, source.key, source.table.system) for part in source.stretches(ranges)
-            )
-            counts = (source.total(filtered(part, plan.where)) for part in parts)
-            source_rows = in_none + sum(int(count[ROWS]) for count in counts)
-            target_figures = counting.result()
+        pool = ThreadPoolExecutor(1)
+        counting = pool.submit(target.measure, grouped["target"])
+        # a source that is lost is told at once, not when the target is counted
+        pool.shutdown(wait=False)
+        parts = (within(part, source.key, source.table.system) for part in source.stretches(ranges))
+        counts = (source.total(filtered(part, plan.where)) for part in parts)
+        source_rows = in_none + sum(int(count[ROWS]) for count in counts)
+        target_figures = counting.result()
     elif known_rows is None:
         source_figures, target_figures = comparison.measure(grouped)
         source_rows = sum(group[ROWS] for group in source_figures.values())
