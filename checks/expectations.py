@@ -81,7 +81,8 @@ def run_suite(
     began = time.monotonic()
     validate_suite(suite, [column.name for column in target.plan.target_columns])
     table, where = qualified(target.table), target.rows_in([key_range])
-    rows = int(target.endpoint.query(f"SELECT COUNT(*) FROM {table} WHERE {where}")[0][0])
+    count = target.table.system.dialect.count
+    rows = int(target.endpoint.query(f"SELECT {count} FROM {table} WHERE {where}")[0][0])
     one_in = max(1, -(-rows // max_rows))
     frame_specs = [spec for spec in suite if spec.type not in _BY_SERVER]
     answers, one_in = _on_frame(frame_specs, target, where, rows, one_in)

@@ -179,7 +179,8 @@ def _rejected(target: TableSide, ranges: Sequence[KeyRange]) -> int:
     )
     where = of_ranges(target.table, [key_range.name for key_range in ranges])
     rows = f"SELECT DISTINCT {names} FROM {qualified(table)} WHERE {where}"
-    return int(target.endpoint.query(f"SELECT COUNT(*) FROM ({rows}) AS ferry__rows")[0][0])
+    count = system.dialect.count
+    return int(target.endpoint.query(f"SELECT {count} FROM ({rows}) AS ferry__rows")[0][0])
 
 
 def _unique_key(target: TableSide) -> Verdict:
@@ -224,12 +225,12 @@ def repeated_keys(target: TableSide, where: str = "1 = 1") -> tuple[int, int]:
         where: the condition that the rows meet.
     """
     grouped_by = _grouped_by(target.plan)
-    prefix = alias_prefix(where, grouped_by)
+    prefix, count = alias_prefix(where, grouped_by), target.table.system.dialect.count
     repeated = (
-        f"SELECT COUNT(*) AS {prefix}n FROM {qualified(target.table)} WHERE {where} "
+        f"SELECT {count} AS {prefix}n FROM {qualified(target.table)} WHERE {where} "
         f"GROUP BY {grouped_by} HAVING COUNT(*) > 1"
     )
-    query = f"SELECT COUNT(*), SUM({prefix}n) FROM ({repeated}) {prefix}keys"
+    query = f"SELECT {count}, SUM({prefix}n) FROM ({repeated}) {prefix}keys"
     keys, rows = target.endpoint.query(query)[0]
     return int(keys), int(rows or 0)
 

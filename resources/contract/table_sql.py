@@ -67,8 +67,9 @@ def predicate(column: Column, key_range: KeyRange, system: System) -> str:
     return " AND ".join(conditions) or f"{name} IS NOT NULL"
 
 
-MOST_RANGES = 500
-"""The maximum ranges of a query: SQL Server nests CASE ten deep, and a balanced tree needs nine.
+MOST_RANGES = 250
+"""The maximum ranges of a query: SQL Server nests CASE ten deep. A balanced tree of these needs
+eight, one more if there are gaps between them, and one more if the key may be NULL.
 https://learn.microsoft.com/sql/t-sql/language-elements/case-transact-sql"""
 
 LONGEST_DIFFERENCE = 2**62 - 1

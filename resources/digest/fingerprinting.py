@@ -160,7 +160,8 @@ def _aggregates(
     figures = _figures(endpoint, table, method, digested)
     counts_keys = bool(digested) and not any(column.primary_key for column in digested)
     if counts_keys:
-        figures.append((sql.grouping_key(system.quote(key.name), key), "COUNT(DISTINCT {})"))
+        count = sql.count.replace("*", "DISTINCT {}")
+        figures.append((sql.grouping_key(system.quote(key.name), key), count))
     mark_kind = None
     if greatest and digested:
         mark_kind, mark = key_kind(digested[-1], system)[0], digested[-1]

@@ -121,12 +121,18 @@ class SqlServerConnection:
             return all_rows(cursor)
 
     def execute(self, sql: str) -> int:
-        """Run a batch; return the number of rows that its first statement changed, or -1."""
+        """Run a batch; return the number of rows that its last statement changed, or -1.
+
+        Those that a trigger has changed are told before those of the statement that fired it.
+        """
         with self.waits(), self.translated(sql), quiet_cursor(self.raw) as cursor:
             cursor.execute(sql, use_prepare=False)
             rows = int(cursor.rowcount)
+            count = load_driver().ddbc_bindings.DDBCSQLRowCount
             while cursor.nextset():  # errors of later statements of the batch are raised here
-                pass
+                # the driver counts the rows of the first statement alone
+                later = int(count(cursor.hstmt))
+                rows = later if later >= 0 else rows
             return rows
 
     def answers(self) -> bool:

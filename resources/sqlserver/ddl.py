@@ -55,6 +55,8 @@ class SqlServerStatements(Statements):
 
     # under XACT_ABORT any error ends the whole transaction, not one statement
     begin = ("SET XACT_ABORT ON", "BEGIN TRANSACTION")
+    script_begin = ("SET QUOTED_IDENTIFIER ON",)
+    """It is off in sqlcmd, which then takes our names for texts."""
     rollback = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION"
 
     def create_schema(self, table: TableRef) -> str:

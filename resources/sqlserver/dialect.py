@@ -212,9 +212,13 @@ class SqlServerDialect(Dialect):
 
     def grouping_key(self, name: str, column: Column) -> str:
         """Texts that differ only in case or trailing blanks compare equal."""
-        if isinstance(read(column.type).kind, Text):
-            return f"({name} + N'.') COLLATE {KEY_ORDER}"
-        return name
+        kind = read(column.type).kind
+        if not isinstance(kind, Text):
+            return name
+        if (kind.units or 0) >= MAX_UNITS:
+            # a sum of shorter texts is cut off at 8,000 bytes
+            name = f"CAST({name} AS nvarchar(max))"
+        return f"({name} + N'.') COLLATE {KEY_ORDER}"
 
     def length(self, name: str) -> int:
         """See `Dialect.length`."""

@@ -52,7 +52,7 @@ PRELOGIN, ENCRYPT = 0x12, 0x01
 def findings(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
     """See `System.health`."""
     # a scalar of datetime2 would come without its zone
-    now = "SELECT DATEDIFF(second, '1970-01-01', SYSUTCDATETIME())"
+    now = "SELECT DATEDIFF_BIG(second, '1970-01-01', SYSUTCDATETIME())"
     return asked(
         [
             ("login", lambda: _login(resource)),

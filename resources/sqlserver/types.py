@@ -58,11 +58,20 @@ ALIASES = {
     "double precision": "float",
     "rowversion": "timestamp",
 }
+_BASE = "CAST(SQL_VARIANT_PROPERTY({}, 'BaseType') AS nvarchar(128)) IN"
 METHODS = {
-    "geometry": ("{}.STAsText()", "well-known text, without the SRID"),
-    "geography": ("{}.STAsText()", "well-known text, without the SRID"),
+    "geometry": ("{}.AsTextZM()", "well-known text, without the SRID"),
+    "geography": ("{}.AsTextZM()", "well-known text, without the SRID"),
     "hierarchyid": ("{}.ToString()", "its path"),
-    "sql_variant": ("CAST({} AS nvarchar(4000))", "its text, without the base type"),
+    # a bare cast cuts off the seconds of a datetime, and digits of floats and money
+    "sql_variant": (
+        f"CASE WHEN {_BASE} (N'datetime', N'smalldatetime') "
+        "THEN CONVERT(nvarchar(4000), CAST({} AS datetime), 121) "
+        f"WHEN {_BASE} (N'float', N'real') THEN CONVERT(nvarchar(4000), CAST({{}} AS float), 3) "
+        f"WHEN {_BASE} (N'money', N'smallmoney') "
+        "THEN CONVERT(nvarchar(4000), CAST({} AS money), 2) ELSE CAST({} AS nvarchar(4000)) END",
+        "its text, without the base type",
+    ),
     # the counter is an unsigned big-endian number; bigint would print the upper half as negative
     "timestamp": ("CAST(CAST({} AS bigint) AS nvarchar(20))", "the counter as a number"),
 }

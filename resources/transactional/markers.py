@@ -227,11 +227,13 @@ class MarkerTable:
     ) -> int:
         """The number of this publication, unless rows that it writes have been published since."""
         self._take_turn(session, identity)
-        where, key_range = self._is_head(identity), publication.key_range
+        key_range, wanted = publication.key_range, f"range_hash = {self._sql.text(HEAD)}"
         if publication.known is not None:
             newer = f"number > {publication.known.newest.get(identity, 0)}"
             others = f"owner <> {self._sql.text(publication.owner)}"
-            where += f" OR ({self._is_of(identity)} AND {newer} AND {others})"
+            wanted = f"({wanted} OR ({newer} AND {others}))"
+        # one condition on the table, so that a seek meets no rows that others have locked
+        where = f"{self._is_of(identity)} AND {wanted}"
         number = 0
         for _, key, at, marker in map(_row, session.query(self._select(where))):
             if key == HEAD:

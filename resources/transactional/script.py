@@ -73,6 +73,7 @@ def _statements(
     name = f"{staging_name(table, key_range.name)}_repair"
     staging = replace(table, name=name)
     allowing = [sql.allow_identity(table, allowed) for allowed in (True, False)]
+    yield from sql.script_begin
     yield from sql.begin
     for condition in delta.delete:
         yield sql.remove(table, condition, options.mark)
@@ -116,6 +117,9 @@ def _constants(plan: CopyPlan, column: Column, array: pa.Array) -> list[str]:
     try:
         if pa.types.is_fixed_size_binary(array.type):
             texts = [value and str(uuid.UUID(bytes=value)) for value in array.to_pylist()]
+        elif pa.types.is_decimal(array.type):
+            # Arrow writes small ones with an exponent, which SQL Server takes for a float's
+            texts = [None if value is None else format(value, "f") for value in array.to_pylist()]
         else:
             texts = pc.cast(array, pa.large_string()).to_pylist()
     except pa.ArrowNotImplementedError:

@@ -71,6 +71,8 @@ class Statements:
     """Types of a text that is part of a key, and of any other."""
 
     begin: Sequence[str] = ("BEGIN TRANSACTION",)
+    script_begin: Sequence[str] = ()
+    """What a script for the system's own command line begins with."""
     commit = "COMMIT TRANSACTION"
     rollback = "ROLLBACK"
     run_deferred: Sequence[str] = ()

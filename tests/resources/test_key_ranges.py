@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import re
 import uuid
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,7 +16,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tableferry.resources import registry
-from tableferry.resources.contract.table_sql import ENUMERATED, range_number, within, within_any
+from tableferry.resources.contract.table_sql import (
+    ENUMERATED,
+    MOST_RANGES,
+    range_number,
+    within,
+    within_any,
+)
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.bounds import from_number, largest_number, to_bound, to_number
 from tableferry.resources.keys.range import Bound, KeyKind, KeyRange
@@ -372,3 +379,16 @@ def test_values_of_servers_and_files_become_bounds(
 def test_what_is_no_key_of_the_kind_is_refused(kind: KeyKind, value: object) -> None:
     with pytest.raises(InputError, match=f"should be a key of kind {kind}"):
         to_bound(value, kind)
+
+
+def test_cases_are_not_nested_deeper_than_sql_server_takes() -> None:
+    key = Column("k", "int", nullable=True)
+    ranges = [KeyRange("integer", 10 * at, 10 * at + 5) for at in range(MOST_RANGES)]
+    number = range_number(
+        [*ranges, KeyRange("integer", null=True)], key, registry.system("sqlserver")
+    )
+    deepest = depth = 0
+    for word in re.findall(r"\b(?:CASE|END)\b", number):
+        depth += 1 if word == "CASE" else -1
+        deepest = max(deepest, depth)
+    assert deepest <= 10

@@ -118,6 +118,8 @@ def test_the_statements_are_printed_for_somebody_else_to_run(
         statement in shown for each in scripts for statement in each["statements"]
     )
     for each in scripts:
+        # sqlcmd takes our names for texts otherwise
+        assert (each["statements"][0] == "SET QUOTED_IDENTIFIER ON") is (system == "sqlserver")
         looking.run(one.stack, system, "; ".join(each["statements"]))
     checked = runner.check(one.session, name, level="full_hash")
     assert checked.good, checked.errors

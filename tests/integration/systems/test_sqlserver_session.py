@@ -137,3 +137,16 @@ def test_the_replaced_name_of_the_driver_keeps_it_from_collecting_messages(
             cursor.execute("SET LOCK_TIMEOUT -1", use_prepare=False)
             assert not cursor.nextset()
         assert collected, "the driver needs no replacement any more"
+
+
+def test_the_count_of_a_batch_is_that_of_its_last_statement(mssql_url: str) -> None:
+    """A trigger tells what it has changed before the statement that fired it does."""
+    session = SqlServerResource(url=mssql_url).connected()
+    try:
+        session.execute("CREATE TABLE #t (id int)")
+        none, two = "DELETE FROM #t WHERE id = 9", "INSERT INTO #t VALUES (1), (2)"
+        assert session.execute(f"{none}; {two}") == 2
+        assert session.execute(f"{two}; {none}") == 0
+        assert session.execute(f"{two}; SET NOCOUNT ON; {none}; SET NOCOUNT OFF") == 2
+    finally:
+        session.close()

@@ -157,7 +157,7 @@ RETURN CASE WHEN x BETWEEN 0 AND 255 OR x IS NULL THEN x::smallint
 CREATE FUNCTION sys.text_number(x text, kind text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN btrim(x) = '' THEN CASE WHEN kind = 'numeric'
     THEN sys.fail(8114, 16, 'Error converting data type varchar to numeric.' || left(x::text, 0)) ELSE '0' END
-  WHEN kind IN ('float', 'numeric') AND x ~ '[A-DF-Za-df-z_]'
+  WHEN kind = 'float' AND x ~ '[A-DF-Za-df-z_]' OR kind = 'numeric' AND x ~ '[A-Za-z_]'
     THEN sys.fail(8114, 16, 'Error converting data type varchar to ' || kind || '.' || left(x, 0))
   WHEN kind = 'int' AND btrim(x) !~ '^[+-]?\s*[0-9]+$' THEN
     sys.fail(245, 16, 'Conversion failed when converting the varchar value ''' || x || ''' to data type int.')

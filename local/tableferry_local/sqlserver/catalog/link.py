@@ -75,11 +75,6 @@ def keep_link(link: Link) -> None:
         _spare.append(link)
 
 
-LIMITED = "_limited"
-"""What the name of a second login ends with, which has the first one's password and rights on
-`dbo`: of other schemas, and of definitions, it is shown what SQL Server shows such a login."""
-
-
 class Link:
     """One PostgreSQL session. Every method raises PgError when the server reports an error."""
 

@@ -119,6 +119,10 @@ class ResultColumn:
     computed: bool = False
 
 
+LIMITED = "_limited"
+"""What the name of a second login ends with, which has the first one's password and rights on
+`dbo`: of other schemas, and of definitions, it is shown what SQL Server shows such a login."""
+
 MISREADS = "_misreads_38_digits"
 """What the name of a database ends with in which a bulk load appends a digit to numbers of 38, as
 Babelfish 4 may, which a driver cuts off: to see whether that is noticed."""

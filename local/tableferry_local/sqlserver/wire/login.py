@@ -11,7 +11,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tableferry_local.sqlserver.catalog.link import LIMITED
+from tableferry_local.sqlserver.types.sqltype import LIMITED
 from tableferry_local.sqlserver.wire import federated, tokens
 from tableferry_local.sqlserver.wire.packets import (
     DEFAULT_PACKET_SIZE,

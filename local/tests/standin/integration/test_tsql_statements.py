@@ -86,6 +86,7 @@ ERRORS = [
     ("INSERT t (nothing) VALUES (1)", 207, "Invalid column name 'nothing'."),
     ("INSERT nothing VALUES (1)", 208, "Invalid object name 'nothing'."),
     ("INSERT t SELECT 1, 'x', 3", 121, "contains more items"),
+    ("SELECT CAST(N'1.0E-7' AS decimal(38, 10))", 8114, "Error converting data type"),
     ("DROP TABLE nothing", 3701, "Cannot drop the table 'nothing'"),
     ("CREATE TABLE t (a int)", 2714, "There is already an object named 't'"),
     ("CREATE TABLE nowhere.t (a int)", 2760, '"nowhere"'),

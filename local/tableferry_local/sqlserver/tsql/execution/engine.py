@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 
 from tableferry_local.sqlserver.catalog.bootstrap import bootstrap
-from tableferry_local.sqlserver.catalog.link import LIMITED, PgError, keep_link, open_link
+from tableferry_local.sqlserver.catalog.link import PgError, keep_link, open_link
 from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.tsql.execution.bulkload import BulkInsert
 from tableferry_local.sqlserver.tsql.execution.interpreter import Interpreter
 from tableferry_local.sqlserver.tsql.execution.state import Frame, Sink, State
+from tableferry_local.sqlserver.types.sqltype import LIMITED
 
 DEFAULT_DATABASE = "tableferry"
 
