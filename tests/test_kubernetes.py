@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,7 +21,7 @@ from kubernetes.client import ApiClient
 
 from tableferry.assets.running.processes import POD
 from tableferry.pipelines import settings
-from tableferry.resources.connecting.names import url_variable
+from tableferry.resources.connecting.names import login_variables, url_variable
 from tableferry.resources.connecting.secret_files import SUFFIX
 from tableferry.sensors.sending import ALERTS, DAGSTER_URL, GONE
 from tests.integration.support import homes
@@ -31,7 +32,9 @@ VERSIONS = kubernetes_validate.utils.all_versions()
 ENDS = (VERSIONS[0], VERSIONS[-1])
 """The oldest and the newest Kubernetes whose schemas are installed."""
 SERVERS = {url_variable(name) + SUFFIX for name in ("postgres", "sqlserver", "clickhouse")}
-MANIFESTS = ("namespace.yaml", "network-policy.yaml", "login.yaml", "cronjob.yaml")
+MANIFESTS = (
+    *("namespace.yaml", "network-policy.yaml", "login.yaml", "cronjob.yaml", "identity.yaml"),
+)
 
 
 def documents(name: str) -> list[dict[str, Any]]:
@@ -280,7 +283,7 @@ def test_policies_name_the_labels_that_pods_have(job: dict[str, Any]) -> None:
     """An allowance for labels that no pod has would leave the pods cut off."""
     labels = job["spec"]["template"]["metadata"]["labels"]
     cron_job = documents("cronjob.yaml")[1]["spec"]["jobTemplate"]["spec"]["template"]["metadata"]
-    (servers,) = LAUNCHER["labels"].items()
+    servers = ("tableferry/servers", LAUNCHER["labels"]["tableferry/servers"])
     for pod in (labels, cron_job["labels"], CODE_SERVER["labels"]):
         assert servers in pod.items()
     policies = {one["metadata"]["name"]: one["spec"] for one in documents("network-policy.yaml")}
@@ -301,7 +304,7 @@ def test_policies_name_the_labels_that_pods_have(job: dict[str, Any]) -> None:
 
 
 def test_the_namespace_enforces_what_the_pods_keep() -> None:
-    (namespace,) = documents("namespace.yaml")
+    namespace, _ = documents("namespace.yaml")
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
@@ -311,3 +314,37 @@ def test_the_chart_is_of_the_dagster_that_is_installed() -> None:
     for path in (KUBERNETES / "values.yaml", ROOT / "docs" / "deployment.md"):
         found = set(re.findall(r"--version (\S+)", path.read_text()))
         assert found == {version("dagster")}, path
+
+
+def test_code_server_and_runs_log_in_without_passwords_by_one_identity(
+    job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account, variables, policy = documents("identity.yaml")
+    name = account["metadata"]["name"]
+    _, plain = documents("namespace.yaml")
+    assert (plain["kind"], plain["metadata"]["name"]) == ("ServiceAccount", name)
+    assert CODE_SERVER["serviceAccount"] == {"name": name, "create": False}
+    pod = job["spec"]["template"]
+    assert pod["spec"]["serviceAccountName"] == name
+    reads = {"name": variables["metadata"]["name"], "optional": True}
+    (container,) = pod["spec"]["containers"]
+    assert {"configMapRef": reads} in container["envFrom"]
+    assert CODE_SERVER["envConfigMaps"] == [reads]
+    selector = policy["spec"]["podSelector"]["matchLabels"]
+    for labels in (CODE_SERVER["labels"], pod["metadata"]["labels"]):
+        assert selector.items() <= labels.items()
+        assert labels["azure.workload.identity/use"] == "true"
+    for variable, value in variables["data"].items():
+        monkeypatch.setenv(variable, value)
+    assert set(login_variables("sqlserver").values()) | set(
+        login_variables("postgres").values()
+    ) == set(variables["data"])
+    program, option, code = shlex.split(variables["data"]["TABLEFERRY_POSTGRES_PASSWORD_COMMAND"])
+    assert (program, option) == ("python", "-c")
+    names = {"Identity": mock.Mock(), "print": mock.Mock()}
+    imported, _, said = code.partition(";")
+    exec(imported, {})  # the package has it
+    exec(said.strip(), names)
+    names["Identity"]().get_token.assert_called_once_with(
+        "https://ossrdbms-aad.database.windows.net/.default"
+    )
