@@ -38,6 +38,7 @@ from tableferry.assets.declaring.rules import (
     incremental_problems,
     most_rejected,
     quarantine_problems,
+    share,
 )
 from tableferry.assets.declaring.sections import (
     CheckSpec,
@@ -179,6 +180,11 @@ class Transfer(Section):
     ] = "100"
     """`on_reject: quarantine`: the rows of a range that may be rejected, or their share as 0.1%;
     its attempt fails if there are more. At most 10,000 rows."""
+    on_shrink: Literal["warn", "fail"] = "warn"
+    """What to do before a run publishes that its source has lost more rows than `max_shrink`: say
+    so, or fail. Of targets that keep such rows, and of fewer than 1,000 rows, nothing is said."""
+    max_shrink: Annotated[str, BeforeValidator(share, json_schema_input_type=str)] = "50%"
+    """The share of the committed rows that a source may lose from one run to the next."""
     figures: list[str] = []
     """Columns of which a checksum also shows sum, least and greatest value."""
     columns: Annotated[dict[str, ColumnSpec], Field(validate_default=True)] = {}

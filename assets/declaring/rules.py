@@ -139,6 +139,22 @@ def most_rejected(value: object) -> object:
     return text
 
 
+def share(value: object) -> object:
+    """Return a share of rows as text, e.g. `50%`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    text = str(value).strip()
+    number = text.removesuffix("%")
+    plain = number.replace(".", "", 1)
+    if not text.endswith("%") or not (
+        plain.isdecimal() and plain.isascii() and float(number) <= 100
+    ):
+        raise ValueError("should be a share of the rows, such as 50%")
+    return text
+
+
 def deletes_problems(fields: Mapping[str, Any]) -> Iterator[str]:
     """What keeps a transfer from removing the rows that its source has no more.
 

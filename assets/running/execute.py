@@ -27,6 +27,7 @@ from tableferry.assets.planning.planner import ranges_moving_with
 from tableferry.assets.planning.ranges.known import known_ranges
 from tableferry.assets.planning.resolve import Hop, levels_of
 from tableferry.assets.planning.servers import Servers
+from tableferry.assets.planning.shrinking import require_not_shrunk
 from tableferry.assets.planning.snapshots import MOST_READINGS
 from tableferry.assets.planning.source_state import SourceState
 from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_transfer
@@ -100,6 +101,11 @@ def execute(
         for note in filter(None, [regressed, *unknown]):
             context.log.warning(note)
             caller.notes.append(note)
+        if any(hop.first and _moves(plan, hop) for hop in selected) and (
+            lost := require_not_shrunk(plan, instance)
+        ):
+            context.log.warning(lost)
+            caller.notes.append(lost)
         plan, selected = _loadable(plan, servers, selected)
         moving = [hop for hop in selected if _moves(plan, hop)]
         plan, selected = with_fitting_targets(context, plan, servers, selected, moving, caller)

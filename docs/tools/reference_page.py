@@ -53,6 +53,8 @@ MORE = {
     "checks": "checks.md#checks",
     "on_reject": "transfers.md#rejected-rows",
     "max_rejected": "transfers.md#rejected-rows",
+    "on_shrink": "transfers.md#a-table-that-shrinks",
+    "max_shrink": "transfers.md#a-table-that-shrinks",
     "expectations": "checks.md#checks",
     "columns": "types.md",
     "on_overflow": "types.md",

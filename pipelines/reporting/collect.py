@@ -308,7 +308,7 @@ _PARTS = ("ranges", "checks", "columns", "only", "exclude", "parallel")
 _IF_GIVEN = (
     *("where", "row_security", "on_reject", "max_rejected", "incremental", "deletes", "delta"),
     *("dropped_columns", "publish_audit", "mover", "final", "on_missing", "expectations"),
-    "figures",
+    *("figures", "on_shrink", "max_shrink"),
 )
 """Settings that a report has where they are not the defaults."""
 

@@ -25,6 +25,7 @@ from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.room import outlook
 from tableferry.assets.planning.rows.rows_to_move import rows_to_move
 from tableferry.assets.planning.servers import Servers, require_servers
+from tableferry.assets.planning.shrinking import IF_RIGHT, shrunk
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.assets.planning.wires import wire_notes
 from tableferry.assets.running.caller import Caller
@@ -75,6 +76,9 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
             for hop in plan.hops
             for why in refusals(transfer, hop, servers, log, gone[hop.number])
         ]
+        lost = shrunk(plan, log)
+        if lost and transfer.on_shrink == "fail":
+            refused.append(f"{lost}; {IF_RIGHT}")
         current = set(plan.ranges)
         for hop in plan.hops:
             decided = plan.decided[hop.number]
@@ -100,6 +104,7 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
             *plan_notes(plan),
             *(kept or unknown),
             *(f"a run will be refused: {why}" for why in refused),
+            *([lost] if lost and transfer.on_shrink == "warn" else []),
             *_drift_notes(plan, servers, log, gone),
             *_unfilled_notes(plan, gone, {each.hop for each in ranges if each.state == "run"}),
             *hazard_notes(plan.hops),

@@ -21,6 +21,7 @@ from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
+from tableferry.assets.planning.shrinking import require_not_shrunk
 from tableferry.assets.planning.snapshots import shared_snapshot
 from tableferry.assets.planning.transfer_plan import (
     TransferPlan,
@@ -181,6 +182,9 @@ def _run(
             look = partial(session.ask_log, partial(_adoptable, work, servers))
             adoptable = informing("whether rows can be adopted", look, notes)
             notes += [adoptable] if adoptable else []
+        if work.ranges & work.stale and not repair:
+            lost = session.ask_log(partial(require_not_shrunk, work.plan))
+            notes += [lost] if lost else []
         for note in notes:
             on_note(note)
         total = len(work.ranges) * len(work.hops)
@@ -263,7 +267,8 @@ def _view(
     notes = [*before, *plan_notes(work.plan)]
     notes += [*(outcome.notes if outcome else ()), *range_notes(views)]
     run_ids = outcome.run_ids if outcome else []
-    return TransferView(transfer.transfer, views, not errors, errors, run_ids, notes)
+    said = [*dict.fromkeys(notes)]
+    return TransferView(transfer.transfer, views, not errors, errors, run_ids, said)
 
 
 def _take_turns(session: Session, transfer: Transfer) -> str | None:

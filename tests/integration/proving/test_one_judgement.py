@@ -288,3 +288,31 @@ def test_a_run_that_never_began_is_told(ferry: Callable[..., Ferry], copies: str
         assert f"postgres://public.{one.table} does not exist" in problem
         assert command("run", one.table).exit_code == 0
         assert_judged(one, proven=True)
+
+
+def test_a_table_that_has_lost_many_rows_is_told_before_it_is_published(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    hops = f"['postgres://{copies}.{{t}}']"
+    more = "INSERT INTO {t} SELECT i, 'n' FROM generate_series(41, 2000) i"
+    one = ferry(hops, *SOURCE, more, ranges="{count: 2}", on_shrink="fail")
+    assert one.run().good
+    one.source("TRUNCATE {t}", "INSERT INTO {t} SELECT i, 'new' FROM generate_series(1, 900) i")
+    says = f"postgres://public.{one.table} has 900 rows where 2,000 were committed: more than 50%"
+    planned = command("plan", one.table)
+    assert planned.exit_code == 1 and says in planned.output
+    ran = command("run", one.table)
+    assert ran.exit_code == 1 and says in ran.stderr
+    forced = command("run", one.table, "--force")
+    assert forced.exit_code == 1 and says in forced.stderr
+    count = f"SELECT count(*) FROM {copies}.{{t}}"
+    assert one.rows(count) == [(2000,)], "nothing of it is published"
+    one.declare(hops, ranges="{count: 2}", on_shrink="fail", max_shrink="60%")
+    assert says not in command("plan", one.table).output
+    one.declare(hops, ranges="{count: 2}")
+    assert says in command("plan", one.table).output
+    ran = command("run", one.table)
+    assert ran.exit_code == 0 and says in ran.stderr
+    assert one.rows(count) == [(900,)]
+    one.source("DELETE FROM {t}")
+    assert "0 rows where 900" not in command("run", one.table).output, "so few may go"
