@@ -16,6 +16,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.sensors.sending import ALERTS
 from tableferry.sensors.tries import FIRST_PAUSE
 from tests.integration.conftest import Ferry
@@ -124,3 +125,39 @@ def ended(one: Ferry, log: Path) -> None:
     """Wait until no run is under way."""
     instance = one.session.instance
     until("the runs' end", lambda: all(run.is_finished for run in instance.get_runs()), log=log)
+
+
+@pytest.mark.slow
+def test_the_daemon_launches_and_retries_what_a_schedule_could_not_plan(
+    ferry: Make,
+    alerts: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    one = ferry(
+        "['clickhouse://warehouse.{t}']", *TABLE[:2], ranges="{rows: 25}", schedule="'* * * * *'"
+    )
+    monkeypatch.setenv("TABLEFERRY_CLICKHOUSE_URL", "http://default:x@127.0.0.1:1/warehouse")
+    monkeypatch.setenv("TABLEFERRY_PATIENCE_SECONDS", "0")
+    said = tmp_path / "started.log"
+    for arguments in (
+        ["schedule", "start", f"{one.table}_schedule", "-w", "workspace.yaml"],
+        ["sensor", "start", "failure_alert", "-w", "workspace.yaml"],
+    ):
+        started = Forked(dagster_process.dagster, arguments, {**os.environ}, said)
+        assert started.wait(300) == 0, said.read_text()
+    instance, log = one.session.instance, tmp_path / "daemon.log"
+
+    def retried() -> list[dg.DagsterRun]:
+        return [
+            run
+            for run in instance.get_runs(dg.RunsFilter(tags={TRANSFER: one.table}))
+            if run.parent_run_id is not None
+        ]
+
+    with daemon(log):
+        until("a retry", retried, log=log)
+        until("the alert", lambda: alerts, log=log)
+        ended(one, log)
+    assert all(run.tags["dagster/max_retries"] == "5" for run in retried())
+    assert "clickhouse" in alerts[0]["title"]
