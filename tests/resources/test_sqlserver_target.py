@@ -42,6 +42,8 @@ def test_a_swap_that_babelfish_would_not_find_is_refused(
     asked: list[str] = []
 
     def answer(_: SqlServerResource, sql: str) -> list[tuple[int | None]]:
+        if "__ferry_ranges" in sql:
+            return []  # there are no markers
         asked.append(sql)
         return [(1 if babelfish else None,)]
 
