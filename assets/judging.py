@@ -161,8 +161,8 @@ def why_not_committed(state: State, error: str | None) -> str:
 
 
 WHO_ADDED = (
-    "somebody has added this partition by hand; delete it in Dagster's UI, on the target's page, "
-    "under Partitions"
+    "somebody has added this partition by hand; delete it in Dagster's UI: 'Delete partitions' in "
+    "the menu of the target's asset"
 )
 
 
