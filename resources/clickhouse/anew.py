@@ -85,6 +85,18 @@ def _lost(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> Iterato
         yield "materialized view", view
 
 
+def commented(endpoint: Endpoint, table: TableRef) -> bool:
+    """Whether a table that a run has made, or a column of it, has a comment."""
+    names = f"database = {literal(table.schema)} AND {{}} = {literal(table.name)}"
+    return bool(
+        endpoint.query(
+            f"SELECT 1 FROM system.tables WHERE {names.format('name')} AND comment != '' "
+            f"UNION ALL SELECT 1 FROM system.columns WHERE {names.format('table')} "
+            "AND comment != ''"
+        )
+    )
+
+
 def comment_like(resource: ClickHouseServer, table: TableRef, former: TableRef) -> None:
     """Give a table that has been exchanged the comment of the one that it replaces, unless it has
     one of its own already. Where there is none, nothing is altered, for which a login needs a grant

@@ -11,10 +11,8 @@ from tableferry.resources.clickhouse.ddl import create_table
 from tableferry.resources.clickhouse.dialect import RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.locks import Owner, read_owner
 from tableferry.resources.clickhouse.server import ClickHouseServer, among, databases
-from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target_columns import verify_columns
 from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.tables import TableRef
@@ -67,22 +65,42 @@ def database_engines(resource: ClickHouseServer, tables: Sequence[TableRef]) -> 
     return {table: engines[table.schema] for table in tables if table.schema in engines}
 
 
-def ensure_shadow(resource: ClickHouseServer, plan: CopyPlan, layout: TableLayout) -> None:
-    """Create a shadow with all rows of the target, so that it also has the ranges that are skipped.
+def shadow_owner(
+    resource: ClickHouseServer, plan: CopyPlan, options: TargetOptions, layout: TableLayout
+) -> Owner:
+    """What the comment of a shadow says: which table it replaces, and what it was made like."""
+    made_like = resource.definition(plan.target)
+    if options.recreate:
+        made_like += create_table(plan, options)
+    token = hashlib.blake2b(made_like.encode(), digest_size=8).hexdigest()
+    return Owner(token=token, replaces=layout.uuid)
 
-    It is filled under another name, so that a shadow of the right name is always complete.
-    Attaching partitions links their files and copies nothing.
+
+def ensure_shadow(
+    resource: ClickHouseServer, plan: CopyPlan, options: TargetOptions, layout: TableLayout
+) -> None:
+    """Create a shadow unless there is one of the shape that it should have.
+
+    It has all rows of the target, and so the ranges that are skipped; or none, and the shape that
+    is declared, if the target is made anew. It is filled under another name, so that a shadow of
+    the right name is always complete. Attaching partitions links their files and copies nothing.
     """
     target, shadow = plan.target, shadow_of(plan.target)
-    if layout_of(resource, shadow):
-        if is_current(resource, shadow, layout):
-            return verify_columns(plan, resource.columns(shadow), incompatibility)
+    owner = shadow_owner(resource, plan, options, layout)
+    found = read_owner(resource, shadow, shadow.name)
+    if found == owner:
+        return
+    if found is not None:
         resource.execute(drop_table(shadow, shadow.name))
+    if options.recreate:
+        statement = create_table(replace(plan, target=shadow), options)
+        resource.execute(f"{statement} COMMENT {owner.comment()}")
+        return
     filling = f"{shadow.name}_filling"
     resource.execute(drop_table(shadow, filling))
     resource.execute(
         f"CREATE TABLE {qualified(shadow, filling)} AS {qualified(target)} "
-        f"COMMENT {Owner(replaces=layout.uuid).comment()}"
+        f"COMMENT {owner.comment()}"
     )
     for (identity,) in resource.query(
         f"SELECT DISTINCT partition_id FROM system.parts WHERE active "
@@ -93,22 +111,6 @@ def ensure_shadow(resource: ClickHouseServer, plan: CopyPlan, layout: TableLayou
             f"ATTACH PARTITION ID {literal(identity)} FROM {qualified(target)}"
         )
     resource.execute(f"RENAME TABLE {qualified(shadow, filling)} TO {qualified(shadow)}")
-
-
-def ensure_new_shadow(
-    resource: ClickHouseServer, plan: CopyPlan, options: TargetOptions, layout: TableLayout
-) -> None:
-    """Create an empty shadow of the shape that is declared; one that a dead run has begun is kept
-    if it has that shape."""
-    shadow = shadow_of(plan.target)
-    statement = create_table(replace(plan, target=shadow), options)
-    made_by = hashlib.blake2b(statement.encode(), digest_size=8).hexdigest()
-    owner = Owner(token=made_by, replaces=layout.uuid)
-    if layout_of(resource, shadow):
-        if read_owner(resource, shadow, shadow.name) == owner:
-            return
-        resource.execute(drop_table(shadow, shadow.name))
-    resource.execute(f"{statement} COMMENT {owner.comment()}")
 
 
 def unapplied(resource: ClickHouseServer, plan: CopyPlan, options: TargetOptions) -> list[str]:

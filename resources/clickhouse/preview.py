@@ -93,9 +93,10 @@ def preview(
             f"FROM system.tables WHERE {among([table])}", (table.name, *row, like.database_engine)
         )
         recording.columns[table] = plan.target_columns
-        if target in present and not options.recreate:
+        copied = target in present and not options.recreate
+        if copied:
             recording.columns[table] = server.columns(target)
-            recording.answer(definition_query(table), (server.definition(target),))
+        recording.answer(definition_query(table), (server.definition(target) if copied else "",))
 
     for table in (target, shadow):
         if table not in present:

@@ -17,15 +17,15 @@ from tableferry.resources.clickhouse.errors import EXISTS
 from tableferry.resources.clickhouse.layout import (
     TableLayout,
     database_engines,
-    ensure_new_shadow,
     ensure_shadow,
     is_current,
     layout_of,
     layouts_of,
+    shadow_owner,
     unapplied,
 )
 from tableferry.resources.clickhouse.load import ClickHouseLoad
-from tableferry.resources.clickhouse.locks import Owner, release_lock, take_lock
+from tableferry.resources.clickhouse.locks import Owner, read_owner, release_lock, take_lock
 from tableferry.resources.clickhouse.markers import (
     NO_UUID,
     MarkerTable,
@@ -55,7 +55,13 @@ from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.markers import Publication, Published, markers_of
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target import Alive, Target, TargetMoved, no_live_owner
+from tableferry.resources.contract.target import (
+    Alive,
+    Target,
+    TargetMoved,
+    altered_meanwhile,
+    no_live_owner,
+)
 from tableferry.resources.contract.target_columns import unfilled, unfilled_notes, verify_columns
 from tableferry.resources.contract.target_names import (
     aside_of,
@@ -132,7 +138,21 @@ class ClickHouseTarget(Target):
         self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]
     ) -> list[str]:
         """See `Target.verify`."""
-        return _verified(plan, options, columns)
+        layout = answer(self.resource, layouts_of, plan.target)
+        return self._verified(plan, options, columns, layout)
+
+    def _verified(
+        self,
+        plan: CopyPlan,
+        options: TargetOptions,
+        columns: Sequence[Column],
+        layout: TableLayout | None,
+    ) -> list[str]:
+        if layout is not None and not layout.engine.endswith("MergeTree"):
+            raise InputError(f"{plan.target}: engine {layout.engine} cannot replace rows")
+        if not options.recreate:
+            verify_columns(plan, columns, incompatibility)
+        return unfilled_notes(plan, options, unfilled(plan, columns, options.mark))
 
     def prepare(
         self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column] | None = None
@@ -153,17 +173,13 @@ class ClickHouseTarget(Target):
             markers.remove_others([table_identity(plan.target, layout.uuid)])
         else:
             columns = found or self.resource.columns(plan.target)
-            notes += _verified(plan, options, columns)
-            if not layout.engine.endswith("MergeTree"):
-                raise InputError(f"{plan.target}: engine {layout.engine} cannot replace rows")
+            notes += self._verified(plan, options, columns, layout)
         if plan.fitting:
             create_quarantine(self.resource, plan.target)
         self._layouts = {plan.target: layout}
         markers.claim(table_identity(plan.target, layout.uuid))
-        if options.recreate:
-            ensure_new_shadow(self.resource, plan, options, layout)
-        elif options.mode.whole_table:
-            ensure_shadow(self.resource, plan, layout)
+        if options.mode.whole_table:
+            ensure_shadow(self.resource, plan, options, layout)
         elif not layout.atomic:
             notes.append(
                 f"{plan.target} is not partitioned by key range ({RANGE_COLUMN}), so that a range "
@@ -183,6 +199,25 @@ class ClickHouseTarget(Target):
                 raise
             return False
         return True
+
+    def gathered_in(self, plan: CopyPlan, options: TargetOptions) -> str | None:
+        """See `Target.gathered_in`."""
+        layout = layout_of(self.resource, plan.target)
+        if layout is None or not self._made_like(plan, options, layout):
+            return None
+        return self.identity(shadow_of(plan.target))
+
+    def _made_like(self, plan: CopyPlan, options: TargetOptions, layout: TableLayout) -> bool:
+        """Whether the shadow has the shape that it should have."""
+        shadow = shadow_of(plan.target)
+        owner = shadow_owner(self.resource, plan, options, layout)
+        return read_owner(self.resource, shadow, shadow.name) == owner
+
+    def as_made(self, plan: CopyPlan, options: TargetOptions) -> bool:
+        """See `Target.as_made`."""
+        if anew.commented(self.resource, plan.target):
+            return False
+        return not anew.lost(self.resource, plan, options)
 
     def drop_empty(self, table: TableRef, identity: str) -> bool:
         """There is no lock: the table is renamed, so that no INSERT finds it any more, and dropped
@@ -388,6 +423,8 @@ class ClickHouseTarget(Target):
         if current:
             if gathered is not None:
                 markers.require(table_identity(shadow, state.uuid), gathered)
+                if not self._made_like(plan, options, before):
+                    raise TargetMoved(altered_meanwhile(target))
             exchange = f"EXCHANGE TABLES {qualified(target)} AND {qualified(shadow)}"
             former = table_identity(target, before.uuid)
             if known is not None:
@@ -532,12 +569,6 @@ class ClickHouseTarget(Target):
         if layout is None:
             raise TableMissing(f"{table} does not exist")
         return layout
-
-
-def _verified(plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]) -> list[str]:
-    if not options.recreate:
-        verify_columns(plan, columns, incompatibility)
-    return unfilled_notes(plan, options, unfilled(plan, columns, options.mark))
 
 
 def _check_mode(plan: CopyPlan, options: TargetOptions, atomic: bool) -> None:

@@ -103,6 +103,14 @@ class RangeLoad(Protocol):
         """
 
 
+def altered_meanwhile(table: TableRef) -> str:
+    """Say why a shadow does not replace a target that it was copied from."""
+    return (
+        f"{table} was altered while its ranges were gathered, and the table in its place would not "
+        "have that"
+    )
+
+
 class Target(Protocol):
     """A database that ranges are loaded into."""
 
@@ -232,6 +240,19 @@ class Target(Protocol):
 
         It tells whether a shadow has become the target.
         """
+
+    def gathered_in(self, plan: CopyPlan, options: TargetOptions) -> str | None:
+        """`swap` only: the identity of the shadow table, if there is one that is a copy of the
+        target as it is, or has the declared shape if the target is made anew; `prepare` makes
+        another one anew."""
+        return None
+
+    def as_made(self, plan: CopyPlan, options: TargetOptions) -> bool:
+        """Whether a table that a run has made has nothing that others have given to it since.
+
+        Its columns are not looked at, nor what goes by the table's name.
+        """
+        return True
 
     def drop_empty(self, table: TableRef, identity: str) -> bool:
         """Drop a table if it has this identity, and no row, also none that is not committed yet.

@@ -32,33 +32,18 @@ def verify_columns(
         SchemaDrift: a planned column is missing, or cannot hold every value; the message names all.
     """
     by_name = {column.name: column for column in actual}
-    problems = []
+    problems, remedy = [], ""
     for planned in plan.target_columns:
         column = by_name.get(planned.name)
         if column is None:
+            remedy = "; set on_schema_drift to add_columns, or exclude what is missing"
             problems.append(f"column {planned.name!r} ({planned.type}) is missing")
         elif column.generated:
             problems.append(f"column {planned.name!r} is computed by the target and not writable")
         elif reason := incompatibility(plan.target.system, planned, column):
             problems.append(f"column {planned.name!r}: {reason}")
     if problems:
-        raise SchemaDrift(f"{plan.target} does not fit the transfer: {'; '.join(problems)}")
-
-
-def unlike(plan: CopyPlan, actual: Sequence[Column]) -> bool:
-    """Whether a table has other columns, types or nullability than a plan's new table would."""
-    types = plan.target.system.types
-
-    def shape(columns: Sequence[Column]) -> dict[str, tuple[str, bool]]:
-        return {
-            column.name: (types.plain(column.own_type or column.type), column.nullable)
-            for column in columns
-        }
-
-    planned, found = shape(plan.target_columns), shape(actual)
-    # a primary key's columns are NOT NULL, whatever was planned
-    keyed = {column.name for column in actual if column.primary_key}
-    return {**planned, **{name: found[name] for name in keyed & planned.keys()}} != found
+        raise SchemaDrift(f"{plan.target} does not fit the transfer: {'; '.join(problems)}{remedy}")
 
 
 def converted(plan: CopyPlan, actual: Sequence[Column]) -> list[Hazard]:

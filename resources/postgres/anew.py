@@ -12,6 +12,7 @@ from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_options import row_identity
 from tableferry.resources.errors import InputError, StatementFailed
+from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.names import about
 from tableferry.resources.postgres.session import PostgresSession
@@ -117,6 +118,16 @@ AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conindid = i.inde
 ORDER BY c.relname
 """
 
+CARRIED_SQL = """
+SELECT 'privileges' FROM pg_catalog.pg_class c WHERE c.oid = {table}::regclass
+AND (c.relacl IS NOT NULL OR EXISTS (SELECT FROM pg_catalog.pg_attribute a
+    WHERE a.attrelid = c.oid AND a.attacl IS NOT NULL))
+UNION ALL
+SELECT 'comment' FROM pg_catalog.pg_description d
+WHERE d.classoid = 'pg_catalog.pg_class'::regclass AND (d.objoid = {table}::regclass
+    OR d.objoid IN (SELECT indexrelid FROM pg_catalog.pg_index WHERE indrelid = {table}::regclass))
+"""
+
 OWNER_SQL = """
 SELECT format('ALTER TABLE %s OWNER TO %I', {shadow}, pg_catalog.pg_get_userbyid(t.relowner))
 FROM pg_catalog.pg_class t, pg_catalog.pg_class s
@@ -168,6 +179,15 @@ def lost(endpoint: Endpoint, plan: CopyPlan) -> list[Hazard]:
         Hazard(kind, name, "refused", says, "Drop it, run, and add it again, or alter by hand")
         for kind, name in endpoint.query(sql)
     ]
+
+
+def carried(endpoint: Endpoint, plan: CopyPlan) -> bool:
+    """Whether others have given to a table of ours what `carry_over` and `ensure_indexes` keep."""
+    indexes = len(STATEMENTS.create_table(plan, plan.target)) - 1
+    return bool(
+        endpoint.query(about(CARRIED_SQL, plan.target))
+        or len(endpoint.query(about(INDEXES_SQL, plan.target))) > indexes
+    )
 
 
 def ensure_indexes(session: PostgresSession, target: TableRef, shadow: TableRef) -> None:

@@ -43,6 +43,28 @@ _ABOUT_TABLE = (
     "WHERE n.nspname = {} AND c.relname = {} AND c.relkind IN ('r', 'v', 'f', 'p')"
 )
 
+SHAPE_SQL = """
+SELECT concat_ws(E'\\n',
+    (SELECT string_agg(concat_ws(' ', a.attnum, quote_ident(a.attname), a.attnotnull,
+            pg_catalog.format_type(a.atttypid, a.atttypmod), a.attcollation, a.attgenerated,
+            a.attstorage, a.attcompression, pg_catalog.pg_get_expr(d.adbin, d.adrelid),
+            pg_catalog.col_description(a.attrelid, a.attnum)), E'\\n' ORDER BY a.attnum)
+        FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_attrdef d
+        ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+        WHERE a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped),
+    (SELECT string_agg(concat_ws(' ', pg_catalog.pg_get_indexdef(i.indexrelid), i.indisvalid,
+            pg_catalog.obj_description(i.indexrelid, 'pg_class')), E'\\n' ORDER BY i.indexrelid)
+        FROM pg_catalog.pg_index i WHERE i.indrelid = t.oid),
+    (SELECT string_agg(concat_ws(' ', quote_ident(k.conname),
+            pg_catalog.pg_get_constraintdef(k.oid),
+            pg_catalog.obj_description(k.oid, 'pg_constraint')), E'\\n' ORDER BY k.oid)
+        FROM pg_catalog.pg_constraint k WHERE k.conrelid = t.oid AND k.contype NOT IN ('f', 't')),
+    (SELECT string_agg(pg_catalog.pg_get_statisticsobjdef(s.oid), E'\\n' ORDER BY s.oid)
+        FROM pg_catalog.pg_statistic_ext s WHERE s.stxrelid = t.oid))
+FROM pg_catalog.pg_class t JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace
+WHERE n.nspname = {schema} AND t.relname = {name}
+"""
+
 
 class PostgresStatements(Statements):
     """See `Statements`."""
@@ -129,6 +151,10 @@ class PostgresStatements(Statements):
         """CREATE TABLE with the target's indexes, defaults, checks and comments."""
         like = f"LIKE {qualified(plan.target)} INCLUDING ALL EXCLUDING IDENTITY"
         return [f"CREATE TABLE {qualified(shadow)} ({like})"]
+
+    def shape(self, table: TableRef) -> str:
+        """See `Statements.shape`. No name in it depends on settings of the session."""
+        return SHAPE_SQL.format(schema=self.text(table.schema), name=self.text(table.name))
 
     def object_ids(self, schema: str, names: Sequence[str]) -> str:
         """See `Statements.object_ids`. A rename keeps the oid."""

@@ -76,6 +76,10 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
         found = hazards(self.resource, plan, options)
         return [*found, *anew.lost(self.resource, plan)] if options.recreate else found
 
+    def as_made(self, plan: CopyPlan, options: TargetOptions) -> bool:
+        """See `Target.as_made`."""
+        return not anew.lost(self.resource, plan) and not anew.carried(self.resource, plan)
+
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> PostgresLoad:
         return PostgresLoad(**parts)
 
@@ -87,10 +91,5 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
     def _add_indexes(self, session: PostgresSession, plan: CopyPlan, shadow: TableRef) -> None:
         anew.ensure_indexes(session, plan.target, shadow)
 
-    def _before_swap(
-        self, session: PostgresSession, plan: CopyPlan, options: TargetOptions
-    ) -> None:
-        shadow = shadow_of(plan.target)
-        if options.recreate:
-            self._add_indexes(session, plan, shadow)
-        anew.carry_over(session, plan.target, shadow)
+    def _before_swap(self, session: PostgresSession, plan: CopyPlan) -> None:
+        anew.carry_over(session, plan.target, shadow_of(plan.target))

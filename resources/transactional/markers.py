@@ -29,7 +29,7 @@ from tableferry.resources.transactional.statements import RIGHTS, Statements, Ta
 HEAD = "head"
 """Replaces a range's key in the row that counts a table's publications. Each publication updates
 that row first, and so waits for the end of another. In the place of a range's name it has the name
-by which runs write to the table."""
+by which runs write to the table, and of a shadow in that of a version what it was made like."""
 
 ALREADY_THERE = "42S01"
 """The SQLSTATE of SQL Server for a table that is there, which it may not have shown."""
@@ -108,6 +108,11 @@ class MarkerTable:
             InputError: runs write to it by another name.
         """
         identity = self.identity(session)
+        # a restored database has given the number of another table to this one
+        session.execute(
+            f"DELETE FROM {self._name} WHERE target_id = {self._sql.text(identity)} "
+            f"AND NOT ({_is_named(self._sql, self._target)})"
+        )
         head, name = self._is_head(identity), self._sql.text(str(self._target))
         written_as = self._written_as(session, identity)
         if written_as is None:
@@ -122,6 +127,20 @@ class MarkerTable:
             written_as = self._written_as(session, identity)
         require_written_as(self._target, written_as or "")
         return identity
+
+    def begin_shadow(self, session: TargetSession, shape: str) -> None:
+        """Insert that row for a new shadow, in the transaction that makes it."""
+        identity = self.identity(session)
+        of_table = f"target_id = {self._sql.text(identity)}"
+        session.execute(f"DELETE FROM {self._name} WHERE {of_table}")
+        session.execute(self._insert(identity, "1", written_as=str(self._target), shape=shape))
+
+    def shape(self, session: TargetSession) -> str | None:
+        """What the shadow was made like; None if that is not known, or there is no shadow."""
+        for identity in self._identities(session):
+            rows = session.query(self._select(self._is_head(identity)))
+            return next((marker.version for *_, marker in map(_row, rows)), None)
+        return None
 
     def identity(self, session: TargetSession) -> str:
         """The identity of the table that is written to."""
@@ -262,7 +281,7 @@ class MarkerTable:
         return f"UPDATE {self._name} SET number = number + 1 WHERE {self._is_head(identity)}"
 
     def _is_of(self, identity: str) -> str:
-        return f"target_id = {self._sql.text(identity)}"
+        return _is_of(self._sql, self._target, [identity])
 
     def _is_head(self, identity: str) -> str:
         return f"{self._is_of(identity)} AND range_hash = {self._sql.text(HEAD)}"
@@ -274,8 +293,16 @@ class MarkerTable:
         keys = ", ".join(self._sql.text(range_key(name)) for name in ranges)
         return f"DELETE FROM {self._name} WHERE {self._is_of(identity)} AND range_hash IN ({keys})"
 
-    def _insert(self, identity: str, number: str, new: Publication | None = None) -> str:
-        texts, key = ("", "", "", "", "", ""), HEAD
+    def _insert(
+        self,
+        identity: str,
+        number: str,
+        new: Publication | None = None,
+        *,
+        written_as: str = "",
+        shape: str = "",
+    ) -> str:
+        texts, key = (written_as, "", shape, "", "", ""), HEAD
         if new is not None:
             name, key = new.key_range.name, range_key(new.key_range.name)
             texts = (name, new.key, new.version, new.owner, new.home, now())
@@ -334,8 +361,7 @@ class PublishedIn:
         newest: dict[str, int] = {}
         written_as: dict[str, str] = {}
         if folded(beside.name) in stored:
-            every = [identity for of_table in ids.values() for identity in of_table]
-            for identity, key, number, marker in self._read(resource, tables[0], every):
+            for identity, key, number, marker in self._read(resource, ids):
                 if key == HEAD:
                     newest[identity] = number
                     written_as[identity] = marker.range
@@ -352,12 +378,13 @@ class PublishedIn:
         }
 
     def _read(
-        self, resource: Endpoint, target: TableRef, identities: Sequence[str]
+        self, resource: Endpoint, ids: Mapping[TableRef, Sequence[str]]
     ) -> Iterator[tuple[str, str, int, Marker]]:
-        wanted = ", ".join(map(self.sql.text, identities))
+        target = next(iter(ids))
         beside = markers_of(target)
+        every = " OR ".join(_is_of(self.sql, table, of_table) for table, of_table in ids.items())
         try:
-            rows = resource.query(_select(beside, f"target_id IN ({wanted})"))
+            rows = resource.query(_select(beside, every))
         except StatementFailed as error:
             if error.transient:
                 raise
@@ -366,6 +393,18 @@ class PublishedIn:
                 f"{error}; GRANT SELECT, INSERT, UPDATE, DELETE ON {qualified(beside)} to the login"
             ) from None
         return map(_row, rows)
+
+
+def _is_of(sql: Statements, target: TableRef, identities: Sequence[str]) -> str:
+    """The condition on markers of a target or its shadow. Where a database was restored, numbers of
+    tables may be those of others of before."""
+    wanted = ", ".join(map(sql.text, identities))
+    return f"(target_id IN ({wanted}) AND {_is_named(sql, target)})"
+
+
+def _is_named(sql: Statements, target: TableRef) -> str:
+    """The condition that markers are of a name, which SQL Server writes in any case."""
+    return f"LOWER(target_name) = LOWER({sql.text(target.name)})"
 
 
 def _select(table: TableRef, condition: str) -> str:

@@ -117,6 +117,11 @@ class Statements:
         """CREATE TABLE of an empty shadow of the plan's existing target."""
         return self.create_table(plan, shadow)
 
+    def shape(self, table: TableRef) -> str:
+        """A query for one text, of all that `create_shadow` copies of a table; '' if that is
+        nothing."""
+        return ""
+
     def put_in_place(self, shadow: TableRef, target: TableRef) -> list[str]:
         """Drop the target and rename the shadow to it, in a transaction that includes DDL."""
         return [f"DROP TABLE {qualified(target)}", self.rename(shadow, target.name)]

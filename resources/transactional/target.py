@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,15 +14,20 @@ from typing import Any, Generic, cast
 import pyarrow as pa
 
 from tableferry.resources import crash_points
-from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan, Format
 from tableferry.resources.contract.hazards import Hazard, having
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.markers import Publication, Published
 from tableferry.resources.contract.recording import Recording
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target import Alive, Target, no_live_owner
-from tableferry.resources.contract.target_columns import converted, unlike, verify_columns
+from tableferry.resources.contract.target import (
+    Alive,
+    Target,
+    TargetMoved,
+    altered_meanwhile,
+    no_live_owner,
+)
+from tableferry.resources.contract.target_columns import converted
 from tableferry.resources.contract.target_names import is_rejected, rejected_of, shadow_of
 from tableferry.resources.contract.target_options import (
     TargetOptions,
@@ -143,10 +149,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
             self._identities = {target: markers.begin(session)}
             self.created = self._identities[target] if created else None
             if options.mode.whole_table:
-                if options.recreate:
-                    self._ensure_new_shadow(session, plan, shadow)
-                else:
-                    self._ensure_shadow(session, plan, shadow)
+                self._ensure_shadow(session, plan, options, shadow)
                 self._identities[shadow] = MarkerTable(self.sql, target, shadow).begin(session)
                 # a shadow has no identity column
                 columns = plan.target_columns if options.recreate else self._columns[target]
@@ -268,6 +271,14 @@ class TransactionalTarget(Target, Generic[AnySession]):
         rows = self.resource.query(self.sql.object_ids(table.schema, [table.name]))
         return str(rows[0][1]) if rows else None
 
+    def gathered_in(self, plan: CopyPlan, options: TargetOptions) -> str | None:
+        """See `Target.gathered_in`."""
+        shadow = shadow_of(plan.target)
+        with self._session() as session:
+            markers = MarkerTable(self.sql, plan.target, shadow)
+            same = markers.shape(session) == self._shape(session, plan, options)
+            return markers.identity(session) if same else None
+
     def drop_empty(self, table: TableRef, identity: str) -> bool:
         """The lock lets nobody write between the look and the DROP. See `Target.drop_empty`."""
         with self._session() as session:
@@ -297,8 +308,11 @@ class TransactionalTarget(Target, Generic[AnySession]):
         with self._session() as session, self.sql.transaction(session):
             if session.query(self.sql.table_exists(shadow)):
                 if gathered is not None:
-                    MarkerTable(self.sql, target, shadow).require(session, gathered)
-                self._before_swap(session, plan, options)
+                    of_shadow = MarkerTable(self.sql, target, shadow)
+                    of_shadow.require(session, gathered)
+                    if of_shadow.shape(session) != self._shape(session, plan, options):
+                        raise TargetMoved(altered_meanwhile(target))
+                self._before_swap(session, plan)
                 markers = MarkerTable(self.sql, target)
                 before = markers.identity(session)
                 for statement in self.sql.put_in_place(shadow, target):
@@ -420,32 +434,42 @@ class TransactionalTarget(Target, Generic[AnySession]):
             return True
         return not ask(self.sql.any_row(table, plan.target_range(key_range)))
 
-    def _before_swap(self, session: AnySession, plan: CopyPlan, options: TargetOptions) -> None:
+    def _before_swap(self, session: AnySession, plan: CopyPlan) -> None:
         """Give the shadow what it still lacks before it replaces the target."""
 
     def _require_swap(self, session: AnySession, plan: CopyPlan) -> None:
         """Refuse to swap a table if the shadow would lack something of it."""
 
-    def _ensure_shadow(self, session: AnySession, plan: CopyPlan, shadow: TableRef) -> None:
-        """Create a shadow with all of the target's rows, so that it has those of skipped ranges."""
-        if session.query(self.sql.table_exists(shadow)):
-            return verify_columns(plan, self.resource.columns(shadow), incompatibility)
-        with self.sql.transaction(session):
-            for statement in self.sql.create_shadow(plan, shadow):
-                session.execute(statement)
-            session.execute(self.sql.insert_all(plan, shadow, plan.target))
+    def _ensure_shadow(
+        self, session: AnySession, plan: CopyPlan, options: TargetOptions, shadow: TableRef
+    ) -> None:
+        """Create a shadow unless there is one of the shape that it should have.
 
-    def _ensure_new_shadow(self, session: AnySession, plan: CopyPlan, shadow: TableRef) -> None:
-        """Create an empty shadow of the plan's columns; one that a dead run has begun is kept."""
-        exists = bool(session.query(self.sql.table_exists(shadow)))
-        if exists and not unlike(plan, self.resource.columns(shadow)):
+        It has all of the target's rows, and so those of skipped ranges; or none, and the plan's
+        columns, if the target is made anew.
+        """
+        markers = MarkerTable(self.sql, plan.target, shadow)
+        shape = self._shape(session, plan, options)
+        if markers.shape(session) == shape:
             return
+        exists = bool(session.query(self.sql.table_exists(shadow)))
+        create = self.sql.create_table if options.recreate else self.sql.create_shadow
         with self.sql.transaction(session):
-            if exists:
-                session.execute(drop_table(shadow))
-            for statement in self.sql.create_table(plan, shadow):
+            for statement in [*([drop_table(shadow)] if exists else []), *create(plan, shadow)]:
                 session.execute(statement)
-            self._add_indexes(session, plan, shadow)
+            if options.recreate:
+                self._add_indexes(session, plan, shadow)
+            else:
+                session.execute(self.sql.insert_all(plan, shadow, plan.target))
+            markers.begin_shadow(session, shape)
+
+    def _shape(self, session: AnySession, plan: CopyPlan, options: TargetOptions) -> str:
+        """A hash of the target and of all that its shadow is made like."""
+        copied = self.sql.shape(plan.target)
+        identity = MarkerTable(self.sql, plan.target).identity(session)
+        like = [options.recreate, identity, plan.target_columns, sorted(row_identity(plan))]
+        like += session.query(copied) if copied else []
+        return hashlib.blake2b(repr(like).encode(), digest_size=16).hexdigest()
 
     def _add_indexes(self, session: AnySession, plan: CopyPlan, shadow: TableRef) -> None:
         """Give a new shadow the indexes that others have given to the target, or refuse them."""

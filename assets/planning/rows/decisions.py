@@ -365,7 +365,11 @@ def _held_by(
 ) -> set[str]:
     """The ranges, of those gathered in some table, that the table that the hop writes to holds."""
     written = hop.written_plan
-    table = servers.target(written.target).identity(written.target) if gathered else None
+    target, table = servers.target(written.target), None
+    if gathered and hop.options.mode.whole_table:
+        table = target.gathered_in(hop.plan, hop.options)
+    elif gathered:
+        table = target.identity(written.target)
     if table is None or table not in gathered.values():
         return set()
     rows, expected = _target_rows(plan, written, servers), plan.rows()

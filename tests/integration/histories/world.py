@@ -334,7 +334,7 @@ class World(Changes):
 
     def finish(self) -> None:
         """After a check and two runs, all is there and proven."""
-        if self.columns_of_others(self.see()) or (self.drift and self.oracle.write == "swap"):
+        if self.columns_of_others(self.see()):
             self.declare(write="replace")
         if self.settings.get("on_schema_drift") != "evolve":
             self.declare(on_schema_drift="evolve", dropped_columns="keep")

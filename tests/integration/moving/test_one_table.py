@@ -207,3 +207,26 @@ def test_markers_of_older_versions_are_taken_over_and_a_later_claim_is_seen(
     refused = one.run()
     assert not refused.good and "written as late://claim.t" in "".join(refused.errors)
     assert names(one, system, "") == {"first"}
+
+
+@pytest.mark.parametrize("system", ["postgres", "sqlserver"])
+def test_the_markers_of_a_table_of_before_a_restore_are_not_of_this_one(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    """Tables of a restored database have other numbers, which may be those that others had."""
+    schema = {"postgres": copies, "sqlserver": "dbo"}[system]
+    hop = f"['{system}://{schema}.{{t}}']"
+    rows = "INSERT INTO {t} VALUES (1, 'first')"
+    one = ferry(hop, "CREATE TABLE {t} (id int PRIMARY KEY, name text)", rows)
+    assert one.run().good
+    server = one.session.servers.endpoints[system]
+    server.execute(
+        f"UPDATE {schema}.__ferry_ranges SET target_name = 'other', range_name = CASE range_hash "
+        f"WHEN 'head' THEN '{system}://{schema}.other' ELSE range_name END "
+        f"WHERE target_name = '{one.table}'"
+    )
+    one.source("UPDATE {t} SET name = 'second'")
+    view = one.run()
+    assert view.good, view.errors
+    assert server.query(f"SELECT name FROM {schema}.{one.table}") == [("second",)]
+    assert {each.state for each in one.plan().ranges} == {"skip"}
