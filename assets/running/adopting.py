@@ -16,7 +16,8 @@ from tableferry.assets.log.ledger import committed_records
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.planning.changes.drift import misfits
-from tableferry.assets.planning.changes.refusals import fitting_declaration
+from tableferry.assets.planning.changes.refusals import fitting_declaration, require_allowed
+from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.columns.renaming import not_yet
 from tableferry.assets.planning.intent import AS_DECLARED
@@ -32,6 +33,7 @@ from tableferry.assets.planning.transfer_plan import (
 )
 from tableferry.assets.running.caller import Caller, plan_of_run
 from tableferry.assets.running.execute import build_work
+from tableferry.assets.running.fitting import prepare
 from tableferry.assets.running.increment import proven_whole
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.work import Candidate, Work
@@ -97,8 +99,11 @@ def adopt(
     ) as plan:
         hops = [hop for hop in plan.hops if not unfit(transfer, hop)]
         _require_adoptable(transfer, plan.hops)
-        # nothing is decided, so that targets are only verified
-        work = build_work(context, plan, servers, hops, caller)
+        gone = unplanned_columns(plan.hops, instance)
+        require_allowed(transfer, hops, servers, instance, gone, ())
+        for hop in hops:
+            prepare(context, plan, hop, servers, caller)
+        work = build_work(context, plan, servers, hops, gone, caller)
         compared = compare(plan, servers, instance, level or level_of(transfer), _recording(work))
     caller.candidates += compared
     for candidate in compared:

@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -20,8 +20,8 @@ from tableferry.assets.log.run_tags import PARTITION, PROFILE, RANGE_END, RANGE_
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import Writer
 from tableferry.assets.planning.changes.drift import Unplanned
+from tableferry.assets.planning.changes.refusals import require_growth_allowed
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
-from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.intent import Intent, intent_of
 from tableferry.assets.planning.planner import ranges_moving_with
 from tableferry.assets.planning.ranges.known import known_ranges
@@ -33,7 +33,7 @@ from tableferry.assets.planning.source_state import SourceState
 from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_transfer
 from tableferry.assets.planning.wires import with_wires
 from tableferry.assets.running.caller import Caller, plan_of_run
-from tableferry.assets.running.fitting import prepare, with_fitting_targets
+from tableferry.assets.running.fitting import moves, prepare_targets, written
 from tableferry.assets.running.launches import ends_last, share_pool
 from tableferry.assets.running.processes import (
     PROCESS,
@@ -51,8 +51,6 @@ from tableferry.resources.contract.target import Target
 from tableferry.resources.errors import (
     InputError,
     SourceMoved,
-    StatementFailed,
-    TableferryError,
     informing,
 )
 from tableferry.resources.keys.range import KeyRange
@@ -101,15 +99,17 @@ def execute(
         for note in filter(None, [regressed, *unknown]):
             context.log.warning(note)
             caller.notes.append(note)
-        if any(hop.first and _moves(plan, hop) for hop in selected) and (
+        if any(hop.first and moves(plan, hop) for hop in selected) and (
             lost := require_not_shrunk(plan, instance)
         ):
             context.log.warning(lost)
             caller.notes.append(lost)
         plan, selected = _loadable(plan, servers, selected)
-        moving = [hop for hop in selected if _moves(plan, hop)]
-        plan, selected = with_fitting_targets(context, plan, servers, selected, moving, caller)
-        work = build_work(context, plan, servers, selected, caller)
+        gone = unplanned_columns(plan.hops, instance)
+        most = _most_ranges(plan, servers, selected)
+        stale = _stale_sources(plan, selected)
+        plan, selected = prepare_targets(context, plan, servers, selected, gone, stale, caller)
+        work = build_work(context, plan, servers, selected, gone, caller, most)
         if plan.transfer.write.whole_table:
             outcomes = _swap(work, selected, instance.get_dynamic_partitions(partitions))
         else:
@@ -133,6 +133,7 @@ def _ranges_of_run(
     if names := ranges_asked_for(context, transfer):
         return names
     plan = plan_transfer(transfer, servers, context.instance, intent, purpose="cut")
+    require_growth_allowed(plan, servers, context.instance)
     apply_growth(plan, servers, context.instance)
     known = known_ranges(transfer, plan.hops, context.instance)
     names = [range_.name for range_ in known]
@@ -193,17 +194,11 @@ def _loadable(
     plan: TransferPlan, servers: Servers, selected: Sequence[Hop]
 ) -> tuple[TransferPlan, tuple[Hop, ...]]:
     """Give the selected hops with ranges to move a wire format that their targets accept."""
-    moving = [hop for hop in selected if _moves(plan, hop)]
-    require_harmless(moving)
+    moving = [hop for hop in selected if moves(plan, hop)]
     tried = {hop.number: hop for hop in with_wires(plan.transfer, moving, servers, moving=True)}
     plan = replace(plan, hops=tuple(tried.get(hop.number, hop) for hop in plan.hops))
     numbers = {hop.number for hop in selected}
     return plan, tuple(hop for hop in plan.hops if hop.number in numbers)
-
-
-def _moves(plan: TransferPlan, hop: Hop) -> bool:
-    decided = plan.decided.get(hop.number, {}).values()
-    return any(not decision.reason.needs_no_move for decision in decided)
 
 
 def build_work(
@@ -211,32 +206,28 @@ def build_work(
     plan: TransferPlan,
     servers: Servers,
     selected: Sequence[Hop],
+    gone: Mapping[int, Unplanned],
     caller: Caller,
+    most: int = sys.maxsize,
 ) -> Work:
-    """Prepare the targets, and assemble what the attempts share."""
+    """Assemble what the attempts share.
+
+    Args:
+        context: the context of the run.
+        plan: the plan.
+        servers: the servers of its tables.
+        selected: the hops of the run.
+        gone: the columns of the targets that the hops lack, by number of the hop.
+        caller: has the loaders of the targets.
+        most: how many ranges may move at a time.
+    """
     instance, run = context.instance, context.run
     transfer, alive = plan.transfer, run_is_alive(instance)
-    gone = unplanned_columns(plan.hops, instance)
     shadows: dict[int, str | None] = {}
     loaders: dict[int, Target] = {}
     for hop in selected:
-        # a shadow copies the whole target: only if ranges will be gathered in it
-        written = hop if _moves(plan, hop) else hop.in_place
-        table = written.written_plan.target
-        target = caller.ready.get(table)
-        if target is None:
-            target = servers.target(table)
-            try:
-                notes = prepare(plan, written, servers, target, instance, gone[hop.number])
-            except StatementFailed as error:
-                raise TableferryError(f"{table}: {error}") from error
-            if target.created:
-                Writer(context, hop.asset, transfer).created(target.created)
-            for note in notes:
-                context.log.warning(note)
-            caller.notes += notes
-            caller.ready[table] = target
-        loaders[hop.number] = target
+        table = written(plan, hop).written_plan.target
+        target = loaders[hop.number] = caller.ready[table]
         for name in target.clean(hop.plan.target, alive, rejected=False):
             context.log.info(f"{hop.plan.target}: dropped {name}, which a dead run left")
         context.log.info(_summary(plan, hop))
@@ -245,8 +236,6 @@ def build_work(
     knobs, parallel = profile(run.tags.get(PROFILE, transfer.profile)), transfer.parallel
     pools = dict.fromkeys(filter(None, map(servers.pool_line, transfer.tables)))
     caller.notes += [line for line in pools if line not in caller.notes]
-    moving = [hop.plan for hop in selected if _moves(plan, hop)]
-    fitting = min((_fitting(servers, copied) for copied in moving), default=sys.maxsize)
     tables = {
         table.connection: table for hop in selected for table in (hop.plan.source, hop.plan.target)
     }
@@ -263,7 +252,7 @@ def build_work(
         source=SourceState(plan, servers),
         levels=levels_of(transfer),
         batch_rows=knobs.batch_rows,
-        workers=min(max(parallel.export or knobs.export, parallel.load or knobs.load), fitting),
+        workers=min(max(parallel.export or knobs.export, parallel.load or knobs.load), most),
         identities={name: servers.identity(table) for name, table in tables.items()},
         shadows=shadows,
         refused=_stale_sources(plan, selected) if plan.declared.write.moves else {},
@@ -274,6 +263,12 @@ def build_work(
         loaders=loaders,
         earlier={hop.number: _earlier(instance, plan, hop, gone[hop.number]) for hop in selected},
     )
+
+
+def _most_ranges(plan: TransferPlan, servers: Servers, selected: Sequence[Hop]) -> int:
+    """Return how many ranges at a time the pools before all targets have connections for."""
+    moving = [hop.plan for hop in selected if moves(plan, hop)]
+    return min((_fitting(servers, copied) for copied in moving), default=sys.maxsize)
 
 
 def _fitting(servers: Servers, plan: CopyPlan) -> int:

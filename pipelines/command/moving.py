@@ -84,10 +84,13 @@ def run(
     names = select_transfers(session, transfers, tags, select_all=select_all, moving=True)
     if len(names) > 1 and (selection["ranges"] or selection["hop"] is not None):
         raise InputError("--range and --hop are for one transfer at a time")
-    if consistent and any(selection[name] for name in ("ranges", "hop", "failed")):
-        raise InputError("--consistent is for whole tables: without --range, --hop and --failed")
-    if selection["recreate"] and any(selection[name] for name in ("ranges", "failed")):
-        raise InputError("--recreate is for whole tables: without --range and --failed")
+    part = selection["ranges"] or selection["failed"] or rejected
+    if consistent and (part or selection["hop"] is not None):
+        raise InputError(
+            "--consistent is for whole tables: without --range, --hop, --failed and --rejected"
+        )
+    if selection["recreate"] and part:
+        raise InputError("--recreate is for whole tables: without --range, --failed and --rejected")
     if rejected:
         if len(names) > 1 or selection["ranges"]:
             raise InputError("--rejected is for one transfer at a time, without --range")

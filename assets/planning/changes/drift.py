@@ -151,8 +151,7 @@ def require_no_dropped(
     if handled != "drop":
         _require_nullable(lost, dropped, actual)
     if handled in ("null", "drop"):
-        done = "dropped" if handled == "drop" else "NULL in all rows"
-        return [*notes, f"{plan.source} no longer has {names}: {done} in {plan.target}"]
+        return notes
     note = f"{plan.source} no longer has {names}: {_keeping(plan, names)}"
     if plan.ignored:
         ignored, first = ", ".join(map(repr, plan.ignored)), plan.ignored[0]

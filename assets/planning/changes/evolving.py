@@ -1,16 +1,23 @@
-"""What `on_schema_drift: evolve` does to a target whose columns have become too narrow."""
+"""What a run does to the columns of a target before it writes rows to it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tableferry.assets.declaring.manifest import DriftPolicy
+from tableferry.assets.declaring.manifest import DriftPolicy, Transfer
 from tableferry.assets.log.ledger import committed_records, newest_ids
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.written_columns import created_table
-from tableferry.assets.planning.changes.drift import misfits
-from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
+from tableferry.assets.planning.changes.drift import (
+    ADDING,
+    Unplanned,
+    add_columns,
+    misfits,
+    removals,
+)
+from tableferry.assets.planning.columns.hop_columns import new_columns
+from tableferry.assets.planning.columns.renaming import rename
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
 from tableferry.resources.columns.planner import incompatibility
@@ -18,6 +25,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target import Target
+from tableferry.resources.contract.target_columns import unfilled
 from tableferry.resources.crash_points import reached
 from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.errors import SchemaDrift, StatementFailed
@@ -94,8 +102,9 @@ def unmended(
 def made_anew(hop: Hop, servers: Servers, log: Log) -> str | None:
     """Return the identity of a target that is dropped and created again; None if it is not.
 
-    It does not fit, a run of this event log has created it, no range with rows was ever committed
-    to it, and it is empty. Whether it still is, is asked again under a lock.
+    It does not fit, a run of this event log has created it, nobody has given it anything since, no
+    range with rows was ever committed to it, and it is empty. Whether it still is, is asked again
+    under a lock.
 
     Args:
         hop: the hop into the target.
@@ -112,41 +121,96 @@ def made_anew(hop: Hop, servers: Servers, log: Log) -> str | None:
     done = committed_records(log, hop.spec.to, newest_ids(log, hop.spec.to))
     if any(record.rows for record in done.values()):
         return None
+    if unfilled(hop.plan, hop.existing.values(), hop.options.mark):
+        return None
+    if not servers.target(table).as_made(hop.plan, hop.options):
+        return None
     return created if servers.side(hop.plan, "target").total()[ROWS] == 0 else None
 
 
-def evolve(
-    endpoint: Endpoint, plan: CopyPlan, actual: Mapping[str, Column] | None, target: Target
-) -> list[str]:
-    """Widen the columns of a target that are too narrow, each by one statement of its own.
+def made_first(hops: Sequence[Hop], anew: Mapping[int, str | None]) -> list[Hop]:
+    """Return hops in the order in which a run prepares their targets: new tables first, as a server
+    may refuse to make one, and those that are altered stay as they are then.
 
-    A process that dies in between leaves columns that are still too narrow to the next one.
+    Args:
+        hops: the hops.
+        anew: what `made_anew` says of each, by its number.
+    """
+    return sorted(hops, key=lambda hop: hop.existing is not None and anew.get(hop.number) is None)
+
+
+def altered(transfer: Transfer, hop: Hop, target: Target, gone: Unplanned) -> list[Column]:
+    """Return the columns that a hop's target has once `alter` is done with it."""
+    columns = dict(hop.existing or {})
+    if transfer.on_schema_drift == "evolve":
+        widened = alterations(hop.plan, hop.existing, target)
+        columns |= {each.after.name: each.after for each in widened}
+    if transfer.dropped_columns == "drop":
+        for name in gone.removed("drop"):
+            del columns[name]
+    if transfer.on_schema_drift in ADDING:
+        new = new_columns(hop.plan, hop.existing)
+        columns |= {column.name: replace(column, nullable=True) for column in new}
+    return [*columns.values()]
+
+
+def alter(
+    endpoint: Endpoint, transfer: Transfer, hop: Hop, target: Target, gone: Unplanned
+) -> list[str]:
+    """Rename, widen, drop, empty and add the columns of an existing target, as it is declared.
+
+    Each statement is sent by itself: a process that dies in between leaves the rest to the next.
+
+    Args:
+        endpoint: the target's server, or a recording of it.
+        transfer: the transfer.
+        hop: the hop into the target, which `refusals` has nothing against.
+        target: its loader.
+        gone: the columns of the target that the hop lacks.
 
     Returns:
         Notes for the user.
 
     Raises:
-        SchemaDrift: the server refuses to alter a column; names it, and the server's reason.
+        SchemaDrift: the server refuses to rename or widen a column, and why.
     """
+    table, policy = hop.plan.target, transfer.on_schema_drift
     notes = []
-    for alteration in alterations(plan, actual, target):
-        for statement in alteration.statements:
-            try:
-                endpoint.execute(statement)
-            except StatementFailed as error:
-                # a failure that may pass says nothing about what the server knows
-                if error.transient or statement == alteration.statements[-1]:
-                    raise SchemaDrift(
-                        f"{plan.target}: column {alteration} cannot be altered in place: {error}; "
-                        f"{ANEW}"
-                    ) from None
-            else:
-                reached("during_evolution")
-                notes.append(f"{plan.target}: altered column {alteration}")
-                break
-    if notes and (still := misfits(plan, target_columns(endpoint, plan.target))):
-        raise SchemaDrift("; ".join(still))
+    for was, name in hop.renames:
+        _altered_in_place(
+            endpoint,
+            (rename(table, was, name),),
+            f"{table}: column {was!r} cannot be renamed {name!r}",
+        )
+        notes.append(f"{table}: renamed column {was!r} to {name!r}")
+    for alteration in alterations(hop.plan, hop.existing, target) if policy == "evolve" else ():
+        why = f"{table}: column {alteration} cannot be altered in place"
+        _altered_in_place(endpoint, alteration.statements, why)
+        notes.append(f"{table}: altered column {alteration}")
+    handled = transfer.dropped_columns
+    if removed := removals(hop.plan, gone, handled):
+        for statement in removed:
+            endpoint.execute(statement)
+        names = ", ".join(map(repr, gone.removed(handled)))
+        done = "dropped" if handled == "drop" else "NULL in all rows"
+        notes.append(f"{hop.plan.source} no longer has {names}: {done} in {table}")
+    if policy in ADDING:
+        notes += add_columns(endpoint, table, new_columns(hop.plan, hop.existing))
     return notes
+
+
+def _altered_in_place(endpoint: Endpoint, statements: Sequence[str], why: str) -> None:
+    """Send the first of the statements that the server knows."""
+    for statement in statements:
+        try:
+            endpoint.execute(statement)
+        except StatementFailed as error:
+            # a failure that may pass says nothing about what the server knows
+            if error.transient or statement == statements[-1]:
+                raise SchemaDrift(f"{why}: {error}; {ANEW}") from None
+        else:
+            reached("during_evolution")
+            return
 
 
 def _widened(system: System, planned: Column, before: Column) -> Column | None:

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.written_columns import committed_schema
-from tableferry.assets.planning.changes.drift import ADDING, Unplanned, foreseen
-from tableferry.assets.planning.changes.evolving import alterations, made_anew, unmended
-from tableferry.assets.planning.columns.hop_columns import new_columns
-from tableferry.assets.planning.hazards import require_harmless
+from tableferry.assets.planning.changes.drift import Unplanned, foreseen
+from tableferry.assets.planning.changes.evolving import altered, made_anew, unmended
+from tableferry.assets.planning.changes.unplanned import unplanned_columns
+from tableferry.assets.planning.hazards import require_harmless, with_hazards
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
+from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.resources.columns.conversions import NoConversion, conversion_between
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.target import Target
 from tableferry.resources.errors import InputError, SchemaDrift
-from tableferry.resources.types.column import Column
 
 
 def refusals(
-    transfer: Transfer, hop: Hop, servers: Servers, log: Log, gone: Unplanned
+    transfer: Transfer,
+    hop: Hop,
+    servers: Servers,
+    log: Log,
+    gone: Unplanned,
+    *,
+    moves: bool = True,
 ) -> Iterator[str]:
     """Yield why a run would write nothing into a hop's target, each reason with its remedy.
 
@@ -33,41 +39,67 @@ def refusals(
         servers: the servers of its tables.
         log: the event log.
         gone: the columns of the target that the hop lacks.
+        moves: whether rows are to be moved, which hazards might show otherwise.
     """
     if hop.existing is None:
         return
-    try:
-        require_harmless([hop])
-    except InputError as error:
-        yield str(error)
-    target = servers.target(hop.plan.target)
-    if made_anew(hop, servers, log):
-        return
-    policy, handled = transfer.on_schema_drift, transfer.dropped_columns
-    before = committed_schema(log, hop.spec.to)
-    drifted, _ = foreseen(hop.plan, hop.existing, before, gone, policy, handled)
-    problems = [*filter(None, [drifted]), *too_narrow(transfer, hop, target)]
-    yield from problems
-    if not problems:
+    if moves:
         try:
-            target.verify(hop.plan, hop.options, _altered(transfer, hop, target, gone))
-        except (SchemaDrift, InputError) as error:
+            require_harmless([hop])
+        except InputError as error:
             yield str(error)
+    target, columns = servers.target(hop.plan.target), [*hop.existing.values()]
+    if hop.options.recreate is None:
+        if made_anew(hop, servers, log):
+            return
+        policy, handled = transfer.on_schema_drift, transfer.dropped_columns
+        before = committed_schema(log, hop.spec.to)
+        drifted, _ = foreseen(hop.plan, hop.existing, before, gone, policy, handled)
+        problems = [*filter(None, [drifted]), *too_narrow(transfer, hop, target)]
+        yield from problems
+        if problems:
+            return
+        columns = altered(transfer, hop, target, gone)
+    try:
+        target.verify(hop.plan, hop.options, columns)
+    except (SchemaDrift, InputError) as error:
+        yield str(error)
 
 
-def _altered(transfer: Transfer, hop: Hop, target: Target, gone: Unplanned) -> list[Column]:
-    """Return the columns that a target has once a run has altered it, before it writes to it."""
-    columns = dict(hop.existing or {})
-    if transfer.on_schema_drift == "evolve":
-        altered = alterations(hop.plan, hop.existing, target)
-        columns |= {each.after.name: each.after for each in altered}
-    if transfer.on_schema_drift in ADDING:
-        new = new_columns(hop.plan, hop.existing)
-        columns |= {column.name: replace(column, nullable=True) for column in new}
-    if transfer.dropped_columns == "drop":
-        for name in gone.removed("drop"):
-            del columns[name]
-    return [*columns.values()]
+def require_allowed(
+    transfer: Transfer,
+    hops: Sequence[Hop],
+    servers: Servers,
+    log: Log,
+    gone: Mapping[int, Unplanned],
+    moving: Collection[int],
+) -> None:
+    """Refuse a run of some hops before it writes anything: arguments as in `refusals`.
+
+    Raises:
+        SchemaDrift: names all reasons of all hops, with their remedies.
+    """
+    problems = [
+        why
+        for hop in hops
+        for why in refusals(
+            transfer, hop, servers, log, gone[hop.number], moves=hop.number in moving
+        )
+    ]
+    if problems:
+        raise SchemaDrift("; ".join(problems))
+
+
+def require_growth_allowed(plan: TransferPlan, servers: Servers, log: Log) -> None:
+    """Refuse to take ranges away from targets that the run could not write to afterwards.
+
+    Raises:
+        SchemaDrift: see `require_allowed`.
+    """
+    if plan.growth.retire or plan.growth.remove:
+        hops = with_hazards(plan.hops, servers)
+        gone = unplanned_columns(plan.hops, log)
+        require_allowed(plan.transfer, hops, servers, log, gone, {hop.number for hop in hops})
 
 
 def too_narrow(transfer: Transfer, hop: Hop, target: Target) -> list[str]:

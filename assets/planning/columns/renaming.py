@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tableferry.assets.declaring.manifest import Transfer
@@ -31,10 +31,9 @@ def renamed(existing: Mapping[str, Column], renames: Renames) -> dict[str, Colum
     return {column.name: column for column in columns}
 
 
-def statements(table: TableRef, renames: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the statements that rename columns, each of which leaves its values as they are."""
-    dialect, schema = table.system.dialect, table.schema
-    return [dialect.rename_column(schema, table.name, was, name) for was, name in renames]
+def rename(table: TableRef, was: str, name: str) -> str:
+    """Return the statement that renames a column, which leaves its values as they are."""
+    return table.system.dialect.rename_column(table.schema, table.name, was, name)
 
 
 def not_yet(table: TableRef, renames: Renames) -> str:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, cast
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.queries import Log
-from tableferry.assets.planning.changes.drift import ADDING, Unplanned, add_columns, removals
-from tableferry.assets.planning.changes.evolving import evolve, made_anew
+from tableferry.assets.planning.changes.drift import Unplanned
+from tableferry.assets.planning.changes.evolving import alter, altered, made_anew, made_first
+from tableferry.assets.planning.changes.refusals import require_allowed
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
-from tableferry.assets.planning.columns.hop_columns import new_columns
-from tableferry.assets.planning.columns.renaming import renamed, statements
-from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.planner import make_plan
 from tableferry.assets.planning.resolve import Hop
@@ -52,7 +50,7 @@ class HopStatements:
     target: str
     wire: str
     creation: list[str]
-    """Statements to the target before the first range."""
+    """Statements to the target before the first range of any hop."""
     ranges: list[RangeStatements]
     more: int
     """The number of ranges that would also run, but are not shown."""
@@ -64,6 +62,8 @@ class DryRun:
 
     transfer: str
     hops: list[HopStatements]
+    prepared: list[HopStatements]
+    """The same, in the order in which their targets are created or altered, before any range."""
 
     def json(self) -> dict[str, Any]:
         """Return the `--json` form."""
@@ -71,21 +71,26 @@ class DryRun:
 
     def lines(self) -> Iterator[str]:
         """Return the statements as SQL with comments."""
-        for hop in self.hops:
-            yield f"-- {self.transfer}, hop {hop.hop}: {hop.source} -> {hop.target}"
-            if not hop.ranges:
-                yield "-- nothing would run"
-                continue
-            for statement in hop.creation:
-                yield _terminated(statement)
-            for range_ in hop.ranges:
-                origin = f"out of {hop.source} as {hop.wire}"
-                yield f"-- range {range_.range} ({range_.reason}), {origin}"
-                yield _terminated(range_.export)
-                yield f"-- and into {hop.target}"
-                yield from map(_terminated, range_.publication)
-            if hop.more:
-                yield f"-- {hop.more} more ranges would run; --range K shows one of them"
+        preparing = [(hop, map(_terminated, hop.creation)) for hop in self.prepared if hop.creation]
+        told: HopStatements | None = None
+        for hop, lines in [*preparing, *((hop, _range_lines(hop)) for hop in self.hops)]:
+            if hop is not told:
+                yield f"-- {self.transfer}, hop {hop.hop}: {hop.source} -> {hop.target}"
+            told = hop
+            yield from lines
+
+
+def _range_lines(hop: HopStatements) -> Iterator[str]:
+    if not hop.ranges:
+        yield "-- nothing would run"
+    for range_ in hop.ranges:
+        origin = f"out of {hop.source} as {hop.wire}"
+        yield f"-- range {range_.range} ({range_.reason}), {origin}"
+        yield _terminated(range_.export)
+        yield f"-- and into {hop.target}"
+        yield from map(_terminated, range_.publication)
+    if hop.more:
+        yield f"-- {hop.more} more ranges would run; --range K shows one of them"
 
 
 def dry_run(
@@ -114,41 +119,64 @@ def dry_run(
         return make_plan(transfer, servers, log, intent, asked=asked)
 
     plan = session.ask_log(read)
-    hops = [
-        _hop(session, plan, selected, failed=failed, show_all=bool(ranges))
-        for selected in select_hops(name, plan.hops, hop)
-    ]
-    return DryRun(name, hops)
+    hops = select_hops(name, plan.hops, hop)
+    running = {each.number: session.ask_log(partial(_running, plan, each, failed)) for each in hops}
+    gone = session.ask_log(partial(unplanned_columns, plan.hops))
+    anew: dict[int, str | None] = {}
+    if any(running.values()):
+        moving = {number for number, names in running.items() if names}
+        refuse = partial(require_allowed, plan.transfer, hops, servers)
+        session.ask_log(lambda log: refuse(log, gone, moving))
+        anew = {each.number: session.ask_log(partial(made_anew, each, servers)) for each in hops}
+    shown = {
+        each.number: _hop(
+            servers,
+            plan,
+            each,
+            running[each.number],
+            gone[each.number],
+            anew=anew,
+            show_all=bool(ranges),
+        )
+        for each in hops
+    }
+    prepared = [shown[each.number] for each in made_first(hops, anew)]
+    return DryRun(name, [*shown.values()], prepared)
 
 
 def _asked(name: str, ranges: Sequence[str], plan: TransferPlan) -> Collection[str]:
     return match_ranges(name, ranges, plan.ranges) or plan.ranges
 
 
+def _running(plan: TransferPlan, hop: Hop, failed: bool, log: Log) -> list[str]:
+    """Return the ranges of a hop that a run would take up."""
+    decided = plan.decided[hop.number]
+    retried = unsettled(log, plan.transfer, [hop]) if failed else decided
+    return [name for name in decided if decided[name].runs and name in retried]
+
+
 def _hop(
-    session: Session, plan: TransferPlan, hop: Hop, *, failed: bool, show_all: bool
+    servers: Servers,
+    plan: TransferPlan,
+    hop: Hop,
+    runs: Sequence[str],
+    gone: Unplanned,
+    *,
+    anew: Mapping[int, str | None],
+    show_all: bool,
 ) -> HopStatements:
-    servers, decided = session.servers_of(plan.declared), plan.decided[hop.number]
-    runs = [name for name in decided if decided[name].runs]
-    if failed:
-        retried = session.ask_log(lambda log: unsettled(log, plan.transfer, [hop]))
-        runs = [name for name in runs if name in retried]
-    if runs:
-        require_harmless([hop])
-    if not runs:
-        return HopStatements(
-            hop.number, str(hop.plan.source), str(hop.plan.target), hop.wire, [], [], 0
-        )
-    gone = session.ask_log(lambda log: unplanned_columns(plan.hops, log))[hop.number]
-    anew = session.ask_log(lambda log: made_anew(hop, servers, log))
-    fitting, columns = _fitting(plan.transfer, hop, servers, gone, anew=anew is not None)
-    target, loader = servers.target(hop.plan.target), loader_of(hop.plan.target.system)
-    preview = loader.preview(target, hop.plan, hop.options, columns)
-    format_ = format_of(hop.wire, hop.plan.source, hop.plan.target)
-    quarantine = Quarantine(0, (), RUN) if hop.plan.fitting else None
-    options = replace(hop.options, format=format_, quarantine=quarantine)
-    rows = plan.rows() if hop.first else dict[str, int]()
-    shown = []
+    creation, shown, decided = list[str](), list[RangeStatements](), plan.decided[hop.number]
+    # the targets of all hops are prepared if one of them runs
+    if anew:
+        fitted, columns = _fitted(plan.transfer, hop, servers, gone, anew=bool(anew[hop.number]))
+        target, loader = servers.target(hop.plan.target), loader_of(hop.plan.target.system)
+        options = hop.options if runs else hop.in_place.options
+        preview = loader.preview(target, hop.plan, options, columns)
+        creation = [*fitted, *preview.preparation]
+        format_ = format_of(hop.wire, hop.plan.source, hop.plan.target)
+        quarantine = Quarantine(0, (), RUN) if hop.plan.fitting else None
+        options = replace(options, format=format_, quarantine=quarantine)
+        rows = plan.rows() if hop.first else dict[str, int]()
     for name in runs if show_all else runs[:1]:
         range_ = plan.ranges[name]
         since = decided[name].since
@@ -166,13 +194,13 @@ def _hop(
         str(hop.plan.source),
         str(hop.plan.target),
         hop.wire,
-        [*fitting, *preview.preparation],
+        creation,
         shown,
         len(runs) - len(shown),
     )
 
 
-def _fitting(
+def _fitted(
     transfer: Transfer, hop: Hop, servers: Servers, gone: Unplanned, *, anew: bool
 ) -> tuple[list[str], list[Column] | None]:
     """Have an existing target fit the hop, as a run does before it prepares it.
@@ -180,30 +208,17 @@ def _fitting(
     Returns:
         The statements, which are recorded, and the columns that the target has then.
     """
-    table, policy = hop.plan.target, transfer.on_schema_drift
+    table = hop.plan.target
     if hop.existing is None or hop.options.recreate:
         return [], [*hop.existing.values()] if hop.existing else None
     if anew:
         return [f"-- {table} is empty and does not fit: it is dropped, and made anew"], [
             *hop.plan.target_columns
         ]
-    recording, planned = Recording(), {column.name: column for column in hop.plan.target_columns}
+    recording, target = Recording(), servers.target(table)
     server = cast(Endpoint, RecordingServer(servers.endpoint(table), recording))
-    for statement in statements(table, hop.renames):
-        server.execute(statement)
-    columns = renamed(hop.existing, hop.renames)
-    recording.columns[table] = [planned.get(name, columns[name]) for name in columns]
-    if policy == "evolve" and evolve(server, hop.plan, hop.existing, servers.target(table)):
-        columns = {name: planned.get(name, columns[name]) for name in columns}
-    for statement in removals(hop.plan, gone, transfer.dropped_columns):
-        server.execute(statement)
-    dropped = gone.removed("drop") if transfer.dropped_columns == "drop" else []
-    columns = {name: columns[name] for name in columns if name not in dropped}
-    if policy in ADDING:
-        added = new_columns(hop.plan, hop.existing)
-        add_columns(server, table, added)
-        columns |= {column.name: column for column in added}
-    return recording.taken(), [*columns.values()]
+    alter(server, transfer, hop, target, gone)
+    return recording.taken(), altered(transfer, hop, target, gone)
 
 
 def _terminated(statement: str) -> str:

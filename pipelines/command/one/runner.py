@@ -17,7 +17,7 @@ from tableferry.assets.planning.changes.drift import Unplanned, foreseen, remova
 from tableferry.assets.planning.changes.evolving import alterations, made_anew
 from tableferry.assets.planning.changes.refusals import refusals
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
-from tableferry.assets.planning.columns.renaming import statements
+from tableferry.assets.planning.columns.renaming import rename
 from tableferry.assets.planning.hazards import hazard_notes
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.planner import make_plan
@@ -139,7 +139,8 @@ def _drift_notes(
         before, unplanned = committed_schema(log, hop.spec.to), gone[hop.number]
         refused, notes = foreseen(hop.plan, hop.existing, before, unplanned, policy, handled)
         removed = removals(hop.plan, unplanned, handled) if not refused else []
-        for statement in [*statements(table, hop.renames), *removed]:
+        renames = [rename(table, was, name) for was, name in hop.renames]
+        for statement in [*renames, *removed]:
             yield f"a run will alter {table}: {statement}"
         if made_anew(hop, servers, log):
             yield f"{table} is empty and does not fit: a run will make it anew"

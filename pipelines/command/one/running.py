@@ -16,6 +16,7 @@ from tableferry.assets.log.ledger import newest_attempts, partitions, records
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.states import State
+from tableferry.assets.planning.changes.refusals import require_growth_allowed
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
@@ -40,7 +41,7 @@ from tableferry.pipelines.command.show.range_views import (
 )
 from tableferry.resources.contract.snapshots import HeldSnapshot
 from tableferry.resources.digest.measure import ROWS
-from tableferry.resources.errors import InputError, informing
+from tableferry.resources.errors import InputError, SchemaDrift, informing
 from tableferry.resources.words import counted
 
 if TYPE_CHECKING:
@@ -323,6 +324,10 @@ def _move(
         execute_parallel,
     )
 
+    try:
+        require_growth_allowed(plan, servers, session.instance)
+    except SchemaDrift as error:
+        return RunOutcome(errors=[str(error)])
     apply_growth(plan, servers, session.instance)
     tags = {**plan.intent.tags(), **({PROFILE: profile} if profile else {})}
     assets = tuple(hop.asset for hop in work.hops)

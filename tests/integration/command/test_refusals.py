@@ -425,3 +425,14 @@ def test_markers_of_another_login_are_named_before_anything_is_written(
         assert refused.exit_code and "GRANT SELECT, INSERT" in refused.output, refused.output
     finally:
         one.source(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+@pytest.mark.parametrize("part", ["--failed", "--rejected", "--range=1..2"])
+@pytest.mark.parametrize("whole", ["--recreate", "--consistent"])
+def test_what_is_for_whole_tables_is_not_for_a_part(
+    ferry: Callable[..., Ferry], whole: str, part: str
+) -> None:
+    one = ferry("['clickhouse://warehouse.{t}']", *SOURCE)
+    refused = command("run", one.table, whole, part)
+    assert refused.exit_code == 2
+    assert f"{whole} is for whole tables" in refused.stderr and "--rejected" in refused.stderr

@@ -276,6 +276,55 @@ def test_an_empty_table_of_the_user_is_never_dropped(
         assert one.session.servers.target(table).identity(table) == before
 
 
+GIVEN = {
+    "postgres": (
+        "CREATE INDEX by_v ON {s}.{t} (v)",
+        "GRANT SELECT ON {s}.{t} TO PUBLIC",
+        "GRANT SELECT (v) ON {s}.{t} TO PUBLIC",
+        "COMMENT ON COLUMN {s}.{t}.v IS 'theirs'",
+        "ALTER TABLE {s}.{t} ADD theirs int",
+        "CREATE TRIGGER given BEFORE UPDATE ON {s}.{t} EXECUTE FUNCTION "
+        "suppress_redundant_updates_trigger()",
+        "ALTER TABLE {s}.{t} ADD CONSTRAINT given CHECK (v > 0)",
+        "CREATE PUBLICATION given_{t} FOR TABLE {s}.{t}",
+    ),
+    "sqlserver": (
+        "CREATE INDEX by_v ON {s}.{t} (v)",
+        "ALTER TABLE {s}.{t} ADD theirs int",
+    ),
+    "clickhouse": (
+        "ALTER TABLE {s}.{t} ADD INDEX given v TYPE minmax",
+        "ALTER TABLE {s}.{t} MODIFY COMMENT 'theirs'",
+        "ALTER TABLE {s}.{t} COMMENT COLUMN v 'theirs'",
+        "ALTER TABLE {s}.{t} ADD COLUMN theirs Int32",
+        "ALTER TABLE {s}.{t} ADD CONSTRAINT given CHECK v > 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("system", SCHEMAS)
+def test_what_others_gave_to_an_empty_table_stays(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    schema = copies if system == "postgres" else SCHEMAS[system]
+    hop = f"['{system}://{schema}.{{t}}']"
+    for statement in GIVEN[system]:
+        one = ferry(hop, "CREATE TABLE {t} (id int PRIMARY KEY, v int)", ranges="{count: 1}")
+        assert one.run().good
+        looking.run(one.stack, system, statement.format(s=schema, t=one.table))
+        table = one.session.transfer(one.table).hops[0].to
+        target = one.session.servers.target(table)
+        before = target.identity(table)
+        one.source("ALTER TABLE {t} ADD more int")
+        refused = one.run()
+        assert not refused.good and "set on_schema_drift" in "".join(refused.errors), statement
+        assert target.identity(table) == before, statement
+        one.declare(hop, ranges="{count: 1}", on_schema_drift="add_columns")
+        added = one.run()
+        assert added.good, (statement, added.errors)
+        assert target.identity(table) == before, statement
+
+
 @pytest.mark.parametrize("system", SCHEMAS)
 def test_a_row_that_is_not_committed_yet_is_not_lost_with_its_empty_table(
     ferry: Callable[..., Ferry], copies: str, system: str
