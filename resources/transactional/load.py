@@ -54,6 +54,12 @@ class StagingLost(TableferryError):
     transient = True
 
 
+EXCHANGED = (
+    "Where rows of several ranges exchange values of a unique index, each range waits for another: "
+    "drop the index, run, and create it again"
+)
+
+
 @dataclass
 class TransactionalLoad(Generic[AnySession]):
     """A held range and its staging table; made by `TransactionalTarget.attempt`.
@@ -196,9 +202,11 @@ class TransactionalLoad(Generic[AnySession]):
                 if self._may_displace(error):
                     self.conflict = error
                     return self._commit(rows)
-                if error.transient or not self.options.hazards:
+                causes = with_remedies(self.options.hazards) if self.options.hazards else ""
+                if self.sql.breaks_key(error) and "duplicate key" in str(error):
+                    causes = f"{EXCHANGED}. {causes}".removesuffix(". ")
+                if error.transient or not causes:
                     raise
-                causes = with_remedies(self.options.hazards)
                 raise TableferryError(f"{error}; nothing is visible. {causes}") from error
             if self._committed(rows):
                 return True

@@ -156,3 +156,28 @@ def test_rows_that_others_refer_to_are_not_deleted(
     assert one.rows(f"SELECT pk FROM {copies}.child") == [(5,)]
     assert len(shown(one, "postgres", copies)) == 30
     assert runner.check(one.session, one.table)
+
+
+@pytest.mark.parametrize("system", ["postgres", "sqlserver"])
+def test_values_of_a_unique_index_that_are_exchanged_are_told(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    one = ferry(hops(system, copies), *SOURCE, **SETTINGS)
+    assert one.run().good
+    table = one.session.transfer(one.table).hops[0].to
+    server = one.session.servers.endpoint(table)
+    name = f"{table.schema}.{table.name}"
+    if system == "sqlserver":
+        server.execute(f"ALTER TABLE {name} ALTER COLUMN note nvarchar(20)")
+        one.declare(hops(system, copies), columns="{note: {type: nvarchar(20)}}", **SETTINGS)
+    server.execute(f"CREATE UNIQUE INDEX only_once ON {name} (note)")
+    one.source("UPDATE {t} SET note = CASE id WHEN 5 THEN 'n25' ELSE 'n5' END WHERE id IN (5, 25)")
+    for _ in range(2):
+        told = "".join(one.run().errors)
+        assert "only_once" in told and "drop the index, run, and create it again" in told, told
+    on = f" ON {name}" if system == "sqlserver" else ""
+    index = "only_once" if system == "sqlserver" else f"{table.schema}.only_once"
+    server.execute(f"DROP INDEX {index}{on}")
+    view = one.run()
+    assert view.good, view.errors
+    assert_copied(one, system, copies)
