@@ -391,4 +391,7 @@ def _description(transfer: Transfer, source: TableRef, target: TableRef) -> str:
             f"`{target}`: compared with `{source}` by Tableferry, never written, range by range of "
             f"`{transfer.key}`; reconcile `{transfer.reconcile}`."
         )
+    # Dagster does not see what a schedule of all assets selects, and names no automation
+    for schedule, does in ((transfer.schedule, "Run"), (transfer.check_schedule, "Checked")):
+        how += f" {does} by the schedule `{schedule}` (UTC)." if schedule else ""
     return f"{transfer.description}\n\n{how}" if transfer.description else how

@@ -137,7 +137,7 @@ def settle(
         reached("after_shadowed")
         attempt.tell("shadowed")
         return RangeOutcome(hop, record, reason, verdicts)
-    record = replace(record, state=State.COMMITTED)
+    record = replace(record, state=State.COMMITTED, **attempt.columns_at_end)
     writer.record_commit(record, reversed(verdicts))
     attempt.work.showed_columns.add(hop.number)
     reached("after_event")

@@ -257,7 +257,7 @@ class RangeAttempt:
             cast=before.cast if before else {},
             not_filled=before.not_filled if before else (),
             **self._origin_before,
-            **(self._columns | self._servers if self.name in self.work.last_ranges else {}),
+            **(self._columns | self._servers if self.work.near_end else {}),
         )
 
     def with_unfilled(self, record: RangeRecord) -> RangeRecord:
@@ -324,6 +324,11 @@ class RangeAttempt:
         run's first commit has them as well, as the run may not get to its last ranges.
         """
         return self.name in self.work.last_ranges or self.hop.number not in self.work.showed_columns
+
+    @property
+    def columns_at_end(self) -> dict[str, Any]:
+        """The columns, for a commit that may be the run's last, whose columns Dagster shows."""
+        return self._columns if self.work.near_end else {}
 
     @property
     def _servers(self) -> dict[str, Any]:

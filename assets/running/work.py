@@ -109,6 +109,8 @@ class Work:
     """Earlier records by hop number."""
     showed_columns: set[int] = field(default_factory=set)
     """Hops of which a range has been recorded with its columns, by number."""
+    ended: list[str] = field(default_factory=list)
+    """The ranges that have been through all hops, or have failed."""
     stop: threading.Event = field(default_factory=threading.Event)
     _published: dict[tuple[int, str], Published | None] = field(default_factory=dict)
     _observed: dict[tuple[int, TableRef | None], CopyPlan] = field(default_factory=dict)
@@ -118,6 +120,11 @@ class Work:
     def last_ranges(self) -> frozenset[str]:
         """As many ranges as there are workers: one of them is recorded last."""
         return frozenset([*self.plan.ranges][-self.workers :])
+
+    @property
+    def near_end(self) -> bool:
+        """Whether no range waits for a worker any more: one of those under way is recorded last."""
+        return len(self.plan.ranges) - len(self.ended) <= self.workers
 
     def hop_before(self, hop: Hop) -> Hop:
         """Return the hop that writes the source of a later hop."""

@@ -37,6 +37,12 @@ def run_ranges(work: Work, hops: tuple[Hop, ...]) -> list[RangeOutcome]:
     outages.forget()
 
     def outcomes_of(name: str) -> list[RangeOutcome]:
+        try:
+            return through_hops(name)
+        finally:
+            work.ended.append(name)
+
+    def through_hops(name: str) -> list[RangeOutcome]:
         outcomes: list[RangeOutcome] = []
         for hop in hops:
             if work.stop.is_set():

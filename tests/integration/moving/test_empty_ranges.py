@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.running import actions, moving
+from tableferry.assets.transfer import target_asset
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 
@@ -69,3 +71,25 @@ def test_later_hops_record_them_too(ferry: Callable[..., Ferry], moved: list[str
     assert first.good, first.errors
     assert len(moved) == 2 and len(set(moved)) == 1
     assert len(first.ranges) == 6
+
+
+def test_the_range_that_is_recorded_last_has_the_columns(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    """Dagster shows those of an asset's newest materialization, whatever its key is."""
+    one = ferry(
+        f"[postgres://{copies}.{{t}}]",
+        "CREATE TABLE {t} (id int PRIMARY KEY, note text)",
+        "INSERT INTO {t} SELECT i, repeat('n', 100) FROM generate_series(1, 150000) i",
+        ranges="{bounds: [200001, 200002, 200003, 200004, 200005, 200006]}",
+        parallel="{export: 2, load: 2}",
+        schedule="0 2 * * *",
+    )
+    assert one.run().good
+    asset = asset_key(one.session.transfer(one.table).hops[0].to)
+    (newest,) = one.session.instance.fetch_materializations(asset, limit=1).records
+    assert newest.partition_key == "..0000200001", "it has all the rows"
+    assert newest.asset_materialization is not None
+    assert "dagster/column_schema" in newest.asset_materialization.metadata
+    spec = target_asset(one.session.transfer(one.table), one.session.transfer(one.table).hops[0])
+    assert "Run by the schedule `0 2 * * *` (UTC)." in str(spec.description)
