@@ -150,7 +150,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
             self.created = self._identities[target] if created else None
             if options.mode.whole_table:
                 self._ensure_shadow(session, plan, options, shadow)
-                self._identities[shadow] = MarkerTable(self.sql, target, shadow).begin(session)
+                self._identities[shadow] = MarkerTable(self.sql, target, shadow).identity(session)
                 # a shadow has no identity column
                 columns = plan.target_columns if options.recreate else self._columns[target]
                 self._columns[shadow] = [replace(column, identity=False) for column in columns]
