@@ -1,11 +1,10 @@
 """What assets downstream of a target have read of its ranges, as their materializations record it.
 
 A mark stands for the rows of a range: it is another one after each move, once they have left with
-the file that they were of, and after each change of the range's data version, or attempt on it
-that came after its last move, which is all that the log says of one whose run died before it
-recorded it. Marks are kept by range, and not as one
-position in the log: an event with a smaller id may become visible later, when the transaction of
-another run ends.
+the file that they were of, and after each change of the range's data version, or attempt after its
+last move that did not fail, which is all that the log says of one whose run died before it recorded
+it. Marks are kept by range, and not as one position in the log: an event with a smaller id may
+become visible later, when the transaction of another run ends.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ from typing import TypeAlias
 import dagster as dg
 
 from tableferry.assets.log.ledger import committed, move_ids, newest_attempts
-from tableferry.assets.log.ranges import gone_ids
+from tableferry.assets.log.ranges import gone_ids, read_records
 from tableferry.assets.log.records import GONE, digest
+from tableferry.assets.log.states import State
 from tableferry.assets.log.written_columns import WrittenColumn, written_columns
 
 READ = "tableferry/read"
@@ -39,11 +39,15 @@ def marks(instance: dg.DagsterInstance, target: dg.AssetKey) -> Marks:
     """Return the marks of all ranges of a target, also of those that are gone or replaced."""
     moved, gone = move_ids(instance, target), gone_ids(instance, target)
     attempts = newest_attempts(instance, target)
+    later = {name: number for name, number in attempts.items() if number > moved.get(name, 0)}
+    records = read_records(instance, later.values())
     marked = {}
     for name, newest in committed(instance, target, ()).items():
         left = [gone[name]] if name in gone else []
         # an attempt of a run that died may have published what it did not record
-        died = [attempts[name]] if attempts.get(name, 0) > moved.get(name, 0) else []
+        number = later.get(name)
+        ended = number is None or records[number].state is State.FAILED
+        died = [] if ended else [number]
         marked[name] = digest(moved.get(name), str(newest.data_version), *left, *died)
     return marked
 
