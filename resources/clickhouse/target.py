@@ -125,6 +125,8 @@ class ClickHouseTarget(Target):
         layout = answer(self.resource, layouts_of, plan.target)
         if layout is not None and options.mode.moves:
             self._require_place(plan.target, layout.engine_full, layout.database_engine)
+            if not layout.engine.endswith("MergeTree"):
+                raise InputError(f"{plan.target}: engine {layout.engine} cannot replace rows")
         kept = layout if not options.recreate else None
         _check_mode(plan, options, kept.atomic if kept else options.partition_by is None)
         if kept is None:
@@ -138,18 +140,6 @@ class ClickHouseTarget(Target):
         self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]
     ) -> list[str]:
         """See `Target.verify`."""
-        layout = answer(self.resource, layouts_of, plan.target)
-        return self._verified(plan, options, columns, layout)
-
-    def _verified(
-        self,
-        plan: CopyPlan,
-        options: TargetOptions,
-        columns: Sequence[Column],
-        layout: TableLayout | None,
-    ) -> list[str]:
-        if layout is not None and not layout.engine.endswith("MergeTree"):
-            raise InputError(f"{plan.target}: engine {layout.engine} cannot replace rows")
         if not options.recreate:
             verify_columns(plan, columns, incompatibility)
         return unfilled_notes(plan, options, unfilled(plan, columns, options.mark))
@@ -173,7 +163,7 @@ class ClickHouseTarget(Target):
             markers.remove_others([table_identity(plan.target, layout.uuid)])
         else:
             columns = found or self.resource.columns(plan.target)
-            notes += self._verified(plan, options, columns, layout)
+            notes += self.verify(plan, options, columns)
         if plan.fitting:
             create_quarantine(self.resource, plan.target)
         self._layouts = {plan.target: layout}
