@@ -165,7 +165,8 @@ class RepeatedLooks:
 
 def look_together(looks: Sequence[RepeatedLooks]) -> None:
     """Look at the rows of several ranges, with each pause for all of them."""
-    rounds = [(each._rounds(), each.recheck.seconds) for each in looks]
+    unseen = [each for each in looks if "_lasting" not in vars(each)]
+    rounds = [(each._rounds(), each.recheck.seconds) for each in unseen]
     ended = object()
     while rounds := [each for each in rounds if next(each[0], ended) is not ended]:
         pause(max(seconds for _, seconds in rounds))
