@@ -88,7 +88,6 @@ def test_the_range_that_is_recorded_last_has_the_columns(
     assert one.run().good
     asset = asset_key(one.session.transfer(one.table).hops[0].to)
     (newest,) = one.session.instance.fetch_materializations(asset, limit=1).records
-    assert newest.partition_key == "..0000200001", "it has all the rows"
     assert newest.asset_materialization is not None
     assert "dagster/column_schema" in newest.asset_materialization.metadata
     spec = target_asset(one.session.transfer(one.table), one.session.transfer(one.table).hops[0])
