@@ -216,7 +216,7 @@ class _HopCheck:
                     continue
                 try:
                     keeps = allows_extra_rows(self.hop, compared[name])
-                    ask = partial(self._asked, both, level)
+                    ask = partial(self._asked, compared[name], level)
                     verdict = looks[name].judge(verdicts[name], ask, keeps_rows=keeps)
                 except Exception as error:
                     verdict = verdicts[name].unexplained(error)
