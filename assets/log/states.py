@@ -57,7 +57,8 @@ class Reason(StrEnum):
     """Put in place by a swap whose run died before it recorded the range."""
     UNCHECKED = "unchecked"
     """Unchanged, but a declared check has no verdict: the run that committed the range died early,
-    or the check was declared later, or asks something else now."""
+    the check was declared later, or asks something else now; or another declaration has proven
+    it."""
     FULL_CHECK = "full_check"
     """`incremental`: unchanged, but a comparison of the whole range is due. Moved if it differs."""
     TARGET_MOVED = "target_moved"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tableferry.assets.log.declared import (
     asked_of,
+    changes,
     declaration_of,
     has_other_source,
     too_many_rejected,
@@ -87,16 +88,13 @@ def decisions(
     """
     transfer = plan.transfer
     blocking = [name for name in ALL_CHECKS if transfer.check_spec(name).blocking]
-    chained = len(plan.hops) > 1
-    declared = checks_of(transfer)
-    sees_contents = transfer.fingerprint in SEES_CONTENTS
     previous = committed(
         log,
         hop.spec.to,
         blocking,
-        declared=declared,
+        declared=checks_of(transfer),
         asked=asked_of(transfer),
-        origins=chained or not sees_contents,
+        origins=True,
     )
     decided = _decided(plan, hop, servers, log, previous, before=before)
     decided = _with_details(plan, hop, log, with_actions(plan, hop, servers, decided))
@@ -237,6 +235,10 @@ def _each_alone(
         too_many = too_many_rejected(transfer, record)
         if too_many and name in decided and not decided[name].runs:
             decided[name] = Decision(Reason.SETTINGS_CHANGED, too_many)
+    now_declared = declaration_of(plan.declared, hop.number)
+    for name, each in decided.items():
+        if not each.runs and (why := "; ".join(changes(previous[name].declared, now_declared))):
+            decided[name] = Decision(Reason.UNCHECKED, why)
     if hop.first:
         same = [name for name, each in decided.items() if each.reason is Reason.UNCHANGED]
         decided |= {

@@ -180,6 +180,29 @@ def test_settings_that_change_no_row_leave_the_proof(
     assert_judged(one, proven=True)
 
 
+def test_a_declaration_that_changes_no_row_is_proven_by_the_next_run(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    """Of which the fingerprint tells nothing: the run compares the ranges, and moves none."""
+    hops = f"['postgres://{copies}.{{t}}']"
+    same = "CREATE TABLE {t}_b AS TABLE {t}", "ALTER TABLE {t}_b ADD PRIMARY KEY (id)"
+    one = ferry(hops, *SOURCE, *same, fingerprint="content")
+    assert one.run().good
+    settings = {"source": f"postgres://public.{one.table}_b"}
+    for says, setting in (
+        ("source was", {}),
+        ("changed since: on_reject", {"on_reject": "quarantine"}),
+        ("changed since: columns", {"columns": "{note: {type: text}}"}),
+        ("changed since: row_security", {"row_security": "apply"}),
+    ):
+        settings |= setting
+        one.declare(hops, fingerprint="content", **settings)
+        assert_judged(one, proven=False, failed=True, says=says)
+        ran = command("run", one.table)
+        assert ran.exit_code == 0, ran.output
+        assert_judged(one, proven=True)
+
+
 def expecting(most: int, **more: str) -> dict[str, str]:
     query = f"SELECT id FROM {{table}} WHERE {{range}} AND id > {most}"
     return {"expectations": f"[{{type: sql, kwargs: {{query: '{query}'}}}}]", **more}
