@@ -17,7 +17,7 @@ from tableferry.resources.clickhouse.server import ClickHouseServer, among
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
-from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.tables import TableRef
 
@@ -97,12 +97,13 @@ def commented(endpoint: Endpoint, table: TableRef) -> bool:
     )
 
 
-def comment_like(resource: ClickHouseServer, table: TableRef, former: TableRef) -> None:
-    """Give a table that has been exchanged the comment of the one that it replaces, unless it has
-    one of its own already. Where there is none, nothing is altered, for which a login needs a grant
-    of its own (ALTER MODIFY COMMENT)."""
+def drop_former(resource: ClickHouseServer, table: TableRef, former: TableRef) -> None:
+    """Drop an outdated shadow. If it is the table that has been exchanged for this one, this one
+    gets its comment, unless it has one of its own already. Where there is none, nothing is altered,
+    for which a login needs a grant of its own (ALTER MODIFY COMMENT)."""
     rows = resource.query(f"SELECT name, comment FROM system.tables WHERE {among([table, former])}")
     comments = dict(rows)
     text = comments[former.name]
     if comments[table.name].startswith(MARK) and text and not text.startswith(MARK):
         resource.execute(f"ALTER TABLE {qualified(table)} MODIFY COMMENT {literal(text)}")
+    resource.execute(drop_table(former))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tableferry.resources.clickhouse.anew import drop_former
 from tableferry.resources.clickhouse.ddl import create_table
 from tableferry.resources.clickhouse.dialect import RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.locks import Owner, read_owner
@@ -86,12 +87,13 @@ def ensure_shadow(
     the right name is always complete. Attaching partitions links their files and copies nothing.
     """
     target, shadow = plan.target, shadow_of(plan.target)
-    owner = shadow_owner(resource, plan, options, layout)
     found = read_owner(resource, shadow, shadow.name)
+    owner = shadow_owner(resource, plan, options, layout)
     if found == owner:
         return
     if found is not None:
-        resource.execute(drop_table(shadow, shadow.name))
+        drop_former(resource, target, shadow)
+        owner = shadow_owner(resource, plan, options, layout)
     if options.recreate:
         statement = create_table(replace(plan, target=shadow), options)
         resource.execute(f"{statement} COMMENT {owner.comment()}")

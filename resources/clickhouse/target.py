@@ -429,8 +429,7 @@ class ClickHouseTarget(Target):
                 self.resource.execute(exchange)
                 raise
         # once exchanged, the shadow is the former target
-        anew.comment_like(self.resource, target, shadow)
-        self.resource.execute(drop_table(shadow, shadow.name))
+        anew.drop_former(self.resource, target, shadow)
         gone = before if current else state
         markers.remove(table_identity(target, gone.uuid))
 
@@ -494,7 +493,7 @@ class ClickHouseTarget(Target):
         if shadowed:
             layout = layout_of(self.resource, target)
             if layout and not is_current(self.resource, shadow, layout):
-                self.resource.execute(drop_table(shadow, shadow.name))
+                anew.drop_former(self.resource, target, shadow)
                 dropped.append(shadow.name)
         return dropped
 

@@ -462,6 +462,8 @@ class TransactionalTarget(Target, Generic[AnySession]):
             else:
                 session.execute(self.sql.insert_all(plan, shadow, plan.target))
             markers.begin_shadow(session, shape)
+            # nor may a run that has prepared another shadow publish in this one
+            markers.remove_others(session, [plan.target.name, shadow.name])
 
     def _shape(self, session: AnySession, plan: CopyPlan, options: TargetOptions) -> str:
         """A hash of the target and of all that its shadow is made like."""

@@ -252,9 +252,15 @@ def test_swap_crashed_between_exchange_and_drop(bench: Bench) -> None:
     bench.target.promote(bench.plan, swap)  # must not exchange back
     assert bench.rows() == OLD
 
-    bench.target.prepare(bench.plan, swap)
-    bench.client.command(f"EXCHANGE TABLES warehouse.{bench.table.name} AND warehouse.{shadow}")
-    bench.target.prepare(bench.plan, swap)  # the outdated shadow is made anew
+    bench.ask(f"ALTER TABLE {bench.named()} MODIFY COMMENT 'the team''s own'")
+    comment = f"SELECT comment FROM system.tables WHERE name = '{bench.table.name}'"
+    # the next run gathers nothing, or drops the outdated shadow for one made anew
+    for drops in (lambda: bench.target.clean(bench.table), lambda: None):
+        bench.target.prepare(bench.plan, swap)
+        bench.client.command(f"EXCHANGE TABLES warehouse.{bench.table.name} AND warehouse.{shadow}")
+        drops()
+        bench.target.prepare(bench.plan, swap)
+        assert bench.ask(comment) == [("the team's own",)]
     bench.load(ELSEWHERE, HIGH, swap)
     bench.target.promote(bench.plan, swap)
     bench.target.promote(bench.plan, swap)

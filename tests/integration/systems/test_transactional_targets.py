@@ -14,6 +14,7 @@ import pytest
 
 from tableferry.resources.contract.markers import MARKERS, Publication
 from tableferry.resources.contract.target import TargetMoved
+from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import (
@@ -279,6 +280,16 @@ def test_a_table_is_swapped_again_and_again(bench: Bench) -> None:
         bench.target.prepare(plan, swap)
         bench.target.promote(plan, swap)
     assert [one for one in bench.tables() if one.startswith(name[:20])] == [name]
+
+
+def test_who_has_prepared_another_shadow_publishes_nothing_in_the_new_one(bench: Bench) -> None:
+    swap, other = TargetOptions(mode=WriteMode.SWAP), bench.at(bench.url)
+    bench.target.prepare(bench.plan, swap)
+    bench.load(OLD, options=swap)
+    other.prepare(bench.make_plan(primary_key=()), swap)
+    with pytest.raises(TargetMoved, match="into a new table"):
+        bench.load(NEW, options=swap)
+    assert bench.rows(shadow_of(bench.table)) == []
 
 
 def test_column_that_nobody_fills(bench: Bench) -> None:
