@@ -65,13 +65,10 @@ def test_what_is_left_out_of_the_slow_tests_is_slow_and_has_a_place() -> None:
         (["assets/planning/hop.py", "README.md"], []),
         (["docs/airflow.md"], ["test_schedulers.py"]),
         (["tests/integration/operating/test_ui.py"], ["test_ui.py"]),
-        (["docker/setup", "bench/README.md"], [
-            *("test_bench_suite.py", "test_compose_dagster.py"),
-            *("test_compose_setup.py", "test_deltas.py"),
-        ]),
+        (["bench/README.md"], ["test_bench_suite.py", "test_deltas.py"]),
         (["bench.md", "documents/airflow.md"], []),
     ],
-)  # fmt: skip
+)
 def test_slow_tests_of_what_has_not_changed_are_left_out(files: list[str], run: list[str]) -> None:
     left_out = changed.left_out(files, "e6ac0760")
     assert sorted(Path(name).name for name in {*changed.CONCERNS} - {*left_out}) == run
