@@ -142,6 +142,10 @@ def _drift_notes(
         renames = [rename(table, was, name) for was, name in hop.renames]
         for statement in [*renames, *removed]:
             yield f"a run will alter {table}: {statement}"
+        gone_for_good = unplanned.removed(handled) if handled in ("null", "drop") else ()
+        if gone_for_good and table.system.by_path and not refused:
+            names = ", ".join(map(repr, gone_for_good))
+            yield f"{hop.plan.source} no longer has {names}: {table} is written without it"
         if made_anew(hop, servers, log):
             yield f"{table} is empty and does not fit: a run will make it anew"
             continue
