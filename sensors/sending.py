@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal
+from urllib.parse import unquote
 
 from tableferry.resources import extras
 from tableferry.resources.connecting import secret_files
@@ -161,7 +162,7 @@ def _services() -> list[tuple[str, Any]]:
 def _masked(text: str, url: str) -> str:
     """Strike out of a text whatever a URL holds behind its scheme."""
     parts = re.split(r"[/:@?&=,+]+", url.partition("://")[2])
-    for part in sorted(parts, key=len, reverse=True):
+    for part in sorted((*parts, *map(unquote, parts)), key=len, reverse=True):
         if len(part) > 3:
             text = text.replace(part, "***")
     return text

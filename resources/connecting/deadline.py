@@ -40,10 +40,10 @@ def bounded(until: float) -> Iterator[None]:
         _until.reset(token)
 
 
-def passed() -> bool:
-    """Whether the block has to end."""
+def passed(within: float = 0.0) -> bool:
+    """Whether the block has to end, now or within some seconds."""
     until = _until.get()
-    return until is not None and time.monotonic() >= until
+    return until is not None and time.monotonic() + within >= until
 
 
 def seconds_left() -> int | None:

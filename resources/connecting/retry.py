@@ -112,7 +112,7 @@ def _error(state: tenacity.RetryCallState) -> BaseException:
 
 
 def _was_last(state: tenacity.RetryCallState) -> bool:
-    if deadline.passed():
+    if deadline.passed(backoff(state.attempt_number)):
         return True
     for cause in causes(_error(state)):
         if isinstance(cause, ConnectionFailed):

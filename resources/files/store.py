@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -23,8 +24,8 @@ file may be written again within the resolution of that time."""
 LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}
 """Folders in which a table format logs which files count, and the format's name."""
 METADATA = "metadata"
-"""Such a folder of Iceberg, where it has files with the suffix below."""
-_ICEBERG = ".metadata.json"
+"""Such a folder of Iceberg, where it has files with names as below."""
+_ICEBERG = re.compile(r"(?:\A|/)(?:v\d+|\d+-[^/]+)(?:\.gz)?\.metadata\.json(?:\.gz)?\Z")
 
 
 class Listed(NamedTuple):
@@ -135,14 +136,19 @@ class Folder:
         if not folder.is_dir():
             raise TableMissing(f"{table}: there is no folder {folder}")
         checked: set[str] = set()
+        plain: set[Path] = set()
         for path in glob.glob(str(pattern), recursive=True):
             parent = os.path.dirname(path)
             if parent not in checked or os.path.islink(path):
                 self.require_within(table, path)
-                for above in map(str, (Path(parent), *Path(parent).parents)):
-                    if above not in checked:
-                        _require_plain_folder(table, above)
-                        checked.add(above)
+                checked.add(parent)
+                for above in (Path(parent), *Path(parent).parents):
+                    if above in plain:
+                        break
+                    _require_plain_folder(table, above)
+                    plain.add(above)
+                    if above == self.root:  # what lies above it is not ours to look at
+                        break
             try:
                 status = os.stat(path)
             except FileNotFoundError:
@@ -169,7 +175,7 @@ def table_format(folder: str, names: Callable[[], Iterable[str]]) -> str | None:
         folder: the name of the folder.
         names: lists what is in it.
     """
-    if folder == METADATA and any(name.endswith(_ICEBERG) for name in names()):
+    if folder == METADATA and any(map(_ICEBERG.search, names())):
         return "Iceberg"
     return LOGS.get(folder)
 
@@ -183,11 +189,11 @@ def not_plain(table: TableRef, folder: str, format: str) -> InputError:
     )
 
 
-def _require_plain_folder(table: TableRef, folder: str) -> None:
+def _require_plain_folder(table: TableRef, folder: Path) -> None:
     for name in (*LOGS, METADATA):
-        log = Path(folder, name)
+        log = folder / name
         if log.is_dir() and (format := table_format(name, partial(os.listdir, log))):
-            raise not_plain(table, folder, format)
+            raise not_plain(table, str(folder), format)
 
 
 def _below(path: Path, root: Path) -> bool:

@@ -89,10 +89,28 @@ def test_files_of_a_table_format_are_no_rows(
     assert names(FilesResource(), "in/*.csv") == ["a.csv"]
 
 
-def test_a_folder_metadata_alone_is_no_table_format(root: Path) -> None:
+@pytest.mark.parametrize("name", ["readme.json", "a.metadata.json", "v1.metadata.json.bak"])
+def test_a_folder_metadata_alone_is_no_table_format(root: Path, name: str) -> None:
     (root / "in/metadata").mkdir()
-    (root / "in/metadata/readme.json").touch()
+    (root / "in/metadata" / name).touch()
     assert names(FilesResource(), "in/*.csv") == ["a.csv"]
+
+
+@pytest.mark.parametrize("name", ["00000-1f-2e.metadata.json", "v12.gz.metadata.json"])
+def test_a_table_of_iceberg_is_known_by_its_metadata(root: Path, name: str) -> None:
+    (root / "in/metadata").mkdir()
+    (root / "in/metadata" / name).touch()
+    with pytest.raises(InputError, match="is a table of Iceberg"):
+        names(FilesResource(), "in/*.csv")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_what_lies_above_the_root_is_not_looked_at(root: Path, named: bool) -> None:
+    (root.parent / "_delta_log").mkdir()
+    resource = FilesResource(url=root.as_uri() if named else None)
+    assert names(resource, "in/*.csv") == ["a.csv"]
+    with pytest.raises(InputError, match=f"{root.parent} is a table of Delta"):
+        names(FilesResource(), f"{root.parent}/outside/*.csv")
 
 
 @pytest.mark.parametrize(

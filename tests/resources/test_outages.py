@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tableferry.resources.connecting import outages, retry
+from tableferry.resources.connecting import deadline, outages, retry
 from tableferry.resources.connecting.retry import patiently, retrying
-from tableferry.resources.errors import ConnectionFailed, InputError
+from tableferry.resources.errors import ConnectionFailed, InputError, StatementFailed
 
 ADDRESS = "postgres at db:5432"
 
@@ -128,3 +128,17 @@ def test_a_server_that_stays_away_is_given_up_once(clock: Clock) -> None:
                 tries += 1
                 connecting(clock, [refused() for _ in range(100)])
     assert tries == 1 and clock.now >= 1030.0
+
+
+def test_nobody_sleeps_past_the_end_of_a_tick(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadline, "time", clock)
+    monkeypatch.setattr(retry, "backoff", lambda attempt: 0.0 if attempt < 3 else 20.0)
+    tries = 0
+    with pytest.raises(StatementFailed), deadline.bounded(clock.now + 10):
+        for attempt in retrying():
+            with attempt:
+                tries += 1
+                raise StatementFailed("postgres", "too many clients", transient=True)
+    assert tries == 3

@@ -153,6 +153,12 @@ def test_what_apprise_does_not_know_is_refused_without_repeating_it(
         defs()
 
 
+def test_a_token_is_not_shown_decoded_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ALERTS, "slack://T1JJ%21T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ")
+    with pytest.raises(InputError, match=r"Token \(\*\*\*\) was specified"):
+        require_valid_variables(sends=True)
+
+
 @pytest.mark.parametrize("suffix", ["", "_FILE"])
 @pytest.mark.parametrize("name", [*GONE, "TABLEFERRY_ALERT_TEAMS_URL"])
 def test_a_variable_of_before_is_refused_with_what_to_write(
