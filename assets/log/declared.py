@@ -18,6 +18,7 @@ from tableferry.resources.words import counted
 
 SOURCE = "source"
 _OF_ROWS = ("where", "row_security", "key", "write", "deletes", "mover", "final", "on_reject")
+_SELECTING = ("where", "row_security", "final")
 _OF_TABLE = ("engine", "order_by", "partition_by")
 
 
@@ -73,6 +74,14 @@ def changes(recorded: str | None, now: str) -> Iterator[str]:
 def has_other_source(recorded: str | None, now: str) -> bool:
     """Whether the recorded declaration names another source."""
     return recorded is not None and _parts(recorded)[SOURCE] != _parts(now)[SOURCE]
+
+
+def selects_other_rows(recorded: str | None, now: str) -> bool:
+    """Whether the recorded declaration takes other rows of a source."""
+    if recorded is None:
+        return False
+    before, after = _parts(recorded), _parts(now)
+    return any(before.get(name) != after.get(name) for name in _SELECTING)
 
 
 def too_many_rejected(transfer: Transfer, record: RangeRecord) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tableferry.assets.log.ledger import committed_records
+from tableferry.assets.log.declared import declaration_of, selects_other_rows
+from tableferry.assets.log.ledger import committed_records, partitions
 from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.resources.errors import TableferryError, concerning
@@ -13,10 +14,10 @@ IF_RIGHT = "if that is right, let one run go on with on_shrink: warn"
 
 
 def shrunk(plan: TransferPlan, log: Log) -> str:
-    """Say that the ranges of a plan have lost a greater share of their rows than is declared.
+    """Say that a source has lost a greater share of its committed rows than is declared.
 
     Args:
-        plan: the plan of a run; of ranges that are not fingerprinted nothing is known.
+        plan: the plan of a run; ranges that it has not fingerprinted count as they were committed.
         log: the event log.
 
     Returns:
@@ -25,9 +26,13 @@ def shrunk(plan: TransferPlan, log: Log) -> str:
     transfer = plan.declared
     if transfer.keeps_rows or not transfer.write.moves:
         return ""
-    known = committed_records(log, plan.hops[0].spec.to, plan.fingerprints).values()
-    before = sum((record.rows or 0) + (record.quarantined or 0) for record in known)
-    now = sum(plan.rows().values())
+    declared, names = declaration_of(transfer, 1), partitions(log, transfer.partitions_name)
+    rows = {
+        name: (record.rows or 0) + (record.quarantined or 0)
+        for name, record in committed_records(log, plan.hops[0].spec.to, names).items()
+        if not selects_other_rows(record.declared, declared)
+    }
+    before, now = sum(rows.values()), sum({**rows, **plan.rows()}.values())
     share = float(transfer.max_shrink.removesuffix("%")) / 100
     if before < LEAST_ROWS or before - now <= before * share:
         return ""

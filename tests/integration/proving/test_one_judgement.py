@@ -339,3 +339,26 @@ def test_a_table_that_has_lost_many_rows_is_told_before_it_is_published(
     assert one.rows(count) == [(900,)]
     one.source("DELETE FROM {t}")
     assert "0 rows where 900" not in command("run", one.table).output, "so few may go"
+
+
+def test_a_table_that_has_lost_one_range_or_is_filtered_has_not_shrunk(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    """A run reads the ranges that have changed, and says nothing of the table by them alone."""
+    hops = f"['postgres://{copies}.{{t}}']"
+    more = "INSERT INTO {t} SELECT i, 'n' FROM generate_series(41, 6000) i"
+    settings = {"ranges": "{bounds: [1501, 3001, 4501]}", "on_shrink": "fail"}
+    one = ferry(hops, *SOURCE, more, **settings)
+    assert one.run().good
+    one.source("DELETE FROM {t} WHERE id < 1501")
+    assert command("plan", one.table).exit_code == 0
+    ran = command("run", one.table)
+    assert ran.exit_code == 0, ran.output
+    one.source("DELETE FROM {t} WHERE id < 3001")
+    ran = command("run", one.table, "--range", "1501")
+    assert ran.exit_code == 0, ran.output
+    one.declare(hops, where="id > 5800", **settings)
+    for name in ("plan", "run"):
+        told = command(name, one.table)
+        assert told.exit_code == 0 and "are gone" not in told.output + told.stderr, told.output
+    assert_judged(one, proven=True)
