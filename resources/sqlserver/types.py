@@ -60,8 +60,9 @@ ALIASES = {
 }
 _BASE = "CAST(SQL_VARIANT_PROPERTY({}, 'BaseType') AS nvarchar(128)) IN"
 METHODS = {
-    "geometry": ("{}.AsTextZM()", "well-known text, without the SRID"),
-    "geography": ("{}.AsTextZM()", "well-known text, without the SRID"),
+    # Z and M too, which STAsText leaves out; Babelfish has no AsTextZM
+    "geometry": ("CAST({} AS nvarchar(max))", "well-known text, without the SRID"),
+    "geography": ("CAST({} AS nvarchar(max))", "well-known text, without the SRID"),
     "hierarchyid": ("{}.ToString()", "its path"),
     # a bare cast cuts off the seconds of a datetime, and digits of floats and money
     "sql_variant": (

@@ -187,8 +187,8 @@ REFUSED = [
     (POSTGRES, "numeric(77,0)", CLICKHOUSE, '{x: {type: "String"}}'),
     (SQLSERVER, "sql_variant", CLICKHOUSE, 'CAST("x" AS nvarchar(4000))'),
     (SQLSERVER, "hierarchyid", CLICKHOUSE, '"x".ToString()'),
-    (SQLSERVER, "geometry", CLICKHOUSE, '"x".AsTextZM()'),
-    (SQLSERVER, "geography", CLICKHOUSE, '"x".AsTextZM()'),
+    (SQLSERVER, "geometry", CLICKHOUSE, 'CAST("x" AS nvarchar(max))'),
+    (SQLSERVER, "geography", CLICKHOUSE, 'CAST("x" AS nvarchar(max))'),
     (SQLSERVER, "timestamp", CLICKHOUSE, 'CAST(CAST("x" AS bigint) AS nvarchar(20))'),
     (SQLSERVER, "rowversion", CLICKHOUSE, '{x: {type: "String"}}'),
 ]
