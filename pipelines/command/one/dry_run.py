@@ -18,6 +18,7 @@ from tableferry.assets.planning.planner import make_plan
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.increments import from_watermark
 from tableferry.assets.planning.servers import Servers
+from tableferry.assets.planning.shrinking import require_not_shrunk
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.pipelines.command.one.finding import match_ranges, select_hops, unsettled
 from tableferry.pipelines.command.session import Session
@@ -124,6 +125,7 @@ def dry_run(
     gone = session.ask_log(partial(unplanned_columns, plan.hops))
     anew: dict[int, str | None] = {}
     if any(running.values()):
+        session.ask_log(partial(require_not_shrunk, plan))
         moving = {number for number, names in running.items() if names}
         refuse = partial(require_allowed, plan.transfer, hops, servers)
         session.ask_log(lambda log: refuse(log, gone, moving))
