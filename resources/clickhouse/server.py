@@ -7,6 +7,7 @@ import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, cast
 
 import pyarrow as pa
@@ -24,7 +25,14 @@ from tableferry.resources.clickhouse.errors import from_driver, translate
 from tableferry.resources.clickhouse.login import OPTIONS as LOGIN_OPTIONS
 from tableferry.resources.clickhouse.login import Login, login_of
 from tableferry.resources.clickhouse.nodes import OneNode, several
-from tableferry.resources.clickhouse.settings import INSERT, WAITING, pin, release
+from tableferry.resources.clickhouse.settings import (
+    BOUND,
+    INSERT,
+    WAITING,
+    longest_statement,
+    pin,
+    release,
+)
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.connecting.address import Server
 from tableferry.resources.connecting.deadline import seconds_left
@@ -210,11 +218,16 @@ class ClickHouseServer(Server):
         """Return the rows of a small result."""
         refuse_snapshot(self.system, snapshot)
         seconds = seconds_left()
-        settings = {} if seconds is None else {"max_execution_time": seconds}
         with self.permit(ended=True), self._logged_in() as client:
+            settings = {} if seconds is None else self._bound(client, seconds)
             # some versions name the parts of tuples by themselves, which would be read as dicts
             found = client.query(sql, settings=settings, query_formats={"Tuple": "tuple"})
             return [tuple(row) for row in found.result_rows]
+
+    def _bound(self, client: Any, seconds: int) -> dict[str, int]:
+        """The setting that ends a statement, as far as the profile lets us set it."""
+        longest = self.settings().facts.known(BOUND, partial(longest_statement, client))
+        return {} if longest is None else {BOUND: min(seconds, longest or seconds)}
 
     def execute(self, sql: str, settings: Mapping[str, str | int] | None = None) -> None:
         """Run a statement and wait for its end; for a mutation as long as may be waited.

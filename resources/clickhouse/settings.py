@@ -109,6 +109,21 @@ UNION ALL SELECT concat('{_MARK}', toString(number)), '', '', 0 FROM numbers({_P
 """
 
 
+BOUND = "max_execution_time"
+
+_ASK_BOUND = f"""
+SELECT toUInt8(readonly), toUInt32OrZero(value), toUInt32OrZero(ifNull(max, ''))
+FROM system.settings WHERE name = '{BOUND}'
+"""
+
+
+def longest_statement(client: Any) -> int | None:
+    """The seconds that the profile allows a statement, 0 for any number; None if its user may not
+    set another number."""
+    readonly, own, most = client.query(_ASK_BOUND).result_rows[0]
+    return None if readonly else min(filter(None, (own, most)), default=0)
+
+
 def release(client: Any) -> tuple[int, int]:
     """The first two numbers of a server's version, as it told a client of `clickhouse_connect`."""
     major, minor = str(client.server_version).split(".")[:2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import socket
+import time
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from tableferry.assets.planning.ranges.statistics import key_statistics
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.planner import plan_copy
+from tableferry.resources.connecting.deadline import bounded
 from tableferry.resources.contract.catalog import Listed
 from tableferry.resources.contract.inspection import Use, inspection_of
 from tableferry.resources.contract.markers import Publication
@@ -83,6 +85,9 @@ PROFILES = {
     "locked": {"transform_null_in": "1", "readonly": "1"},
     "locked_limit": {"limit": "3", "readonly": "1"},
     "constant": {"join_use_nulls": "1"},
+    "hasty": {"max_execution_time": "600"},
+    "capped": {},
+    "fixed": {"max_execution_time": "700"},
     "sorting": {"sort": "-1"},
 }
 FILTER = "<databases><warehouse><source><filter>id &lt; 3</filter></source></warehouse></databases>"
@@ -109,7 +114,11 @@ USERS = {
     },
 }
 """With the profile `plain`, and what else an administrator may have said of them."""
-CONSTANT = "<constraints><join_use_nulls><const/></join_use_nulls></constraints>"
+CONSTRAINTS = {
+    "constant": "<join_use_nulls><const/></join_use_nulls>",
+    "capped": "<max_execution_time><max>800</max></max_execution_time>",
+    "fixed": "<max_execution_time><const/></max_execution_time>",
+}
 
 Login = Callable[[str], ClickHouseResource]
 
@@ -121,7 +130,8 @@ def login(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Login]:
     profiles, users = "", ""
     for name, settings in PROFILES.items():
         listed = "".join(f"<{one}>{value}</{one}>" for one, value in settings.items())
-        profiles += f"<{name}>{listed}{CONSTANT if name == 'constant' else ''}</{name}>"
+        constraints = f"<constraints>{CONSTRAINTS.get(name, '')}</constraints>"
+        profiles += f"<{name}>{listed}{constraints}</{name}>"
         users += (
             f"<{name}><password_sha256_hex>{digest}</password_sha256_hex>"
             f"<networks><ip>::/0</ip></networks><profile>{name}</profile></{name}>"
@@ -226,6 +236,18 @@ def test_what_is_written_does_not_depend_on_the_profile(login: Login, user: str)
 
 def test_a_login_that_may_set_nothing_is_let_in_if_nothing_is_to_be_set(login: Login) -> None:
     assert login("readonly1").query(f"SELECT count() FROM {qualified(SOURCE)}") == [(7,)]
+
+
+@pytest.mark.parametrize(
+    ("user", "seconds"),
+    [("plain", 2000), ("hasty", 600), ("capped", 800), ("fixed", 700), ("readonly1", 0)],
+)
+def test_a_tick_ends_its_statements_as_far_as_the_profile_lets_it(
+    login: Login, user: str, seconds: int
+) -> None:
+    with bounded(time.monotonic() + 2000):
+        found = login(user).query("SELECT toUInt32(getSetting('max_execution_time'))")
+    assert found == [(seconds,)]
 
 
 def test_a_limit_that_is_exceeded_fails(login: Login) -> None:
