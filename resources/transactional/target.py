@@ -115,6 +115,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
         options: TargetOptions,
         columns: Sequence[Column],
     ) -> list[str]:
+        MarkerTable(self.sql, plan.target).require_writable(session)
         if options.recreate:
             return []
         if options.mode.whole_table:
@@ -132,7 +133,6 @@ class TransactionalTarget(Target, Generic[AnySession]):
         self._columns = {target: plan.target_columns}
         markers = MarkerTable(self.sql, target)
         with self._session() as session:
-            markers.require_writable(session)
             if not session.query(self.sql.table_exists(target)):
                 created = create_table(self.sql, session, plan)
                 if options.mark:

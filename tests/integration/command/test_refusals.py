@@ -422,8 +422,13 @@ def test_markers_of_another_login_are_named_before_anything_is_written(
         assert ran.exit_code == 0, ran.output
         one.source(f"REVOKE INSERT ON {markers} FROM {role}")
         assert command("check", one.table).exit_code == 0, "it reads alone"
-        refused = command("run", one.table, "--force")
-        assert refused.exit_code and "GRANT SELECT, INSERT" in refused.output, refused.output
+        one.declare(f"['postgres://{copies}.{other}']", on_schema_drift="add_columns")
+        one.source("ALTER TABLE {t} ADD note text")
+        for arguments in (["plan", one.table], ["run", one.table, "--force"]):
+            refused = command(*arguments)
+            assert refused.exit_code and "GRANT SELECT, INSERT" in refused.output, refused.output
+        columns = f"SELECT column_name FROM information_schema.columns WHERE table_name = '{other}'"
+        assert looking.ask_postgres(one.stack.postgres_url, columns) == [("id",)]
     finally:
         one.source(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
