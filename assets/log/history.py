@@ -226,4 +226,4 @@ def error_of(instance: dg.DagsterInstance, run_id: str) -> str:
         ended = {dg.DagsterEventType.RUN_FAILURE, dg.DagsterEventType.RUN_CANCELED}
         for entry in instance.all_logs(run_id, of_type=ended):
             lines += (entry.get_dagster_event().message or entry.user_message).splitlines()[:1]
-    return "\n".join(dict.fromkeys(lines))
+    return "\n".join(line for line in dict.fromkeys(lines) if line.strip())

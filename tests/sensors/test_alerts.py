@@ -234,6 +234,24 @@ def test_what_dagster_failed_has_a_reason_too(
     assert alert["title"] == "Tableferry: __ephemeral_asset_job__ failed: MemoryError"
 
 
+@pytest.mark.parametrize(
+    ("said", "told"), [("\n  \nit is away\n", "it is away"), (" ", "no reason is recorded")]
+)
+def test_a_reason_may_begin_with_blank_lines(
+    instance: dg.DagsterInstance, listener: Listener, said: str, told: str
+) -> None:
+    @dg.asset(key=ORDERS)
+    def broken() -> None:
+        raise dg.Failure(said)
+
+    ticks = Ticks(instance)
+    ticks.tick()
+    dg.materialize([broken], instance=instance, raise_on_error=False)
+    ticks.tick()
+    (alert,) = listener.bodies
+    assert alert["title"] == f"Tableferry: __ephemeral_asset_job__ failed: {told}"
+
+
 def test_an_alert_that_nobody_took_is_sent_again(
     instance: dg.DagsterInstance, listener: Listener
 ) -> None:
