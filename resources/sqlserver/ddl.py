@@ -153,10 +153,15 @@ class SqlServerStatements(Statements):
         )
 
     def permissions(self, table: TableRef) -> str:
-        """See `Statements.permissions`."""
+        """See `Statements.permissions`. Of a table that does not exist, Babelfish says that the
+        login has none."""
         name = literal(qualified(table))
         has = [f"HAS_PERMS_BY_NAME({name}, 'OBJECT', '{right}')" for right in RIGHTS]
-        return f"SELECT CAST(USER_NAME() AS nvarchar(128)), {', '.join(has)}"
+        return (
+            f"SELECT CAST(USER_NAME() AS nvarchar(128)), {', '.join(has)} FROM sys.tables AS t "
+            "INNER JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
+            f"WHERE s.name = {literal(table.schema)} AND t.name = {literal(table.name)}"
+        )
 
     def by_age(self, table: TableRef, prefix: str) -> str:
         """See `Statements.by_age`."""

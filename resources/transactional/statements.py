@@ -152,8 +152,8 @@ class Statements:
         return f"SELECT 1 FROM INFORMATION_SCHEMA.TABLES WHERE {self._in_catalog(table)}"
 
     def permissions(self, table: TableRef) -> str:
-        """A query for the login, and whether it has each of `RIGHTS` on a table; without a row, or
-        with NULL, if there is no such table, or none that the login is shown."""
+        """A query for the login, and whether it has each of `RIGHTS` on a table, or NULL if that is
+        unknown; without a row if there is no such table, or none that the login is shown."""
         raise NotImplementedError
 
     def column_exists(self, table: TableRef, name: str) -> str:

@@ -282,6 +282,15 @@ def test_a_table_is_swapped_again_and_again(bench: Bench) -> None:
     assert [one for one in bench.tables() if one.startswith(name[:20])] == [name]
 
 
+def test_rights_are_told_of_a_table_that_exists(bench: Bench) -> None:
+    """HAS_PERMS_BY_NAME is 0 on Babelfish where there is none."""
+    asked = bench.target.sql.permissions(bench.table)
+    assert bench.ask(asked) == []
+    bench.target.prepare(bench.plan, REPLACE)
+    ((_, *rights),) = bench.ask(asked)
+    assert rights and all(rights)
+
+
 def test_who_has_prepared_another_shadow_publishes_nothing_in_the_new_one(bench: Bench) -> None:
     swap, other = TargetOptions(mode=WriteMode.SWAP), bench.at(bench.url)
     bench.target.prepare(bench.plan, swap)
