@@ -327,6 +327,8 @@ def _move(
     try:
         require_growth_allowed(plan, servers, session.instance)
     except SchemaDrift as error:
+        alone = work.hops[0].number if len(work.hops) == 1 else None
+        record_refusal(session, transfer.transfer, alone, error)
         return RunOutcome(errors=[str(error)])
     apply_growth(plan, servers, session.instance)
     tags = {**plan.intent.tags(), **({PROFILE: profile} if profile else {})}

@@ -313,6 +313,22 @@ def test_a_run_that_never_began_is_told(ferry: Callable[..., Ferry], copies: str
         assert_judged(one, proven=True)
 
 
+def test_a_run_that_may_not_cut_new_ranges_is_recorded(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    one = ferry(f"['postgres://{copies}.{{t}}']", *SOURCE, ranges="{rows: 25}")
+    assert one.run().good
+    known = one.session.instance.get_dynamic_partitions(f"{one.table}_ranges")
+    one.source(
+        "ALTER TABLE {t} ADD extra int",
+        "INSERT INTO {t} SELECT i, 'n' FROM generate_series(41, 200) i",
+    )
+    ran = command("run", one.table)
+    assert ran.exit_code == 1 and "extra" in ran.stderr, ran.output
+    assert one.session.instance.get_dynamic_partitions(f"{one.table}_ranges") == known
+    assert_judged(one, proven=False, failed=True, says="")
+
+
 def test_a_table_that_has_lost_many_rows_is_told_before_it_is_published(
     ferry: Callable[..., Ferry], copies: str
 ) -> None:
