@@ -21,7 +21,8 @@ def status(session: Session, name: str) -> TransferView:
     )
     hops = range(1, len(transfer.hops) + 1)
     views = [view for hop in hops for view in range_views(transfer, statuses, hop)]
-    if not views and not any(target.lacking for target in statuses.values()):
+    lacking = any(target.lacking for target in statuses.values())
+    if not (views or lacking or failed_runs):
         return TransferView(name, [])
     entry = transfer_entry(transfer, statuses, failed=failed_runs.get(name))
     failed = entry.outcome in (ProofState.FAILED, ProofState.OTHERWISE)

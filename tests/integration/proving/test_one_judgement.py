@@ -313,6 +313,16 @@ def test_a_run_that_never_began_is_told(ferry: Callable[..., Ferry], copies: str
         assert_judged(one, proven=True)
 
 
+def test_a_first_run_that_is_refused_is_told_alike(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    one = ferry(f"['postgres://{copies}.{{t}}']", *SOURCE, "ALTER TABLE {t} RENAME TO {t}_away")
+    assert command("status", one.table).exit_code == 0
+    assert command("run", one.table).exit_code
+    assert_judged(one, proven=False, failed=True, says="")
+    assert "its last run failed or was refused" in command("status", one.table).stderr
+
+
 def test_a_run_that_may_not_cut_new_ranges_is_recorded(
     ferry: Callable[..., Ferry], copies: str
 ) -> None:
