@@ -323,7 +323,7 @@ def _explained(detail: Any) -> Iterator[tuple[Location, str]]:
     if isinstance(reason, InvalidParts):
         for inside, message in reason.problems:
             yield (*location, *inside), _named((*location, *inside), message)
-    elif str(location[-1:]).endswith(")',)"):
+    elif location and str(location[-1]).count("(") < str(location[-1]).count(")"):
         yield location[:-1], f"{_dotted(location)} is the rest of a type: {QUOTE_COMMAS}"
     elif detail["type"] == "extra_forbidden":
         similar = get_close_matches(str(location[-1]), _keys_beside(location), n=1)

@@ -136,6 +136,11 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
             8,
             "columns.n.type.2) is the rest of a type",
         ),
+        (
+            GOOD + 'columns:\n  "price (eur)": 7\n',
+            8,
+            "columns.price (eur): should be keys with values",
+        ),
         (GOOD.replace("public.orders", "orders"), 2, "system://schema.table"),
         (GOOD.replace("sqlserver://", "oracle://"), 4, "system://schema.table"),
         (GOOD.replace("orders\nsource", "my orders\nsource"), 1, "letters, digits"),
