@@ -48,7 +48,7 @@ _PERMANENT_CONNECT = re.compile(
     r"authentication (?:failed|not supported)|does not exist|no pg_hba\.conf entry"
     r"|no password supplied|permission denied|invalid connection option"
     r"|not currently accepting connections|not permitted to log in|certificate|does not support SSL"
-    r"|translate host name|resolve host|query_wait_timeout"
+    r"|(?:translate host name|resolve host)(?!.*Temporary failure)|query_wait_timeout"
 )
 """libpq gives no SQLSTATE for a connection that was never established, only a text."""
 

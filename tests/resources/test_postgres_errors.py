@@ -31,6 +31,17 @@ def settings() -> ConnectionSettings:
         ('connection failed: FATAL:  database "x" does not exist', 'database "x" does', False),
         (f'connection failed: FATAL:  password authentication failed {SECRET}"', "***", False),
         ("timeout expired", "timeout expired", True),
+        ("failed to resolve host 'x': [Errno -2] Name or service not known", "not known", False),
+        (
+            "failed to resolve host 'x': [Errno -3] Temporary failure in name resolution",
+            "Temporary failure",
+            True,
+        ),
+        (
+            'could not translate host name "x" to address: Temporary failure in name resolution',
+            "Temporary failure",
+            True,
+        ),
     ],
 )
 def test_a_failed_connection_is_told_in_one_line(
