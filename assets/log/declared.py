@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.sections import Section
 from tableferry.assets.log.records import RangeRecord, digest
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.levels import CHECK_NAMES
@@ -26,26 +27,24 @@ def declaration_of(transfer: Transfer, hop: int) -> str:
     """Return what decides which rows and values a hop (1-based) proves, but for its checks."""
     hops = transfer.hops[:hop]
     columns = [
-        {name: _shape(spec) for name, spec in sorted(transfer.columns.items()) if _shape(spec)},
-        sorted(transfer.only or ()),
-        sorted(transfer.exclude),
-        *(
-            [{name: _shape(spec) for name, spec in sorted(each.columns.items())}, each.exclude]
-            for each in hops
-        ),
+        *(sorted(transfer.only or ()), sorted(transfer.exclude), _shapes(transfer.columns)),
+        *(part for each in hops for part in (sorted(each.exclude), _shapes(each.columns))),
     ]
     parts = transfer.model_dump(mode="json", include={*_OF_ROWS}, exclude_defaults=True)
     table = hops[-1].model_dump(mode="json", include={*_OF_TABLE}, exclude_defaults=True)
     parts = {name: digest(value) for name, value in (parts | table).items()}
-    if any(map(bool, columns[:3])) or any(any(each) for each in columns[3:]):
-        parts["columns"] = digest(columns)
+    if any(columns):
+        parts["columns"] = digest(json.dumps(columns, sort_keys=True))
     return json.dumps({SOURCE: str(transfer.tables[hop - 1]), **parts}, ensure_ascii=False)
 
 
-def _shape(spec: object) -> dict[str, object]:
-    """Return the settings of a column that decide its values; `was` only finds it in a target."""
-    dumped: dict[str, object] = spec.model_dump(mode="json", exclude_defaults=True)  # type: ignore[attr-defined]
-    return {name: value for name, value in sorted(dumped.items()) if name != "was"}
+def _shapes(columns: Mapping[str, Section]) -> dict[str, dict[str, object]]:
+    """Return the settings of columns that decide values; `was` only finds one in a target."""
+    shapes = {
+        name: spec.model_dump(mode="json", exclude_defaults=True, exclude={"was"})
+        for name, spec in columns.items()
+    }
+    return {name: shape for name, shape in shapes.items() if shape}
 
 
 def asked_of(transfer: Transfer) -> dict[str, str]:
