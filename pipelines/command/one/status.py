@@ -25,7 +25,8 @@ def status(session: Session, name: str) -> TransferView:
     if not (views or lacking or failed_runs):
         return TransferView(name, [])
     entry = transfer_entry(transfer, statuses, failed=failed_runs.get(name))
-    failed = entry.outcome in (ProofState.FAILED, ProofState.OTHERWISE)
+    otherwise = any(view.judgement.state is ProofState.OTHERWISE for view in views)
+    failed = otherwise or entry.outcome is ProofState.FAILED
     return TransferView(
         name,
         views,

@@ -164,6 +164,18 @@ def test_what_another_declaration_has_proven_is_not_proven_by_this_one(
             assert moved == [("other",)], "the fingerprint has told nothing of the other source"
 
 
+def test_what_is_proven_otherwise_is_told_beside_ranges_that_are_not_moved(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    hops = f"['postgres://{copies}.{{t}}']"
+    one = ferry(hops, *SOURCE, ranges="{rows: 25}")
+    assert one.run().good
+    one.source("INSERT INTO {t} SELECT i, 'n' FROM generate_series(41, 200) i")
+    assert command("run", one.table, "--range", "1").exit_code == 0
+    one.declare(hops, ranges="{rows: 25}", where="id > 3")
+    assert_judged(one, proven=False, failed=True, says="changed since: where")
+
+
 def test_settings_that_change_no_row_leave_the_proof(
     ferry: Callable[..., Ferry], copies: str
 ) -> None:
