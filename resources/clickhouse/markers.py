@@ -257,12 +257,15 @@ class RangeMarker:
         """Return the number of this attempt's marker.
 
         Raises:
-            TargetMoved: the marker is not this attempt's, or another home has published ranges that
-                are cut otherwise: their rows must neither be duplicated nor removed.
+            TargetMoved: the table was made anew, the marker is not this attempt's, or another home
+                has published ranges that are cut otherwise: their rows must neither be duplicated
+                nor removed.
         """
         rows, key_range = list(standing), self.publication.key_range
         tokens = {name: token for name, token, _ in rows}
-        require_written_as(self.publication.plan.target, tokens.pop(CLAIM, ""))
+        if CLAIM not in tokens:
+            raise self._moved("into a new table")
+        require_written_as(self.publication.plan.target, tokens.pop(CLAIM))
         self.require(tokens.pop(key_range.name, ""))
         known = self.publication.known
         for name in tokens.keys() - known.transfer_ranges if known and self.atomic else ():

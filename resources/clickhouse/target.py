@@ -432,6 +432,7 @@ class ClickHouseTarget(Target):
         anew.drop_former(self.resource, target, shadow)
         gone = before if current else state
         markers.remove(table_identity(target, gone.uuid))
+        self._layouts = {}
 
     def retire(
         self,

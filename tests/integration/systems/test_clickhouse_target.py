@@ -267,6 +267,17 @@ def test_swap_crashed_between_exchange_and_drop(bench: Bench) -> None:
     assert bench.rows() == [*OLD, *ELSEWHERE]
 
 
+def test_who_has_prepared_another_shadow_publishes_nothing_in_the_new_one(bench: Bench) -> None:
+    swap, other = TargetOptions(mode=WriteMode.SWAP), bench.at(bench.url)
+    bench.target.prepare(bench.plan, swap)
+    bench.load(OLD, options=swap)
+    bench.ask(f"ALTER TABLE {bench.named()} MODIFY COMMENT 'altered'")
+    other.prepare(bench.plan, swap)
+    with pytest.raises(TargetMoved, match="into a new table"):
+        bench.load(NEW, options=swap)
+    assert bench.rows(shadow_of(bench.table)) == []
+
+
 def test_engine_that_cannot_delete_is_refused(bench: Bench) -> None:
     bench.client.command(
         f"CREATE TABLE warehouse.{bench.table.name} (id Int64, note Nullable(String)) ENGINE = Log"
