@@ -128,11 +128,12 @@ class MarkerTable:
         require_written_as(self._target, written_as or "")
         return identity
 
-    def begin_shadow(self, session: TargetSession, shape: str) -> None:
-        """Insert that row for a new shadow, in the transaction that makes it."""
+    def begin_shadow(self, session: TargetSession, shape: str, former: str) -> None:
+        """Insert that row for a new shadow, in the transaction that makes it, and remove those of
+        the former one: a run that has prepared that one must not publish in this one."""
         identity = self.identity(session)
-        of_table = f"target_id = {self._sql.text(identity)}"
-        session.execute(f"DELETE FROM {self._name} WHERE {of_table}")
+        both = f"{self._sql.text(identity)}, {self._sql.text(former)}"
+        session.execute(f"DELETE FROM {self._name} WHERE target_id IN ({both})")
         session.execute(self._insert(identity, "1", written_as=str(self._target), shape=shape))
 
     def shape(self, session: TargetSession) -> str | None:

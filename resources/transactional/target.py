@@ -453,6 +453,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
         if markers.shape(session) == shape:
             return
         exists = bool(session.query(self.sql.table_exists(shadow)))
+        former = markers.identity(session)
         create = self.sql.create_table if options.recreate else self.sql.create_shadow
         with self.sql.transaction(session):
             for statement in [*([drop_table(shadow)] if exists else []), *create(plan, shadow)]:
@@ -461,9 +462,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
                 self._add_indexes(session, plan, shadow)
             else:
                 session.execute(self.sql.insert_all(plan, shadow, plan.target))
-            markers.begin_shadow(session, shape)
-            # nor may a run that has prepared another shadow publish in this one
-            markers.remove_others(session, [plan.target.name, shadow.name])
+            markers.begin_shadow(session, shape, former)
 
     def _shape(self, session: AnySession, plan: CopyPlan, options: TargetOptions) -> str:
         """A hash of the target and of all that its shadow is made like."""
