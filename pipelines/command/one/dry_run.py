@@ -13,6 +13,7 @@ from tableferry.assets.planning.changes.drift import Unplanned
 from tableferry.assets.planning.changes.evolving import alter, altered, made_anew, made_first
 from tableferry.assets.planning.changes.refusals import require_allowed
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
+from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.planner import make_plan
 from tableferry.assets.planning.resolve import Hop
@@ -127,6 +128,7 @@ def dry_run(
     if any(running.values()):
         session.ask_log(partial(require_not_shrunk, plan))
         moving = {number for number, names in running.items() if names}
+        require_harmless(each for each in hops if each.number in moving)
         refuse = partial(require_allowed, plan.transfer, hops, servers)
         session.ask_log(lambda log: refuse(log, gone, moving))
         anew = {each.number: session.ask_log(partial(made_anew, each, servers)) for each in hops}
