@@ -100,7 +100,7 @@ def execute(
             context.log.warning(note)
             caller.notes.append(note)
         if any(hop.first and moves(plan, hop) for hop in selected) and (
-            lost := require_not_shrunk(plan, instance)
+            lost := require_not_shrunk(plan, servers, instance)
         ):
             context.log.warning(lost)
             caller.notes.append(lost)

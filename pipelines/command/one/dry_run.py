@@ -126,7 +126,7 @@ def dry_run(
     gone = session.ask_log(partial(unplanned_columns, plan.hops))
     anew: dict[int, str | None] = {}
     if any(running.values()):
-        session.ask_log(partial(require_not_shrunk, plan))
+        session.ask_log(partial(require_not_shrunk, plan, servers))
         moving = {number for number, names in running.items() if names}
         require_harmless(each for each in hops if each.number in moving)
         refuse = partial(require_allowed, plan.transfer, hops, servers)

@@ -76,7 +76,7 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
             for hop in plan.hops
             for why in refusals(transfer, hop, servers, log, gone[hop.number])
         ]
-        lost = shrunk(plan, log)
+        lost = shrunk(plan, servers, log)
         if lost and transfer.on_shrink == "fail":
             refused.append(f"{lost}; {IF_RIGHT}")
         current = set(plan.ranges)

@@ -184,7 +184,7 @@ def _run(
             adoptable = informing("whether rows can be adopted", look, notes)
             notes += [adoptable] if adoptable else []
         if work.ranges & work.stale and not repair:
-            lost = session.ask_log(partial(require_not_shrunk, work.plan))
+            lost = session.ask_log(partial(require_not_shrunk, work.plan, servers))
             notes += [lost] if lost else []
         for note in notes:
             on_note(note)

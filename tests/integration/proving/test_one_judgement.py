@@ -401,3 +401,9 @@ def test_a_table_that_has_lost_one_range_or_is_filtered_has_not_shrunk(
         told = command(name, one.table)
         assert told.exit_code == 0 and "are gone" not in told.output + told.stderr, told.output
     assert_judged(one, proven=True)
+    one.declare(hops, **settings)
+    assert one.run().good
+    one.source("DELETE FROM {t} WHERE id < 5900")
+    lost = "has 101 rows where 3,000 were committed"
+    ran = command("run", one.table, "--range", "4501")
+    assert ran.exit_code == 1 and lost in ran.stderr, "a run of one range tells it of all"
