@@ -170,8 +170,9 @@ def why_lacking(transfer: Transfer) -> str:
     """Say of a range that the transfer has no more what became of it, and what adds it again."""
     command = "run" if transfer.write.moves else "check"
     return (
-        "no range has these keys any more: somebody has deleted its partition in Dagster, or a run "
-        f"died while it cut it anew; ferry {command} {transfer.transfer} adds it again"
+        "no range has these keys any more: somebody has deleted its partition in Dagster, or "
+        "renamed the transfer, or a run died while it cut it anew; "
+        f"ferry {command} {transfer.transfer} adds it again"
     )
 
 
