@@ -25,6 +25,7 @@ def secret(folder: Path, url: str) -> str:
 
 
 def test_a_file_names_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLEFERRY_PATIENCE_SECONDS", "0")
     url = secret(tmp_path, "postgresql://ferry@127.0.0.1:1/nowhere")
     monkeypatch.setenv("TABLEFERRY_POSTGRES_URL_FILE", url)
     monkeypatch.setenv("TABLEFERRY_CLICKHOUSE_URL", "http://127.0.0.1:1/default")

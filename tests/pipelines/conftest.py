@@ -26,6 +26,7 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_port: i
     (folder / "orders.yaml").write_text(TRANSFER.format(hop="clickhouse://warehouse.orders"))
     monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(folder))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    monkeypatch.setenv("TABLEFERRY_PATIENCE_SECONDS", "0")
     at = f"u:{SECRET}@127.0.0.1:{closed_port}"
     monkeypatch.setenv("TABLEFERRY_POSTGRES_URL", f"postgresql://{at}/db")
     monkeypatch.setenv("TABLEFERRY_CLICKHOUSE_URL", f"http://{at}/db")

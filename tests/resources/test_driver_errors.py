@@ -360,7 +360,10 @@ def test_sqlserver_connection(text: str, message: str, transient: bool) -> None:
     assert is_transient(failed) is transient
 
 
-def test_a_sqlserver_that_hangs_up_before_the_login_may_be_back_later() -> None:
+def test_a_sqlserver_that_hangs_up_before_the_login_may_be_back_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TABLEFERRY_PATIENCE_SECONDS", "0")
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def hang_up() -> None:

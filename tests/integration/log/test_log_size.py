@@ -114,7 +114,8 @@ def grown(ferry: Callable[..., Ferry], size: Size) -> tuple[float, float]:
 
 def test_a_home_of_files_grows_by_little(ferry: Callable[..., Ferry], sqlite_size: Size) -> None:
     first, changed = grown(ferry, sqlite_size)
-    assert first < 42 and changed < 54, "133 and 194 with a file for each run"
+    # each commit keeps the declaration that its range was proven by
+    assert first < 42 and changed < 58, "133 and 194 with a file for each run"
 
 
 def test_a_small_table_has_one_range_in_each_target(

@@ -163,7 +163,10 @@ def test_a_missing_table_is_named(source: PostgresResource) -> None:
     assert f"public.nope does not exist in the database {database!r}, or" in str(caught.value)
 
 
-def test_failed_connections_say_why_in_one_line(pg_url: str) -> None:
+def test_failed_connections_say_why_in_one_line(
+    pg_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TABLEFERRY_PATIENCE_SECONDS", "0")
     at = urlsplit(pg_url)
     where = f"cannot connect to postgres at {at.hostname}:{at.port}: "
     cases = {
