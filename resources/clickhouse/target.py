@@ -125,8 +125,6 @@ class ClickHouseTarget(Target):
         layout = answer(self.resource, layouts_of, plan.target)
         if layout is not None and options.mode.moves:
             self._require_place(plan.target, layout.engine_full, layout.database_engine)
-            if not layout.engine.endswith("MergeTree"):
-                raise InputError(f"{plan.target}: engine {layout.engine} cannot replace rows")
         kept = layout if not options.recreate else None
         _check_mode(plan, options, kept.atomic if kept else options.partition_by is None)
         if kept is None:
@@ -162,6 +160,8 @@ class ClickHouseTarget(Target):
             self.created = layout.uuid if created and layout.uuid != NO_UUID else None
             markers.remove_others([table_identity(plan.target, layout.uuid)])
         else:
+            if not layout.engine.endswith("MergeTree"):
+                raise InputError(f"{plan.target}: engine {layout.engine} cannot replace rows")
             columns = found or self.resource.columns(plan.target)
             notes += self.verify(plan, options, columns)
         if plan.fitting:

@@ -237,7 +237,9 @@ def test_a_target_that_may_not_be_made_is_named(
     try:
         one.declare("['limited://public.{t}_copy']")
         (error,) = one.run().errors
-        assert error.startswith(f"limited://public.{one.table}_copy: postgres (42501): permission")
+        assert error.startswith(f"limited://public.{one.table}_copy: ")
+        # where another test has made markers there, the login may not write to these, either
+        assert "postgres (42501): permission" in error or f'TO "{role}"' in error
     finally:
         one.source(f"DROP ROLE {role}")
 
