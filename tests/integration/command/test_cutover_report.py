@@ -112,11 +112,11 @@ def test_a_fleet_with_a_failed_a_damaged_and_an_unmoved_table(
     by_name = columns(states)
     assert list(by_name) == [*("damaged", "failing", "refused", "waiting", "chain", folder.table)]
     assert [cells[0] for cells in by_name.values()] == [
-        *("failed", "failed", "not moved", "not moved", "proven", "proven")
+        *("failed", "failed", "failed", "not moved", "proven", "proven")
     ]
     assert by_name["chain"][1:4] == ["4/4", "300", "full_hash"]
     assert by_name[folder.table][1:4] == ["4/4", "300", "checksum"]
-    assert "6 transfers: 2 failed, 2 not moved, 2 proven; " in states.stdout
+    assert "6 transfers: 3 failed, 1 not moved, 2 proven; " in states.stdout
     assert re.search(
         "ferry: failing: .*: failed: .* column 'id', key 128: value 128", states.stderr
     )
