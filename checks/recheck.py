@@ -22,8 +22,8 @@ MOST_VALUES = 10_000
 
 MOST_TIMES, MOST_SECONDS = 100, 3600.0
 
-SETTLED = "settled_rows"
-"""The metadata of a passed verdict: how many rows differed at the first look, but not at each."""
+WRITTEN = "rows_being_written"
+"""The metadata of a passed verdict: how many rows differed at the first look, and not for good."""
 
 _PATTERN = re.compile(r"(\d{1,3})x(\d{1,4}(?:\.\d{1,3})?)(s|m)")
 
@@ -101,7 +101,7 @@ class RepeatedLooks:
         if not judged.passed or (again := ask()).passed:
             return judged
         anew = replace(self)._judged(again, keeps_rows)
-        if not anew.passed or anew.metadata[SETTLED]:
+        if not anew.passed or anew.metadata[WRITTEN]:
             return anew  # other rows are being written
         why = "compared in another way, no row differs, so that none can be shown"
         return replace(again, remarks=(*again.remarks, why))
@@ -134,7 +134,7 @@ class RepeatedLooks:
             disagreeing=(),
             differences=None,
             note=f"{which} differed while being written, and agreed when looked at again",
-            metadata={**metadata, SETTLED: settled},
+            metadata={**metadata, WRITTEN: len(first)},
         )
 
     @cached_property
