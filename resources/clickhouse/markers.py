@@ -68,16 +68,23 @@ class MarkerTable:
         )
 
     def create(self) -> None:
-        """Create the table if it is missing; remove outdated rows once there are many."""
+        """Create the table if it is missing; remove outdated rows once there are many.
+
+        The rows to remove are listed by one read. A condition on what is newest would also hold for
+        a row that another run has written since it was read.
+        """
         self._resource.execute(self.creation())
         ((replaced,),) = self._resource.query(
             f"SELECT count() - uniqExact(target, `range`) FROM {self._name}"
         )
         if replaced > MOST_REPLACED:
-            newest = f"SELECT target, `range`, max(number) FROM {self._name} GROUP BY 1, 2"
+            outdated = (
+                "SELECT target, `range`, arrayJoin(arrayPopBack(arraySort(groupArray(number)))) "
+                f"FROM {self._name} GROUP BY target, `range`"
+            )
             self._resource.execute(
                 f"ALTER TABLE {self._name} DELETE "
-                f"WHERE (target, `range`, number) NOT IN ({newest})",
+                f"WHERE (target, `range`, number) IN ({outdated})",
                 {"allow_nondeterministic_mutations": 1, "mutations_sync": 2},
             )
 
@@ -264,7 +271,7 @@ class RangeMarker:
         rows, key_range = list(standing), self.publication.key_range
         tokens = {name: token for name, token, _ in rows}
         if CLAIM not in tokens:
-            raise self._moved("into a new table")
+            raise self._unclaimed()
         require_written_as(self.publication.plan.target, tokens.pop(CLAIM))
         self.require(tokens.pop(key_range.name, ""))
         known = self.publication.known
@@ -279,6 +286,19 @@ class RangeMarker:
         """See `require_standing`; asks the server."""
         ((standing,),) = self.resource.query(f"SELECT {self.standing}")
         self.require_standing(standing)
+
+    def _unclaimed(self) -> TargetMoved:
+        """Tell a table that was made anew from one whose markers were removed, and claim that one.
+
+        Markers of a target go only once there is another table in its place, those of a shadow
+        before.
+        """
+        target = self.publication.plan.target
+        known = published(self.resource, [target])[target]
+        if self.table == target and known.table == self.identity:
+            self._all.claim(self.identity)
+            return TargetMoved(f"{target}: its markers were removed while a run wrote to it")
+        return self._moved("into a new table")
 
     def _moved(self, what: str) -> TargetMoved:
         name = self.publication.key_range.name

@@ -490,3 +490,22 @@ def test_replaced_markers_are_removed(bench: Bench, monkeypatch: pytest.MonkeyPa
     bench.target.prepare(bench.plan, REPLACE)
     assert bench.client.query(rows).result_rows == [(2,)]
     assert bench.target.published(bench.plan, REPLACE) == before
+
+
+def test_a_run_goes_on_whose_markers_were_removed(bench: Bench) -> None:
+    bench.target.prepare(bench.plan, REPLACE)
+    removing = (
+        f"ALTER TABLE warehouse.{MARKERS} DELETE WHERE `table` = '{bench.table.name}' "
+        "SETTINGS mutations_sync = 2"
+    )
+    publication = Publication(bench.plan, LOW, "v1", "run-1")
+    with bench.target.attempt(publication, REPLACE) as load:
+        load.load_arrow([batch(OLD)])
+        bench.ask(removing)
+        with pytest.raises(TargetMoved, match="its markers were removed while a run wrote to it"):
+            load.finalise()
+    assert bench.rows() == []
+    bench.load(OLD)
+    assert bench.rows() == OLD
+    claims = f"SELECT count() FROM warehouse.{MARKERS} WHERE `table` = '{bench.table.name}'"
+    assert bench.client.query(f"{claims} AND `range` = ''").result_rows == [(1,)]
