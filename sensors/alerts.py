@@ -17,10 +17,10 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.history import error_of, failed_checks
 from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.assets.planning.servers import Servers
-from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.errors import InputError
 from tableferry.resources.words import counted
 from tableferry.sensors.missed import missed_sensor
-from tableferry.sensors.sending import Alert, is_configured, redacted, send
+from tableferry.sensors.sending import Alert, is_configured, redacted, send, tell
 
 INTERVAL_SECONDS = 60
 """Runs that fail for one reason within a minute are told together."""
@@ -152,16 +152,10 @@ def _tell(context: dg.SensorEvaluationContext, waiting: dict[str, Waiting]) -> s
     for reason in list(waiting.values()):
         if not reason.runs or time() - reason.told < QUIET_SECONDS:
             continue
-        alert = _alert(reason.runs)
-        context.log.error(alert.text)
-        try:
-            send(alert)
-            said.append(f"told of {counted(len(reason.runs), 'run')}")
-        except TableferryError as error:
-            said.append(str(error))
-            if getattr(error, "transient", False):
-                continue  # nobody has heard of it: the next tick tries again
-        reason.told, reason.runs = time(), {}
+        text, again = tell(context, _alert(reason.runs))
+        said.append(text)
+        if not again:
+            reason.told, reason.runs = time(), {}
     return "; ".join(said) or "no run has failed since"
 
 

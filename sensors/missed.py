@@ -14,9 +14,8 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import check_schedule_name, schedule_name
 from tableferry.assets.log.history import first_line
-from tableferry.resources.errors import TableferryError
 from tableferry.resources.words import counted, duration
-from tableferry.sensors.sending import Alert, send
+from tableferry.sensors.sending import Alert, tell
 
 INTERVAL_SECONDS = 60
 SENSORS = ("first_ranges", "new_ranges", "failed_ranges", "reaper", "failure_alert", "check_alert")
@@ -57,21 +56,16 @@ def missed_sensor(
     def missed(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         kept, instance, now = _parse(context.cursor), context.instance, time()
         kept.setdefault("since", now)
-        said = []
         looks = (
             _failed_ticks(instance, watched, safe, kept, now),
             _growing_queue(instance, kept, now),
             _stale_tables(instance, transfers, kept, now),
         )
-        for alert in (alert for look in looks for alert in look):
-            context.log.error(alert.text)
-            said.append(alert.text)
-            try:
-                send(alert)
-            except TableferryError as error:
-                said.append(str(error))
-        reason = dg.SkipReason("; ".join(said) or "nothing is missing")
-        return dg.SensorResult(skip_reason=reason, cursor=json.dumps(kept))
+        told = [tell(context, alert) for look in looks for alert in look]
+        said = "; ".join(text for text, _ in told) or "nothing is missing"
+        again = any(again for _, again in told)
+        cursor = context.cursor if again else json.dumps(kept)
+        return dg.SensorResult(skip_reason=dg.SkipReason(said), cursor=cursor)
 
     return missed
 

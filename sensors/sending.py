@@ -10,10 +10,12 @@ from importlib import import_module
 from typing import Any, Literal
 from urllib.parse import unquote
 
+import dagster as dg
+
 from tableferry.resources import extras
 from tableferry.resources.connecting import secret_files
 from tableferry.resources.connecting.names import connection_names, connection_url, system_of
-from tableferry.resources.errors import ConnectionFailed, InputError, shortened
+from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError, shortened
 
 ALERTS = "TABLEFERRY_ALERTS"
 """URLs of Apprise, with blanks between: `mailtos://user:password@host?to=me@example.com`."""
@@ -122,6 +124,20 @@ def send(alert: Alert) -> None:
             failed.append(f"{ALERTS}: {which} does not take the alert: {reason}")
     if failed:
         raise ConnectionFailed("; ".join(failed), transient=len(failed) == len(services))
+
+
+def tell(context: dg.SensorEvaluationContext, alert: Alert) -> tuple[str, bool]:
+    """Log an alert, and send it to all services.
+
+    Returns:
+        Its text, or why it was not sent; and whether to send it again, as no service took it.
+    """
+    context.log.error(alert.text)
+    try:
+        send(alert)
+    except TableferryError as error:
+        return str(error), getattr(error, "transient", False)
+    return alert.text, False
 
 
 def _services() -> list[tuple[str, Any]]:

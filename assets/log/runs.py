@@ -171,7 +171,7 @@ _TIMED_RUNS = (
     " AND r.end_time IS NOT NULL AND r.start_time IS NOT NULL AND r.run_id IN ({values})"
 )
 MAX_TIMES = 5
-"""Of how many runs it is said how long they took."""
+"""Runs whose durations a plan shows, at most."""
 
 
 def seconds_of_moves(log: Log, transfer: Transfer) -> list[float]:

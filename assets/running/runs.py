@@ -13,7 +13,7 @@ from tableferry.assets.log.run_tags import LAUNCH, RANGE_END, RANGE_START, TRANS
 from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
 
 MOST_RETRIES = 5
-"""Of a run that a schedule has launched without a plan, as a server was away."""
+"""Tries again of a run that a schedule launched without a plan, as a server was away."""
 
 UNFINISHED = [
     dg.DagsterRunStatus.NOT_STARTED,
