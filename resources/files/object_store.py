@@ -8,7 +8,7 @@ import io
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -19,13 +19,10 @@ from tableferry.resources.contract.facts import facts_of
 from tableferry.resources.errors import ConnectionFailed, InputError, StatementFailed, TableMissing
 from tableferry.resources.extras import require
 from tableferry.resources.files.store import (
-    LOGS,
-    METADATA,
     Folder,
     Listed,
     before_wildcards,
-    not_plain,
-    table_format,
+    require_plain,
 )
 from tableferry.resources.tables import TableRef
 
@@ -113,22 +110,25 @@ class ObjectStore:
         pattern = re.compile(glob_translate("/".join(parts)))
         depth = None if "**" in parts else len(parts)
         try:
-            above = ["/".join(fixed[:length]) for length in range(len(base), len(fixed))]
-            formats = dict(facts_of(self).known(("formats", folder), lambda: self._formats(above)))
             holding: set[str] = set()
+            subfolders: set[str] = set()
             for details in self._walk(folder, depth):
                 if details["type"] == "directory":
-                    formats |= self._formats_by(details["name"].rstrip("/"))
+                    subfolders.add(details["name"].rstrip("/"))
                     continue
                 name = str(details["name"])[len(folder) + 1 :]
                 hidden = any(part.startswith(".") for part in name.split("/"))
                 if name and pattern.match(name) and not hidden:
                     path = f"{self.scheme}://{details['name']}"
-                    holding.add(str(PurePosixPath(details["name"]).parent))
+                    holding.add(os.path.dirname(details["name"]))
                     yield Listed(path, name, *_size_and_version(details))
-            for root, format in formats.items():
-                if any(PurePosixPath(below).is_relative_to(root) for below in holding):
-                    raise not_plain(table, f"{self.scheme}://{root}", format)
+
+            def names_in(log: str) -> Sequence[str]:
+                if log not in subfolders and log.startswith(f"{folder}/"):
+                    return ()  # the walk would have met it
+                return facts_of(self).known(("log", log), lambda: self._names_in(log))
+
+            require_plain(table, holding, "/".join(base), names_in)
         except InputError:
             raise
         except FileNotFoundError:
@@ -136,20 +136,11 @@ class ObjectStore:
         except Exception as error:
             raise self._unreachable(error) from None
 
-    def _formats(self, folders: Iterable[str]) -> dict[str, str]:
-        """Which of the folders hold the log of a table format, and its name."""
-        found: dict[str, str] = {}
-        for folder in folders:
-            for log in (*LOGS, METADATA):
-                if self._filesystem.isdir(f"{folder}/{log}"):
-                    found |= self._formats_by(f"{folder}/{log}")
-        return found
-
-    def _formats_by(self, log: str) -> dict[str, str]:
-        """The folder that holds such a log, if it is one, and the format's name."""
-        folder, _, name = log.rpartition("/")
-        format = table_format(name, lambda: self._filesystem.ls(log, detail=False))
-        return {folder: format} if format else {}
+    def _names_in(self, folder: str) -> Sequence[str]:
+        try:
+            return cast(Sequence[str], self._filesystem.ls(folder, detail=False))
+        except FileNotFoundError:
+            return ()
 
     def _walk(self, folder: str, depth: int | None) -> Iterator[Mapping[str, Any]]:
         """List files down to a depth, and the folders on the way. fsspec's own walk takes a

@@ -7,9 +7,9 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, Protocol
 
@@ -21,11 +21,13 @@ SETTLED_SECONDS = 2.0
 file may be written again within the resolution of that time."""
 
 
-LOGS = {"_delta_log": "Delta", ".hoodie": "Hudi"}
-"""Folders in which a table format logs which files count, and the format's name."""
-METADATA = "metadata"
-"""Such a folder of Iceberg, where it has files with names as below."""
-_ICEBERG = re.compile(r"(?:\A|/)(?:v\d+|\d+-[^/]+)(?:\.gz)?\.metadata\.json(?:\.gz)?\Z")
+LOGS = {
+    "_delta_log": ("Delta", ""),
+    ".hoodie": ("Hudi", ""),
+    "metadata": ("Iceberg", r"(?:\A|/)(?:v\d+|\d+-[^/]+)(?:\.gz)?\.metadata\.json(?:\.gz)?\Z"),
+}
+"""Folders in which a table format logs which files count, the format's name, and how the name of a
+file in them looks."""
 
 
 class Listed(NamedTuple):
@@ -136,19 +138,11 @@ class Folder:
         if not folder.is_dir():
             raise TableMissing(f"{table}: there is no folder {folder}")
         checked: set[str] = set()
-        plain: set[Path] = set()
         for path in glob.glob(str(pattern), recursive=True):
             parent = os.path.dirname(path)
             if parent not in checked or os.path.islink(path):
                 self.require_within(table, path)
                 checked.add(parent)
-                for above in (Path(parent), *Path(parent).parents):
-                    if above in plain:
-                        break
-                    _require_plain_folder(table, above)
-                    plain.add(above)
-                    if above == self.root:  # what lies above it is not ours to look at
-                        break
             try:
                 status = os.stat(path)
             except FileNotFoundError:
@@ -156,6 +150,7 @@ class Folder:
             if stat.S_ISREG(status.st_mode):
                 name = Path(path).relative_to(folder).as_posix()
                 yield Listed(path, name, status.st_size, _version(status))
+        require_plain(table, checked, str(self.root), _names_in)
 
     def open(self, path: str, *, scattered: bool = False) -> IO[bytes]:
         return Path(path).open("rb")
@@ -168,32 +163,39 @@ class Folder:
         return time.time() - int(version.partition(".")[0]) / 1e9 > SETTLED_SECONDS
 
 
-def table_format(folder: str, names: Callable[[], Iterable[str]]) -> str | None:
-    """The table format that keeps its log in a folder.
+def require_plain(
+    table: TableRef, holding: Iterable[str], root: str, names_in: Callable[[str], Iterable[str]]
+) -> None:
+    """Refuse files that a table format's log, not their folder, calls the rows of a table.
 
     Args:
-        folder: the name of the folder.
-        names: lists what is in it.
+        table: the table that they are to be.
+        holding: the folders that hold them.
+        root: where relative folders begin: nothing is looked at above it.
+        names_in: lists a folder; none where there is no such folder.
+
+    Raises:
+        InputError: names the table's folder and the format.
     """
-    if folder == METADATA and any(map(_ICEBERG.search, names())):
-        return "Iceberg"
-    return LOGS.get(folder)
+    folders: set[PurePosixPath] = set()
+    for folder in map(PurePosixPath, holding):
+        above = [folder, *folder.parents]
+        below_root = [each for each in above if each.is_relative_to(root)]
+        folders.update(below_root or above)
+    for folder, (log, (format, file)) in product(sorted(folders), LOGS.items()):
+        if any(re.search(file, name) for name in names_in(str(folder / log))):
+            raise InputError(
+                f"{table}: {folder} is a table of {format}, whose files may hold rows that are "
+                "deleted, replaced or not yet committed: let its own reader export the rows "
+                "(DuckDB's delta_scan or iceberg_scan), and name these files"
+            )
 
 
-def not_plain(table: TableRef, folder: str, format: str) -> InputError:
-    """Make the error for files that are not the rows of a table."""
-    return InputError(
-        f"{table}: {folder} is a table of {format}, whose files may hold rows that are deleted, "
-        "replaced or not yet committed: let its own reader export the rows (DuckDB's "
-        "delta_scan or iceberg_scan), and name these files"
-    )
-
-
-def _require_plain_folder(table: TableRef, folder: Path) -> None:
-    for name in (*LOGS, METADATA):
-        log = folder / name
-        if log.is_dir() and (format := table_format(name, partial(os.listdir, log))):
-            raise not_plain(table, str(folder), format)
+def _names_in(folder: str) -> Sequence[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
 
 
 def _below(path: Path, root: Path) -> bool:

@@ -107,6 +107,7 @@ def test_a_table_of_iceberg_is_known_by_its_metadata(root: Path, name: str) -> N
 @pytest.mark.parametrize("named", [True, False])
 def test_what_lies_above_the_root_is_not_looked_at(root: Path, named: bool) -> None:
     (root.parent / "_delta_log").mkdir()
+    (root.parent / "_delta_log" / "00000000000000000000.json").touch()
     resource = FilesResource(url=root.as_uri() if named else None)
     assert names(resource, "in/*.csv") == ["a.csv"]
     with pytest.raises(InputError, match=f"{root.parent} is a table of Delta"):
