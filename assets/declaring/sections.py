@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -12,6 +13,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     PrivateAttr,
     ValidationInfo,
     field_validator,
@@ -39,6 +41,9 @@ CONNECTIONS = "connections"
 FOLDER = "folder"
 """Validation context: the folder that paths are relative to; by default the working folder."""
 
+SIMILAR = "similar"
+"""Validation context: gets the known keys, by unknown ones beside them that resemble them."""
+
 FINGERPRINTS = ("auto", "content", "row_version", "none")
 
 
@@ -61,6 +66,12 @@ def _width(value: object) -> object:
 def _type(value: object) -> object:
     if not isinstance(value, str | dict):
         raise ValueError("should be a type of the target, or one type per system")
+    if isinstance(value, dict):
+        InvalidParts.raise_any(
+            ((system,), f"should be a text (got {type_!r})")
+            for system, type_ in value.items()
+            if not isinstance(type_, str)
+        )
     return value
 
 
@@ -120,6 +131,9 @@ Fingerprint = Annotated[
         json_schema_input_type=Literal["auto", "content", "row_version", "none"] | Watermark,
     ),
 ]
+DeclaredType = Annotated[
+    str | dict[str, str], PlainValidator(_type, json_schema_input_type=str | dict[str, str])
+]
 Overflow = Annotated[
     OverflowPolicy,
     BeforeValidator(_overflow, json_schema_input_type=OverflowPolicy | None),
@@ -140,6 +154,16 @@ class Section(BaseModel):
 
     # a docstring below a field describes it in the JSON Schema as well
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def note_similar(cls, data: Any, info: ValidationInfo) -> Any:
+        """Note which key may be meant by an unknown one."""
+        if isinstance(data, dict) and info.context:
+            for key in set(map(str, data)) - set(cls.model_fields):
+                for known in get_close_matches(key, cls.model_fields, n=1):
+                    info.context.setdefault(SIMILAR, {})[key] = known
+        return data
 
 
 class RangesSpec(Section):
@@ -194,7 +218,7 @@ class ColumnSpec(Section):
     """Its name in the targets."""
     was: Annotated[str, Field(min_length=1)] | None = None
     """The name under which targets have it from before: they rename that column."""
-    type: Annotated[str | dict[str, str], BeforeValidator(_type)] | None = None
+    type: DeclaredType | None = None
     """Target type in the first hop, or one type per system."""
     on_overflow: Overflow = "refuse"
     """What becomes of a value that does not fit: refuse (an error), null, clamp or text; in the

@@ -10,10 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
-from itertools import chain
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -28,16 +26,13 @@ from tableferry.assets.declaring.many_tables import (
 from tableferry.assets.declaring.names import check_schedule_name, schedule_name
 from tableferry.assets.declaring.namesakes import Namesake, namesakes_of
 from tableferry.assets.declaring.problems import PLAIN_WORDS, QUOTE_COMMAS, InvalidParts
-from tableferry.assets.declaring.sections import CONNECTIONS, FOLDER
+from tableferry.assets.declaring.sections import CONNECTIONS, FOLDER, SIMILAR
 from tableferry.assets.declaring.yaml_lines import Location, Problem, Unreadable, YamlFile
 from tableferry.resources.connecting.names import ENV_ONLY
 from tableferry.resources.errors import InputError
 from tableferry.resources.words import MOST_NAMES, counted, those_there
 
 DEFAULTS = "defaults.yaml"
-
-_ALTERNATIVES = ("str", "dict[str,str]")
-"""What pydantic calls the two forms of a column's type, as a part of its location."""
 
 IDENTIFYING = ("transfer", "source", "hops")
 """Keys that tell transfers apart, and so have no defaults."""
@@ -249,7 +244,8 @@ def _declaring(folder: Path) -> list[Path]:
 
 
 def _validated(file: YamlFile, defaults: Defaults, connections: Mapping[str, str]) -> _Outcome:
-    path, context = file.path, {CONNECTIONS: connections, FOLDER: file.path.parent}
+    path, similar = file.path, dict[str, str]()
+    context = {CONNECTIONS: connections, FOLDER: path.parent, SIMILAR: similar}
     problems = [*file.repeated_keys(), *defaults.problems, *file.valueless]
     # what is wrong there is that there is no value
     unclear = {(problem.path, problem.line) for problem in (*defaults.problems, *file.valueless)}
@@ -257,8 +253,8 @@ def _validated(file: YamlFile, defaults: Defaults, connections: Mapping[str, str
         transfer = Transfer.model_validate(file.data, context=context)
     except ValidationError as error:
         details = [*error.errors(), *_further_errors(file.data, error, context)]
-        explained = dict.fromkeys(chain.from_iterable(map(_explained, details)))
-        invalid = [file.problem(location, message) for location, message in explained]
+        explained = [each for detail in details for each in _explained(detail, similar)]
+        invalid = [file.problem(*each) for each in dict.fromkeys(explained)]
         problems += [problem for problem in invalid if (problem.path, problem.line) not in unclear]
     else:
         if not problems:
@@ -309,57 +305,35 @@ def _remove(data: Any, location: Location) -> Location:
     return deepest
 
 
-def _explained(detail: Any) -> Iterator[tuple[Location, str]]:
-    """Location and message of a pydantic error, without its marks of keys and alternatives."""
-    parts = detail["loc"]
-    location = tuple(
-        part
-        for before, part in zip((None, *parts), parts, strict=False)
-        if part != "[key]" and (before != "type" or part not in _ALTERNATIVES)
-    )
+def _explained(detail: Any, similar: Mapping[str, str]) -> Iterator[tuple[Location, str]]:
+    """Location and message of a pydantic error, without its marks of keys.
+
+    Args:
+        detail: the error.
+        similar: known keys by unknown ones that resemble them.
+    """
+    location = tuple(part for part in detail["loc"] if part != "[key]")
     if location[:1] == ("only",):
         location = ("columns",)
     reason = detail.get("ctx", {}).get("error")
-    if isinstance(reason, InvalidParts):
-        for inside, message in reason.problems:
-            yield (*location, *inside), _named((*location, *inside), message)
-    elif location and str(location[-1]).count("(") < str(location[-1]).count(")"):
-        yield location[:-1], f"{_dotted(location)} is the rest of a type: {QUOTE_COMMAS}"
-    elif detail["type"] == "extra_forbidden":
-        similar = get_close_matches(str(location[-1]), _keys_beside(location), n=1)
-        hint = f": did you mean {similar[0]}?" if similar else ""
-        yield location, f"unknown key {_dotted(location)}{hint}"
-    else:
-        message, value = detail["msg"].removeprefix("Value error, "), detail["input"]
-        message = PLAIN_WORDS.get(detail["type"], message).removeprefix("Input ")
-        plain = not isinstance(value, dict | list | BaseModel) and value is not None
-        shown = f" (got {value!r})" if plain and repr(value) not in message else ""
-        yield location, _named(location, f"{message}{shown}")
+    problems = reason.problems if isinstance(reason, InvalidParts) else [((), _message(detail))]
+    for inside, message in problems:
+        place = (*location, *inside)
+        dotted, last = ".".join(map(str, place)), str(place[-1]) if place else ""
+        if last.count("(") < last.count(")"):
+            yield place[:-1], f"{dotted} is the rest of a type: {QUOTE_COMMAS}"
+        elif detail["type"] == "extra_forbidden":
+            known = similar.get(last)
+            yield place, f"unknown key {dotted}" + (f": did you mean {known}?" if known else "")
+        else:
+            yield place, f"{dotted}: {message}" if place else message
 
 
-def _keys_beside(location: Location) -> set[str]:
-    """The keys that the section has in which an unknown one is."""
-    sections: list[type[BaseModel]] = [Transfer]
-    for part in location[:-1]:
-        fields = [section.model_fields.get(str(part)) for section in sections]
-        if any(fields):  # else the part is a name or a number of the user's own
-            sections = [one for each in fields if each for one in _sections(each.annotation)]
-    return {name for section in sections for name in section.model_fields}
-
-
-def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from _sections(argument)
-
-
-def _named(location: Location, message: str) -> str:
-    return f"{_dotted(location)}: {message}" if location else message
-
-
-def _dotted(location: Location) -> str:
-    return ".".join(map(str, location))
+def _message(detail: Any) -> str:
+    message, value = detail["msg"].removeprefix("Value error, "), detail["input"]
+    message = PLAIN_WORDS.get(detail["type"], message).removeprefix("Input ")
+    plain = not isinstance(value, dict | list | BaseModel) and value is not None
+    return f"{message} (got {value!r})" if plain and repr(value) not in message else message
 
 
 def _conflicts(

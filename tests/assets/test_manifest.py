@@ -137,6 +137,11 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
             "columns.n.type.2) is the rest of a type",
         ),
         (
+            GOOD + "columns:\n  n: {type: {sqlserver: 5, clickhouse: Int8}}\n",
+            8,
+            "columns.n.type.sqlserver: should be a text (got 5)",
+        ),
+        (
             GOOD + 'columns:\n  "price (eur)": 7\n',
             8,
             "columns.price (eur): should be keys with values",
