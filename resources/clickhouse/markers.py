@@ -83,8 +83,7 @@ class MarkerTable:
                 f"FROM {self._name} GROUP BY target, `range`"
             )
             self._resource.execute(
-                f"ALTER TABLE {self._name} DELETE "
-                f"WHERE (target, `range`, number) IN ({outdated})",
+                f"ALTER TABLE {self._name} DELETE WHERE (target, `range`, number) IN ({outdated})",
                 {"allow_nondeterministic_mutations": 1, "mutations_sync": 2},
             )
 
