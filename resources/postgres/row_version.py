@@ -37,10 +37,11 @@ WITH RECURSIVE asked(name, columns) AS (
 ), attributes AS (
     SELECT tables.root, tables.whole, a.* FROM tables JOIN pg_attribute a ON a.attrelid = tables.oid
     WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attname = ANY (tables.copied)
-), types(root, oid) AS (
-    SELECT DISTINCT root, atttypid FROM attributes
+), types(root, oid, part) AS (
+    SELECT DISTINCT root, atttypid, false FROM attributes
     UNION
-    SELECT types.root, more.oid FROM types JOIN pg_type t ON t.oid = types.oid CROSS JOIN LATERAL (
+    SELECT types.root, more.oid, part OR t.typtype <> 'd'
+    FROM types JOIN pg_type t ON t.oid = types.oid CROSS JOIN LATERAL (
         VALUES (t.typelem), (t.typbasetype),
             ((SELECT rngsubtype FROM pg_range WHERE t.oid IN (rngtypid, rngmultitypid)))
         UNION ALL
@@ -75,16 +76,21 @@ FROM readings GROUP BY root
 # A server that crashed, or whose files were restored, may give a transaction's number away twice,
 # on the same timeline: the first discards its statistics, the second starts anew. Objects of the
 # server's own have numbers below 16384; pg_am 2 is heap, whose rows alone have these versions.
+# Values of other types than the server's own are written by casts to text (25) or, within arrays,
+# to json (114), else by output functions. A cast without a function is the stored bytes themselves.
 TIE_SQL = f"""{CATALOG_SQL}
 , untied(root) AS (
     SELECT root FROM tables JOIN pg_class c ON c.oid = tables.oid
     WHERE c.oid < 16384 OR c.relkind NOT IN ('r', 'p', 'm') OR c.relam NOT IN (0, 2)
     UNION
     SELECT root FROM types JOIN pg_type t ON t.oid = types.oid
-    WHERE t.typoutput::oid >= 16384
+    LEFT JOIN pg_cast AS shown ON castsource = t.oid AND casttarget = 25 AND castmethod = 'b'
+    WHERE t.typoutput::oid >= 16384 AND t.typtype <> 'd' AND (part OR shown.oid IS NULL)
+        OR t.typoutput::oid < 16384 AND shown.oid >= 16384
         OR t.oid < 16384 AND (t.typname LIKE 'reg%' OR t.typname = 'aclitem')
     UNION
-    SELECT root FROM types JOIN pg_cast ON castsource = types.oid WHERE pg_cast.oid >= 16384
+    SELECT root FROM types JOIN pg_cast ON castsource = types.oid
+    WHERE pg_cast.oid >= 16384 AND casttarget IN (25, 114) AND castmethod = 'f'
 )
 SELECT name::text, concat_ws(' ',
     (SELECT oid FROM pg_database WHERE datname = current_database()),
@@ -125,7 +131,7 @@ def version_scope(
 ) -> str | None:
     """See `Source.version_scope`. None where values are printed by what is no part of the row.
 
-    That is so of types with an output function or a cast of their own, and of the names of objects;
+    That is so of types that are written by a function of their own, and of the names of objects;
     rows of foreign tables, views and other storage than heap have no versions to go by.
     """
     return _about_columns(endpoint, TIE_SQL, table, columns, snapshot)

@@ -15,7 +15,7 @@ from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.resources import crash_points
 from tableferry_local.stack import Stack
-from tests.integration.conftest import Ferry
+from tests.integration.conftest import Ferry, by_range
 from tests.integration.support.crashing import reopen, rows_of, staging_tables
 
 pytestmark = pytest.mark.integration
@@ -113,6 +113,19 @@ def test_a_swap_survives_the_restart_of_the_server(ferry: Ferry, server: str, ho
         view = ferry.run()
         wait()
     assert view.good, view.errors
+    settled(ferry)
+
+
+def test_a_restart_costs_one_reading_of_contents(ferry: Ferry) -> None:
+    def found_by() -> set[str | None]:
+        return {view.detail for view in by_range(ferry.plan()).values()}
+
+    assert ferry.run().good and found_by() == {"row versions"}
+    for server in ("postgres", "sqlserver"):
+        ferry.stack.kill(server)
+        ferry.stack.restart(server)
+    assert found_by() == {"content"}
+    assert ferry.run().good and found_by() == {"row versions"}
     settled(ferry)
 
 
