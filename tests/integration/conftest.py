@@ -22,6 +22,7 @@ from tableferry.resources import registry
 from tableferry.resources.contract import facts
 from tableferry.resources.registry import registered
 from tests.integration.support import looking
+from tests.integration.support.untouched import refusals_touch_nothing
 from tests.servers import SQLSERVER, Servers, named, own
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -142,6 +143,13 @@ def ferry(
     for one in made:
         one.session.instance.dispose()
         one.source("DROP TABLE IF EXISTS {t}")
+
+
+@pytest.fixture(autouse=True)
+def untouched() -> Iterator[None]:
+    """Whatever is refused has written nothing."""
+    with refusals_touch_nothing():
+        yield
 
 
 @pytest.fixture

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tableferry.assets.running import execute
 from tableferry.pipelines.cli import main
 from tableferry.resources.contract.markers import markers_of
 from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.errors import InputError
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 
@@ -187,3 +189,18 @@ def test_a_later_hop_whose_source_is_not_current(ferry: Make, copies: str) -> No
     assert moved.state() == before
     both = moved.one.run()
     assert both.good, both.errors
+
+
+def test_a_run_that_is_refused_after_a_statement_fails_its_test(
+    ferry: Make, copies: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All runs of the tests are watched; see `support.untouched`."""
+    one = ferry(f"[postgres://{copies}.{{t}}]", *TABLE)
+
+    def refuse(*_: object) -> None:
+        source = one.session.servers.endpoints["postgres"]
+        source.execute(f"COMMENT ON TABLE public.{one.table} IS 'x'")
+        raise InputError("too late")
+
+    monkeypatch.setattr(execute, "prepare_targets", refuse)
+    assert "refused after COMMENT ON TABLE" in "".join(one.run().errors)
