@@ -15,9 +15,8 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ledger import committed_records
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.states import Reason, State
-from tableferry.assets.planning.changes.drift import misfits
-from tableferry.assets.planning.changes.refusals import fitting_declaration, require_allowed
-from tableferry.assets.planning.changes.unplanned import unplanned_columns
+from tableferry.assets.planning.changes.change_plan import plan_changes
+from tableferry.assets.planning.changes.widening import fitting_declaration, misfits
 from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.columns.renaming import not_yet
 from tableferry.assets.planning.intent import AS_DECLARED
@@ -99,11 +98,12 @@ def adopt(
     ) as plan:
         hops = [hop for hop in plan.hops if not unfit(transfer, hop)]
         _require_adoptable(transfer, plan.hops)
-        gone = unplanned_columns(plan.hops, instance)
-        require_allowed(transfer, hops, servers, instance, gone, ())
+        numbers = [hop.number for hop in hops]
+        changes = plan_changes(transfer, plan.hops, servers, instance, among=numbers, moving=())
+        changes.require_allowed()
         for hop in hops:
             prepare(context, plan, hop, servers, caller)
-        work = build_work(context, plan, servers, hops, gone, caller)
+        work = build_work(context, plan, servers, hops, changes.gone, caller)
         compared = compare(plan, servers, instance, level or level_of(transfer), _recording(work))
     caller.candidates += compared
     for candidate in compared:
@@ -202,10 +202,11 @@ def unfit(transfer: Transfer, hop: Hop) -> str:
         return why
     if missing := [column.name for column in new_columns(hop.plan, hop.existing)]:
         return f"{hop.plan.target} has no column {', '.join(map(repr, missing))}"
-    if reasons := misfits(hop.plan, hop.existing):
+    if reasons := misfits(hop):
         declared = fitting_declaration(transfer, hop)
         remedy = f"; declare {declared} to compare the values" if declared else ""
-        return "; ".join(reasons) + remedy
+        told = (f"column {name!r} {why}" for name, why in reasons.items())
+        return f"{hop.plan.target}: {'; '.join(told)}{remedy}"
     if columns := not_compared(hop.plan):
         return (
             f"{', '.join(map(repr, columns))} cannot be compared, as the source's SQL cannot "

@@ -19,9 +19,8 @@ from tableferry.assets.log.ledger import committed, committed_records, latest_re
 from tableferry.assets.log.run_tags import PARTITION, PROFILE, RANGE_END, RANGE_START
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import Writer
+from tableferry.assets.planning.changes.change_plan import require_growth_allowed
 from tableferry.assets.planning.changes.drift import Unplanned
-from tableferry.assets.planning.changes.refusals import require_growth_allowed
-from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.intent import Intent, intent_of
 from tableferry.assets.planning.planner import ranges_moving_with
 from tableferry.assets.planning.ranges.known import known_ranges
@@ -33,7 +32,7 @@ from tableferry.assets.planning.source_state import SourceState
 from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_transfer
 from tableferry.assets.planning.wires import with_wires
 from tableferry.assets.running.caller import Caller, plan_of_run
-from tableferry.assets.running.fitting import moves, prepare_targets, written
+from tableferry.assets.running.fitting import changes_of_run, moves, prepare_targets, written
 from tableferry.assets.running.launches import ends_last, share_pool
 from tableferry.assets.running.processes import (
     PROCESS,
@@ -105,11 +104,13 @@ def execute(
             context.log.warning(lost)
             caller.notes.append(lost)
         plan, selected = _loadable(plan, servers, selected)
-        gone = unplanned_columns(plan.hops, instance)
         most = _most_ranges(plan, servers, selected)
         stale = _stale_sources(plan, selected)
-        plan, selected = prepare_targets(context, plan, servers, selected, gone, stale, caller)
-        work = build_work(context, plan, servers, selected, gone, caller, most)
+        changes = changes_of_run(plan, servers, selected, instance, caller)
+        changes.require_allowed()
+        plan = prepare_targets(context, plan, servers, changes, stale, caller)
+        selected = tuple(hop for hop in plan.hops if hop.number in numbers)
+        work = build_work(context, plan, servers, selected, changes.gone, caller, most)
         if plan.transfer.write.whole_table:
             outcomes = _swap(work, selected, instance.get_dynamic_partitions(partitions))
         else:

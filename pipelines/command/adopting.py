@@ -93,8 +93,7 @@ def adopt_ranges(
         InputError: the transfer or a range does not exist, or nothing can be adopted.
     """
     from tableferry.assets.log.queries import Log
-    from tableferry.assets.planning.changes.refusals import refusals
-    from tableferry.assets.planning.changes.unplanned import unplanned_columns
+    from tableferry.assets.planning.changes.change_plan import plan_changes
     from tableferry.assets.planning.planner import make_plan
     from tableferry.assets.planning.snapshots import shared_snapshot
     from tableferry.assets.planning.transfer_plan import TransferPlan
@@ -119,21 +118,14 @@ def adopt_ranges(
         plan = plan.only(named(plan))
         notes = [] if ranges else stray_notes(plan, servers)
         hops = plan.hops
-        gone = session.ask_log(lambda log: unplanned_columns(hops, log))
-        refused = session.ask_log(
-            lambda log: [
-                why
-                for hop in hops
-                for why in refusals(transfer, hop, servers, log, gone[hop.number])
-            ]
-        )
+        changes = session.ask_log(lambda log: plan_changes(transfer, hops, servers, log))
         if dry_run:
             strictness = level or level_of(transfer)
             candidates = session.ask_log(lambda log: compare(plan, servers, log, strictness))
-            return AdoptionView(name, candidates, dry_run, notes=notes, refused=refused)
+            return AdoptionView(name, candidates, dry_run, notes=notes, refused=changes.refusals)
     chosen = tuple(plan.ranges) if ranges else ()
     view = _carried_out(session, name, chosen, level, notes, log_level)
-    return replace(view, refused=refused)
+    return replace(view, refused=changes.refusals)
 
 
 def _carried_out(

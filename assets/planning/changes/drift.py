@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tableferry.assets.asset_keys import asset_key
-from tableferry.assets.declaring.manifest import DriftPolicy, DroppedPolicy
+from tableferry.assets.declaring.manifest import DroppedPolicy, Transfer
 from tableferry.assets.log.records import COMPUTED, KEPT, KEY
 from tableferry.assets.log.written_columns import WrittenColumn
-from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
-from tableferry.resources.columns.planner import incompatibility
+from tableferry.assets.planning.columns.hop_columns import new_columns
+from tableferry.assets.planning.resolve import Hop
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.errors import SchemaDrift, StatementFailed
+from tableferry.resources.errors import SchemaDrift
 from tableferry.resources.keys.range import KeyKind
-from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
 if TYPE_CHECKING:
@@ -28,37 +25,6 @@ ADDING = ("add_columns", "evolve")
 """The policies under which new columns of the source are added to targets."""
 
 
-def add_columns(endpoint: Endpoint, table: TableRef, columns: list[Column]) -> list[str]:
-    """Add columns to a target, nullable because its rows have no values for them.
-
-    Returns:
-        Notes for the user.
-    """
-    notes = []
-    for column in columns:
-        name = table.system.quote(column.name)
-        sql = table.system.dialect.add_column(qualified(table), name, column)
-        try:
-            if sql:
-                endpoint.execute(sql)
-        except StatementFailed:
-            # another run of the transfer may have added it first
-            if column.name not in (target_columns(endpoint, table) or {}):
-                raise
-        notes.append(f"{table}: added column {column.name!r} ({column.type})")
-    return notes
-
-
-def misfits(plan: CopyPlan, actual: Mapping[str, Column] | None) -> list[str]:
-    """Columns of a target that cannot hold what is planned for them, and why."""
-    return [
-        f"{plan.target}: column {column.name!r} {why}"
-        for column in plan.target_columns
-        if actual and column.name in actual
-        if (why := incompatibility(plan.target.system, column, actual[column.name]))
-    ]
-
-
 @dataclass(frozen=True)
 class Unplanned:
     """Columns that earlier runs filled, that a target still has, and that its plan lacks now."""
@@ -67,6 +33,8 @@ class Unplanned:
     """Those that the transfer's source has no more."""
     left_out: tuple[WrittenColumn, ...] = ()
     """Those that it still has: the declaration leaves them out."""
+    filled: Sequence[WrittenColumn] | None = None
+    """All columns that the last run filled; None if there was none."""
 
     def removed(self, handled: DroppedPolicy | None) -> list[str]:
         """The columns that a run drops, or makes NULL, by what the transfer declares."""
@@ -79,36 +47,29 @@ class Unplanned:
         return [*lost, *self.left_out]
 
 
-def removals(plan: CopyPlan, gone: Unplanned, handled: DroppedPolicy | None) -> list[str]:
-    """Return the statements that drop the columns which the source has lost, or make them NULL."""
-    table, dialect = plan.target, plan.target.system.dialect
-    write = {"drop": dialect.drop_column, "null": dialect.empty_column}.get(handled or "")
-    if write is None:
-        return []
-    names = gone.removed(handled)
-    return [sql for name in names if (sql := write(qualified(table), table.system.quote(name)))]
+def drift_of(transfer: Transfer, hop: Hop, gone: Unplanned) -> tuple[str, list[str]]:
+    """Say why other columns of a hop's source refuse a run, or an empty text; and what is told.
+
+    Args:
+        transfer: the transfer, with its policies.
+        hop: the hop.
+        gone: the columns that its target has from earlier runs, and that it lacks.
+    """
+    notes: list[str] = []
+    try:
+        notes = _require_no_dropped(transfer, hop, gone)
+        if transfer.on_schema_drift not in ADDING:
+            _require_no_new(transfer, hop, gone)
+    except SchemaDrift as error:
+        return str(error), notes
+    return "", notes
 
 
-def require_no_dropped(
-    plan: CopyPlan,
-    actual: Mapping[str, Column] | None,
-    committed: Sequence[WrittenColumn] | None,
-    gone: Unplanned,
-    policy: DriftPolicy,
-    handled: DroppedPolicy | None = None,
-) -> list[str]:
+def _require_no_dropped(transfer: Transfer, hop: Hop, gone: Unplanned) -> list[str]:
     """Refuse to continue without columns that the source has lost, as the policy demands.
 
     With another policy than `fail` they stay, and rows that move get NULL there. So does a column
     that the declaration leaves out, whatever the policy.
-
-    Args:
-        plan: the hop.
-        actual: the target's columns, by name; None if it does not exist.
-        committed: the columns that the last run filled.
-        gone: those that the plan lacks.
-        policy: the transfer's.
-        handled: what the transfer declares about lost columns alone.
 
     Returns:
         Notes for the user.
@@ -117,7 +78,9 @@ def require_no_dropped(
         SchemaDrift: the policy is `fail`, a column that gets no values cannot be NULL, or it may
             have been renamed, so that values would be lost though the source still has them.
     """
-    if actual is None or committed is None:
+    plan, actual = hop.plan, hop.existing
+    policy, handled = transfer.on_schema_drift, transfer.dropped_columns
+    if actual is None or gone.filled is None:
         return []
     notes = []
     if left_out := [column.name for column in gone.left_out if not column.kept]:
@@ -133,7 +96,7 @@ def require_no_dropped(
     names = ", ".join(map(repr, dropped))
     lost = f"{plan.source} no longer has {names}, which {plan.target} has from earlier runs"
     told = policy != "ignore_new" or handled in ("null", "drop")
-    if told and (renamed := _perhaps_renamed(plan, dropped, committed)):
+    if told and (renamed := _perhaps_renamed(plan, dropped, gone.filled)):
         old, new = renamed
         raise SchemaDrift(
             f"{lost}, and now has {new!r} with the type of {old!r}: if that is {old!r} renamed, "
@@ -189,12 +152,7 @@ def _perhaps_renamed(
     return None
 
 
-def require_no_new(
-    plan: CopyPlan,
-    actual: Mapping[str, Column] | None,
-    committed: Sequence[WrittenColumn] | None,
-    policy: DriftPolicy,
-) -> None:
+def _require_no_new(transfer: Transfer, hop: Hop, gone: Unplanned) -> None:
     """Refuse to continue with a target that lacks planned columns.
 
     A target that no run has written to yet is left to `Target.prepare`.
@@ -202,10 +160,11 @@ def require_no_new(
     Raises:
         SchemaDrift: the source has new columns, or the target has lost some; with the remedy.
     """
-    lacking = {column.name for column in new_columns(plan, actual)}
-    if not lacking or committed is None:
+    plan, policy = hop.plan, transfer.on_schema_drift
+    lacking = {column.name for column in new_columns(plan, hop.existing)}
+    if not lacking or gone.filled is None:
         return
-    before = {column.name for column in committed}
+    before = {column.name for column in gone.filled}
     new = [column.source for column in plan.columns if column.target.name in lacking - before]
     lost = [column.target for column in plan.columns if column.target.name in lacking & before]
     problems = []
@@ -224,25 +183,11 @@ def require_no_new(
     raise SchemaDrift("; ".join(problems))
 
 
-def foreseen(
-    plan: CopyPlan,
-    actual: Mapping[str, Column] | None,
-    committed: Sequence[WrittenColumn] | None,
-    gone: Unplanned,
-    policy: DriftPolicy,
-    handled: DroppedPolicy | None = None,
-) -> tuple[str, list[str]]:
-    """Why a run would be refused as things are, or an empty text; and its notes for the user."""
-    notes: list[str] = []
-    try:
-        notes = require_no_dropped(plan, actual, committed, gone, policy, handled)
-        if policy not in ADDING:
-            require_no_new(plan, actual, committed, policy)
-    except SchemaDrift as error:
-        return str(error), notes
-    if kept := ", ".join(repr(each.name) for each in gone.kept(handled) if each.kept):
-        notes.append(f"{kept} is no longer filled: {_keeping(plan, kept)}")
-    return "", notes
+def unfilled_before(transfer: Transfer, hop: Hop, gone: Unplanned) -> Iterator[str]:
+    """Say which columns of a hop's target no run has filled for longer, as those before it told."""
+    if kept := [repr(each.name) for each in gone.kept(transfer.dropped_columns) if each.kept]:
+        names = ", ".join(kept)
+        yield f"{names} is no longer filled: {_keeping(hop.plan, names)}"
 
 
 def schema_changes(plan: CopyPlan, committed: Sequence[WrittenColumn] | None) -> str:

@@ -34,7 +34,8 @@ def unplanned_columns(hops: Sequence[Hop], log: Log) -> dict[int, Unplanned]:
             known = column.computed or {column.name, column.source} & (hop.known_columns | held)
             (left_out if known else lost).append(column)
         held = {column.name for column in left_out}
-        by_hop[hop.number] = Unplanned(tuple(lost), tuple(left_out))
+        filled = written.filled if written else None
+        by_hop[hop.number] = Unplanned(tuple(lost), tuple(left_out), filled)
     return by_hop
 
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
-from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.queries import Log
-from tableferry.assets.planning.changes.drift import Unplanned
-from tableferry.assets.planning.changes.evolving import alter, altered, made_anew, made_first
-from tableferry.assets.planning.changes.refusals import require_allowed
-from tableferry.assets.planning.changes.unplanned import unplanned_columns
+from tableferry.assets.planning.changes.change_plan import TargetChanges, plan_changes
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.planner import make_plan
@@ -23,12 +19,10 @@ from tableferry.assets.planning.shrinking import require_not_shrunk
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.pipelines.command.one.finding import match_ranges, select_hops, unsettled
 from tableferry.pipelines.command.session import Session
-from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.formats import format_of
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.quarantine import Quarantine
-from tableferry.resources.contract.recording import RUN, Recording, RecordingServer
-from tableferry.resources.types.column import Column
+from tableferry.resources.contract.recording import RUN
 
 
 @dataclass(frozen=True)
@@ -123,29 +117,27 @@ def dry_run(
     plan = session.ask_log(read)
     hops = select_hops(name, plan.hops, hop)
     running = {each.number: session.ask_log(partial(_running, plan, each, failed)) for each in hops}
-    gone = session.ask_log(partial(unplanned_columns, plan.hops))
-    anew: dict[int, str | None] = {}
+    changes: dict[int, TargetChanges] = {}
     if any(running.values()):
         session.ask_log(partial(require_not_shrunk, plan, servers))
         moving = {number for number, names in running.items() if names}
         require_harmless(each for each in hops if each.number in moving)
-        refuse = partial(require_allowed, plan.transfer, hops, servers)
-        session.ask_log(lambda log: refuse(log, gone, moving))
-        anew = {each.number: session.ask_log(partial(made_anew, each, servers)) for each in hops}
+        look = partial(plan_changes, plan.transfer, plan.hops, servers, moving=moving)
+        planned = session.ask_log(partial(look, among=[each.number for each in hops]))
+        planned.require_allowed()
+        changes = {target.hop.number: target for target in planned.targets}
     shown = {
         each.number: _hop(
             servers,
             plan,
             each,
             running[each.number],
-            gone[each.number],
-            anew=anew,
+            changes.get(each.number),
             show_all=bool(ranges),
         )
         for each in hops
     }
-    prepared = [shown[each.number] for each in made_first(hops, anew)]
-    return DryRun(name, [*shown.values()], prepared)
+    return DryRun(name, [*shown.values()], [shown[number] for number in changes])
 
 
 def _asked(name: str, ranges: Sequence[str], plan: TransferPlan) -> Collection[str]:
@@ -164,19 +156,22 @@ def _hop(
     plan: TransferPlan,
     hop: Hop,
     runs: Sequence[str],
-    gone: Unplanned,
+    changes: TargetChanges | None,
     *,
-    anew: Mapping[int, str | None],
     show_all: bool,
 ) -> HopStatements:
     creation, shown, decided = list[str](), list[RangeStatements](), plan.decided[hop.number]
     # the targets of all hops are prepared if one of them runs
-    if anew:
-        fitted, columns = _fitted(plan.transfer, hop, servers, gone, anew=bool(anew[hop.number]))
-        target, loader = servers.target(hop.plan.target), loader_of(hop.plan.target.system)
+    if changes is not None:
+        table = hop.plan.target
+        creation = [sql for step in changes.steps for sql in step.statements[:1]]
+        if changes.anew is not None:
+            creation = [f"-- {table} is empty and does not fit: it is dropped, and made anew"]
         options = hop.options if runs else hop.in_place.options
-        preview = loader.preview(target, hop.plan, options, columns)
-        creation = [*fitted, *preview.preparation]
+        preview = loader_of(table.system).preview(
+            servers.target(table), hop.plan, options, changes.columns or None
+        )
+        creation += preview.preparation
         format_ = format_of(hop.wire, hop.plan.source, hop.plan.target)
         quarantine = Quarantine(0, (), RUN) if hop.plan.fitting else None
         options = replace(options, format=format_, quarantine=quarantine)
@@ -202,27 +197,6 @@ def _hop(
         shown,
         len(runs) - len(shown),
     )
-
-
-def _fitted(
-    transfer: Transfer, hop: Hop, servers: Servers, gone: Unplanned, *, anew: bool
-) -> tuple[list[str], list[Column] | None]:
-    """Have an existing target fit the hop, as a run does before it prepares it.
-
-    Returns:
-        The statements, which are recorded, and the columns that the target has then.
-    """
-    table = hop.plan.target
-    if hop.existing is None or hop.options.recreate:
-        return [], [*hop.existing.values()] if hop.existing else None
-    if anew:
-        return [f"-- {table} is empty and does not fit: it is dropped, and made anew"], [
-            *hop.plan.target_columns
-        ]
-    recording, target = Recording(), servers.target(table)
-    server = cast(Endpoint, RecordingServer(servers.endpoint(table), recording))
-    alter(server, transfer, hop, target, gone)
-    return recording.taken(), altered(transfer, hop, target, gone)
 
 
 def _terminated(statement: str) -> str:

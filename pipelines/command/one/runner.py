@@ -12,12 +12,8 @@ import pyarrow.parquet as pq
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.queries import Log
-from tableferry.assets.log.written_columns import committed_schema
-from tableferry.assets.planning.changes.drift import Unplanned, foreseen, removals
-from tableferry.assets.planning.changes.evolving import alterations, made_anew
-from tableferry.assets.planning.changes.refusals import refusals
-from tableferry.assets.planning.changes.unplanned import unplanned_columns
-from tableferry.assets.planning.columns.renaming import rename
+from tableferry.assets.planning.changes.change_plan import ChangePlan, plan_changes
+from tableferry.assets.planning.changes.drift import Unplanned, unfilled_before
 from tableferry.assets.planning.hazards import hazard_notes
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.planner import make_plan
@@ -69,13 +65,9 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
         plan = make_plan(transfer, servers, log, Intent(force=force))
         rows = plan.rows()
         ranges: list[PlannedRange] = []
-        gone = unplanned_columns(plan.hops, log)
+        changes = plan_changes(transfer, plan.hops, servers, log)
         # one target that is refused stops the run
-        refused = [
-            why
-            for hop in plan.hops
-            for why in refusals(transfer, hop, servers, log, gone[hop.number])
-        ]
+        refused = changes.refusals
         lost = shrunk(plan, servers, log)
         if lost and transfer.on_shrink == "fail":
             refused.append(f"{lost}; {IF_RIGHT}")
@@ -105,8 +97,10 @@ def plan(session: Session, name: str, *, force: bool = False, count_rows: bool =
             *(kept or unknown),
             *(f"a run will be refused: {why}" for why in refused),
             *([lost] if lost and transfer.on_shrink == "warn" else []),
-            *_drift_notes(plan, servers, log, gone),
-            *_unfilled_notes(plan, gone, {each.hop for each in ranges if each.state == "run"}),
+            *_drift_notes(transfer, servers, changes),
+            *_unfilled_notes(
+                plan, changes.gone, {each.hop for each in ranges if each.state == "run"}
+            ),
             *hazard_notes(plan.hops),
             *wire_notes(plan.hops),
         ]
@@ -129,33 +123,19 @@ def _kept_notes(plan: TransferPlan, servers: Servers) -> Iterator[str]:
     yield from order_notes(plan.hops, servers)
 
 
-def _drift_notes(
-    plan: TransferPlan, servers: Servers, log: Log, gone: Mapping[int, Unplanned]
-) -> Iterator[str]:
+def _drift_notes(transfer: Transfer, servers: Servers, changes: ChangePlan) -> Iterator[str]:
     """Say what a run would alter, and which columns it would not fill."""
-    policy, handled = plan.transfer.on_schema_drift, plan.transfer.dropped_columns
-    for hop in plan.hops:
-        table, target = hop.plan.target, servers.target(hop.plan.target)
-        before, unplanned = committed_schema(log, hop.spec.to), gone[hop.number]
-        refused, notes = foreseen(hop.plan, hop.existing, before, unplanned, policy, handled)
-        removed = removals(hop.plan, unplanned, handled) if not refused else []
-        renames = [rename(table, was, name) for was, name in hop.renames]
-        for statement in [*renames, *removed]:
-            yield f"a run will alter {table}: {statement}"
-        gone_for_good = unplanned.removed(handled) if handled in ("null", "drop") else ()
-        if gone_for_good and table.system.by_path and not refused:
-            names = ", ".join(map(repr, gone_for_good))
-            yield f"{hop.plan.source} no longer has {names}: {table} is written without it"
-        if made_anew(hop, servers, log):
+    for planned in changes.targets:
+        hop, table = planned.hop, planned.hop.plan.target
+        for step in planned.steps if not changes.refusals else ():
+            sql = next(iter(step.statements), "")
+            yield f"a run will alter {table}: {sql}" if sql else step.done
+        if planned.anew is not None:
             yield f"{table} is empty and does not fit: a run will make it anew"
-            continue
-        if hop.existing is not None:
-            yield from target.unapplied(hop.plan, hop.options)
-        if policy == "evolve":
-            for alteration in alterations(hop.plan, hop.existing, target):
-                if not alteration.refused:
-                    yield f"a run will alter {table}: {alteration.statements[0]}"
-        yield from notes
+        elif hop.existing is not None:
+            yield from servers.target(table).unapplied(hop.plan, hop.options)
+            yield from planned.notes
+            yield from unfilled_before(transfer, hop, changes.gone[hop.number])
 
 
 def _unfilled_notes(

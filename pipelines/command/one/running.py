@@ -16,7 +16,7 @@ from tableferry.assets.log.ledger import newest_attempts, partitions, records
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.states import State
-from tableferry.assets.planning.changes.refusals import require_growth_allowed
+from tableferry.assets.planning.changes.change_plan import require_growth_allowed
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows

@@ -10,7 +10,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.many_tables import Declaration
 from tableferry.assets.declaring.transfer_files import declarations_in
 from tableferry.assets.declaring.yaml_lines import Location
-from tableferry.assets.planning.changes.refusals import refusals
+from tableferry.assets.planning.changes.change_plan import target_changes
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.hazards import with_hazards
 from tableferry.assets.planning.resolve import Hop, resolve_hops
@@ -198,11 +198,9 @@ def _target_problems(
         except InputError as error:
             yield str(error)
     (hop,) = with_hazards([hop], servers)
-    yield from session.ask_log(
-        lambda log: [
-            *refusals(transfer, hop, servers, log, unplanned_columns(hops, log)[hop.number])
-        ]
-    )
+    gone = session.ask_log(lambda log: unplanned_columns(hops, log))[hop.number]
+    changes = session.ask_log(lambda log: target_changes(transfer, hop, servers, log, gone))
+    yield from changes.refusals
 
 
 def _column_location(transfer: Transfer, name: str, hop: int | None) -> Location:

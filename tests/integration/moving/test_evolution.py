@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -74,6 +75,43 @@ def test_wider_types_are_taken_over_in_place(
     assert row(one, system, schema) == NOW
     assert target.identity(one.session.transfer(one.table).hops[0].to) == before
     assert {range_.state for range_ in one.plan().ranges} == {"skip"}
+
+
+@pytest.mark.parametrize("system", SCHEMAS)
+def test_a_plan_and_a_dry_run_show_all_that_a_run_alters(
+    ferry: Callable[..., Ferry], copies: str, system: str
+) -> None:
+    schema = copies if system == "postgres" else SCHEMAS[system]
+    hop = f"['{system}://{schema}.{{t}}']"
+    one = ferry(
+        hop,
+        "CREATE TABLE {t} (id int PRIMARY KEY, small smallint NOT NULL, code text, gone date)",
+        "INSERT INTO {t} SELECT i, i, 'c' || i, '2026-01-02' FROM generate_series(1, 9) i",
+    )
+    assert one.run().good
+    one.source(
+        "ALTER TABLE {t} RENAME code TO label",
+        "ALTER TABLE {t} ALTER small TYPE integer, DROP gone, ADD price numeric(10,2)",
+        "UPDATE {t} SET small = 70000, price = 1.25 WHERE id = 3",
+    )
+    declared = {"on_schema_drift": "evolve", "columns": "{label: {was: code}}"}
+    one.declare(hop, **declared, dropped_columns="drop")
+    table = str(one.session.transfer(one.table).hops[0].to)
+    notes = [note.partition(f"a run will alter {table}: ") for note in one.plan().notes]
+    planned = [statement for _, told, statement in notes if told]
+    assert len(planned) == 4, notes
+    dry = json.loads(command("run", one.table, "--dry-run", "--json"))
+    assert dry["hops"][0]["creation"][:4] == planned
+    ran = one.run()
+    assert ran.good, ran.errors
+    done = ("renamed column 'code'", "altered column 'small'", "no longer has 'gone'", "'price'")
+    told = [note for note in ran.notes if any(what in note for what in done)]
+    assert len(told) == 4, ran.notes
+    columns = one.session.servers.endpoints[system].columns(
+        one.session.transfer(one.table).hops[0].to
+    )
+    assert {column.name for column in columns} == {"id", "small", "label", "price"}
+    assert not any("a run will alter" in note for note in one.plan().notes)
 
 
 def test_a_chain_evolves_hop_after_hop(ferry: Callable[..., Ferry]) -> None:

@@ -162,6 +162,21 @@ def test_a_new_column_that_nobody_has_allowed(
     moved.refused("'more'", "on_schema_drift")
 
 
+def test_a_renamed_column_that_cannot_be_widened(ferry: Make, copies: str) -> None:
+    moved = Chain(ferry, copies, ("postgres",))
+    moved.one.source(
+        "ALTER TABLE {t} RENAME small TO wide",
+        "ALTER TABLE {t} ALTER wide TYPE int",
+        "UPDATE {t} SET wide = 70000 WHERE id = 3",
+    )
+    moved.spoil(f"CREATE VIEW {copies}.v_{moved.one.table} AS SELECT small FROM {{t}}")
+    moved.declare(on_schema_drift="evolve", columns="{wide: {was: small}}")
+    moved.refused("needs its type")
+    moved.spoil(f"DROP VIEW {copies}.v_{moved.one.table}")
+    view = moved.one.run()
+    assert view.good, view.errors
+
+
 @pytest.mark.parametrize("system", ["postgres", "sqlserver", "clickhouse"])
 def test_ranges_that_would_be_replaced(ferry: Make, copies: str, system: str) -> None:
     moved = Chain(ferry, copies, (system,), ranges="{rows: 10}")

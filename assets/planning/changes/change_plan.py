@@ -1,0 +1,236 @@
+"""All that a run does to the shape of its targets, decided before it touches any of them.
+
+In this order: tables that are new or made anew, as a server may refuse to make one, and those that
+are altered stay as they are then; then the others, whose columns are widened, renamed, dropped or
+emptied, and added. What may refuse any of it is asked of all hops while it is planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log.ledger import committed_records, newest_ids
+from tableferry.assets.log.queries import Log
+from tableferry.assets.log.written_columns import created_table
+from tableferry.assets.planning.changes.change import Change
+from tableferry.assets.planning.changes.drift import ADDING, Unplanned, drift_of
+from tableferry.assets.planning.changes.unplanned import unplanned_columns
+from tableferry.assets.planning.changes.widening import misfits, too_narrow, widenings
+from tableferry.assets.planning.columns.hop_columns import new_columns
+from tableferry.assets.planning.columns.renaming import rename
+from tableferry.assets.planning.hazards import require_harmless, with_hazards
+from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.servers import Servers
+from tableferry.assets.planning.transfer_plan import TransferPlan
+from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.target_columns import unfilled
+from tableferry.resources.digest.measure import ROWS
+from tableferry.resources.errors import InputError, SchemaDrift
+from tableferry.resources.types.column import Column
+
+
+@dataclass(frozen=True)
+class TargetChanges:
+    """What a run does to the shape of one target, and why it would not."""
+
+    hop: Hop
+    """The hop into it."""
+    steps: Sequence[Change] = ()
+    """What is done to columns of an existing target, in this order."""
+    anew: str | None = None
+    """The identity of a target that is dropped and created again."""
+    columns: Sequence[Column] = ()
+    """The target's, once all of this is done; none if it does not exist yet."""
+    notes: Sequence[str] = ()
+    """What is told about columns that get no values any more."""
+    refusals: Sequence[str] = ()
+    """Why a run would write nothing into it, each with its remedy."""
+
+
+@dataclass(frozen=True)
+class ChangePlan:
+    """What a run does to the shape of its targets."""
+
+    targets: Sequence[TargetChanges]
+    """In the order in which a run prepares them."""
+    gone: Mapping[int, Unplanned]
+    """By number of each hop, the columns that its target has from earlier runs, and that it
+    lacks."""
+
+    @property
+    def refusals(self) -> list[str]:
+        """Why a run would be refused; one that is touches nothing."""
+        return [why for target in self.targets for why in target.refusals]
+
+    def require_allowed(self) -> None:
+        """Refuse a run before it writes anything.
+
+        Raises:
+            SchemaDrift: names all reasons of all hops, with their remedies.
+        """
+        if self.refusals:
+            raise SchemaDrift("; ".join(self.refusals))
+
+
+def plan_changes(
+    transfer: Transfer,
+    hops: Sequence[Hop],
+    servers: Servers,
+    log: Log,
+    *,
+    among: Collection[int] | None = None,
+    moving: Collection[int] | None = None,
+) -> ChangePlan:
+    """Plan what a run does to the shape of its targets.
+
+    Args:
+        transfer: the transfer.
+        hops: all of its hops, with the hazards of their targets: see `with_hazards`.
+        servers: the servers of its tables.
+        log: the event log.
+        among: the numbers of the hops of the run; by default all.
+        moving: those that move rows, which hazards might show otherwise; by default all.
+    """
+    gone = unplanned_columns(hops, log)
+    targets = [
+        target_changes(
+            transfer,
+            hop,
+            servers,
+            log,
+            gone[hop.number],
+            moves=moving is None or hop.number in moving,
+        )
+        for hop in hops
+        if among is None or hop.number in among
+    ]
+    targets.sort(key=lambda target: target.hop.existing is not None and target.anew is None)
+    return ChangePlan(targets, gone)
+
+
+def target_changes(
+    transfer: Transfer,
+    hop: Hop,
+    servers: Servers,
+    log: Log,
+    gone: Unplanned,
+    *,
+    moves: bool = True,
+) -> TargetChanges:
+    """Plan what a run does to the shape of one target; arguments as in `plan_changes`."""
+    if hop.existing is None:
+        return TargetChanges(hop)
+    refused: list[str] = []
+    if moves:
+        try:
+            require_harmless([hop])
+        except InputError as error:
+            refused.append(str(error))
+    target, columns = servers.target(hop.plan.target), {**hop.existing}
+    steps: list[Change] = []
+    notes: list[str] = []
+    problems: list[str] = []
+    if hop.options.recreate is None:
+        if anew := _made_anew(hop, servers, log):
+            planned = hop.plan.target_columns
+            return TargetChanges(hop, anew=anew, columns=planned, refusals=refused)
+        drifted, notes = drift_of(transfer, hop, gone)
+        widened = widenings(hop, target)
+        problems = [*filter(None, [drifted]), *too_narrow(transfer, hop, widened)]
+        steps = [*_steps(transfer, hop, widened, gone)]
+        for step in steps:
+            if step.after is None:
+                del columns[step.name]
+            else:
+                columns[step.name] = step.after
+    if not problems:
+        try:
+            target.verify(hop.plan, hop.options, [*columns.values()])
+        except (SchemaDrift, InputError) as error:
+            problems.append(str(error))
+    return TargetChanges(
+        hop, steps, columns=[*columns.values()], notes=notes, refusals=[*refused, *problems]
+    )
+
+
+def require_growth_allowed(plan: TransferPlan, servers: Servers, log: Log) -> None:
+    """Refuse to take ranges away from targets that the run could not write to afterwards.
+
+    Raises:
+        SchemaDrift: see `ChangePlan.require_allowed`.
+    """
+    if plan.growth.retire or plan.growth.remove:
+        hops = with_hazards(plan.hops, servers)
+        plan_changes(plan.transfer, hops, servers, log).require_allowed()
+
+
+def _made_anew(hop: Hop, servers: Servers, log: Log) -> str | None:
+    """Return the identity of a target that is dropped and created again; None if it is not.
+
+    It does not fit, a run of this event log has created it, nobody has given it anything since, no
+    range with rows was ever committed to it, and it is empty. Whether it still is, is asked again
+    under a lock.
+    """
+    table = hop.plan.target
+    fits = not (misfits(hop) or new_columns(hop.plan, hop.existing))
+    if fits or not hop.existing or table.system.by_path:
+        return None
+    created = created_table(log, hop.spec.to)
+    if created is None or created != servers.target(table).identity(table):
+        return None
+    done = committed_records(log, hop.spec.to, newest_ids(log, hop.spec.to))
+    if any(record.rows for record in done.values()):
+        return None
+    if unfilled(hop.plan, hop.existing.values(), hop.options.mark):
+        return None
+    if not servers.target(table).as_made(hop.plan, hop.options):
+        return None
+    return created if servers.side(hop.plan, "target").total()[ROWS] == 0 else None
+
+
+def _steps(
+    transfer: Transfer, hop: Hop, widened: Sequence[Change], gone: Unplanned
+) -> Iterator[Change]:
+    """Yield what is done to the columns of an existing target, as it is declared.
+
+    Each is done by itself: a process that dies in between leaves the rest to the next.
+    """
+    table, columns = hop.plan.target, {**(hop.existing or {})}
+    path, dialect, quote = qualified(table), table.system.dialect, table.system.quote
+    if transfer.on_schema_drift == "evolve":
+        yield from widened
+        columns |= {change.name: change.after for change in widened if change.after}
+    for was, name in hop.renames:
+        yield Change(
+            table,
+            name,
+            columns[name],
+            (rename(table, was, name),),
+            f"{table}: renamed column {was!r} to {name!r}",
+            cannot=f"{table}: column {was!r} cannot be renamed {name!r}",
+        )
+    handled = transfer.dropped_columns
+    for name in gone.removed(handled) if handled in ("drop", "null") else ():
+        quoted, after = quote(name), None if handled == "drop" else columns[name]
+        write = dialect.drop_column if handled == "drop" else dialect.empty_column
+        done = f"dropped in {table}" if handled == "drop" else f"NULL in all rows of {table}"
+        if table.system.by_path:
+            done = f"{table} is written without it"
+        told = f"{hop.plan.source} no longer has {name!r}: {done}"
+        yield Change(table, name, after, _sent(write(path, quoted)), told)
+    for column in new_columns(hop.plan, columns) if transfer.on_schema_drift in ADDING else ():
+        add = dialect.add_column(path, quote(column.name), column)
+        yield Change(
+            table,
+            column.name,
+            replace(column, nullable=True),
+            _sent(add),
+            f"{table}: added column {column.name!r} ({column.type})",
+            adds=True,
+        )
+
+
+def _sent(statement: str) -> tuple[str, ...]:
+    return (statement,) if statement else ()
