@@ -18,7 +18,7 @@ from tableferry.resources.contract.system import System
 from tableferry.resources.errors import ColumnsRefused, InputError, NamesClash
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
-from tableferry.resources.types.kinds import Array, Decimal
+from tableferry.resources.types.kinds import Array, Decimal, Kind
 
 SCANNED_BYTES = 1 << 30
 """Maximum size of tables that are read once to count the digits of unconstrained decimals."""
@@ -245,8 +245,11 @@ class HopPlanning:
     def _fitting(self, name: str, target: System) -> Fitting | None:
         """Scan a small table, once per target system, for the digits of its decimals."""
         column = next(column for column in self._columns if column.name == name)
-        if not isinstance(self._table.system.types.read(column.type).kind, Decimal):
+        if not isinstance(_item(self._table.system, column.type), Decimal):
             return None
+        held = self._arrays_held().get(name)
+        if held is not None and (held.null or held.unlike):
+            return Fitting(None, not_numbers=False)
         if target.name not in self._fittings and self._is_small:
             endpoint = self._catalogs.endpoint(self._table)
             self._fittings[target.name] = decimal_types(
@@ -280,11 +283,16 @@ def _types(
 
 def _holds(system: System, roomy: str, tight: str) -> bool:
     """Whether a decimal type holds all values of another one."""
-    kinds = system.types.read(roomy).kind, system.types.read(tight).kind
-    match kinds:
+    match _item(system, roomy), _item(system, tight):
         case Decimal(int() as most, int() as scale), Decimal(int() as digits, int() as needed):
             return scale >= needed and most - scale >= digits - needed
     return False
+
+
+def _item(system: System, type_: str) -> Kind | None:
+    """The kind of a type, or of an array's items."""
+    kind = system.types.read(type_).kind
+    return kind.item if isinstance(kind, Array) else kind
 
 
 def _is_array(system: System, type_: str) -> bool:

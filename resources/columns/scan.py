@@ -12,6 +12,7 @@ from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Refusal
+from tableferry.resources.types.kinds import Array, Decimal
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Fitting:
 def decimal_types(
     endpoint: Endpoint, table: TableRef, columns: Sequence[Column], target: System
 ) -> dict[str, Fitting]:
-    """Find the smallest decimal types for the current values of numeric columns.
+    """Find the smallest decimal types for the current values of numeric columns, and of arrays.
 
     They are suggestions for `columns: {x: {type: ...}}`, to be rounded up by somebody who knows the
     data: a later value that does not fit is refused by name.
@@ -54,15 +55,15 @@ def decimal_types(
     Raises:
         StatementFailed: the server refused the query.
     """
-    types = target.types
-    source = source_of(table.system)
-    return {
-        name: Fitting(
-            types.decimal(whole + scale, scale) if whole + scale <= types.most_digits else None,
-            not_numbers,
-        )
-        for name, (whole, scale, not_numbers) in source.digits(endpoint, table, columns).items()
-    }
+    kinds = {column.name: table.system.types.read(column.type).kind for column in columns}
+    found = source_of(table.system).digits(endpoint, table, columns)
+    fittings = {}
+    for name, (whole, scale, not_numbers) in found.items():
+        decimal = Decimal(whole + scale, scale)
+        kind = Array(decimal) if isinstance(kinds[name], Array) else decimal
+        fits = whole + scale <= target.types.most_digits
+        fittings[name] = Fitting(target.types.default(kind) if fits else None, not_numbers)
+    return fittings
 
 
 @dataclass(frozen=True)

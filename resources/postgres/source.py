@@ -278,20 +278,13 @@ class PostgresSource(Source):
         self, endpoint: Endpoint, table: TableRef, columns: Sequence[Column]
     ) -> dict[str, tuple[int, int, bool]]:
         """See `Source.digits`."""
-        names = [column.name for column in columns if TYPES.read(column.type).name == "numeric"]
-        expressions = []
-        for name in names:
-            column = DIALECT.quote(name)
-            # the greatest finite magnitude has the most digits before the point; NaN is above all
-            finite = f"FILTER (WHERE abs({column}) < 'Infinity')"
-            expressions.append(f"length(trunc(max(abs({column})) {finite})::text)")
-            expressions.append(f"max(scale(trim_scale({column}))) {finite}")
-            expressions.append(f"bool_or(abs({column}) >= 'Infinity')")
-        if not names:
-            return {}
-        row = endpoint.query(f"SELECT {', '.join(expressions)} FROM {qualified(table)}")[0]
-        digits = zip(names, row[::3], row[1::3], row[2::3], strict=True)
-        return {name: (whole, *rest) for name, whole, *rest in digits if whole is not None}
+        types = {column.name: TYPES.read(column.type).name for column in columns}
+        values = {name: DIALECT.quote(name) for name in types if types[name] == "numeric"}
+        found = _digits(endpoint, values, qualified(table))
+        for name in (name for name in types if types[name] == "numeric[]"):
+            items = f"unnest({DIALECT.quote(name)}) AS __ferry_items(item)"
+            found |= _digits(endpoint, {name: "__ferry_items.item"}, f"{qualified(table)}, {items}")
+        return found
 
     def shared_snapshot(
         self,
@@ -383,3 +376,19 @@ class PostgresSource(Source):
         """Use one session, also after a failed query."""
         with resource.session() as session:
             yield session.query
+
+
+def _digits(
+    endpoint: Endpoint, values: Mapping[str, str], rows: str
+) -> dict[str, tuple[int, int, bool]]:
+    """What `Source.digits` returns of values, given as SQL by name, of all rows."""
+    expressions = []
+    for value in values.values():
+        # the greatest finite magnitude has the most digits before the point; NaN is above all
+        finite = f"FILTER (WHERE abs({value}) < 'Infinity')"
+        expressions.append(f"length(trunc(max(abs({value})) {finite})::text)")
+        expressions.append(f"max(scale(trim_scale({value}))) {finite}")
+        expressions.append(f"bool_or(abs({value}) >= 'Infinity')")
+    row = endpoint.query(f"SELECT {', '.join(expressions)} FROM {rows}")[0] if values else ()
+    digits = zip(values, row[::3], row[1::3], row[2::3], strict=True)
+    return {name: (whole, *rest) for name, whole, *rest in digits if whole is not None}

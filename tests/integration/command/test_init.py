@@ -155,6 +155,41 @@ def test_what_is_taken_for_a_column_stands_in_the_file_with_the_other_choices(
     assert twin.type == {"sqlserver": "nvarchar(max)"}, "NaN is among the values"
 
 
+def test_arrays_of_decimals_have_the_digits_of_their_items(output: Path, pg_url: str) -> None:
+    table = sql.Identifier(SCHEMA, "measured")
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL(
+                "CREATE TABLE {} (id int PRIMARY KEY, thirds numeric[], few numeric[], "
+                "missing numeric[], nested numeric[], item numeric[])"
+            ).format(table)
+        )
+        try:
+            connection.execute(
+                sql.SQL(
+                    "INSERT INTO {} VALUES (1, '{{0.33333333333333333333,NULL,-12}}', '{{1.5}}', "
+                    "'{{1}}', '{{{{1}},{{2}}}}', '{{1e70}}'), (2, '{{}}', '{{2}}', NULL, '{{1}}', "
+                    "'{{0.00000000000000001}}')"
+                ).format(table)
+            )
+            result = init("--json", "--each", tables=f"{SCHEMA}.measured")
+        finally:
+            connection.execute(sql.SQL("DROP TABLE {}").format(table))
+    tables = {one["transfer"]: one for one in json.loads(result.stdout)["tables"]}
+    (name,) = (name for name in tables if "clickhouse" in name or "warehouse" in name)
+    taken = {one["column"]: one["choices"][0]["yaml"] for one in tables[name]["decisions"]}
+    assert taken == {
+        name: f'{{type: {{clickhouse: "{type_}"}}}}'
+        for name, type_ in {
+            "thirds": "Array(Nullable(Decimal(22, 20)))",
+            "few": "Array(Nullable(Decimal(76, 10)))",
+            "missing": "String",
+            "nested": "String",
+            "item": "String",
+        }.items()
+    }
+
+
 def test_queries_do_not_grow_with_the_tables(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     for server in (PostgresServer, ClickHouseServer):
