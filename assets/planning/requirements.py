@@ -81,7 +81,9 @@ def require_rows_shown(transfer: Transfer, servers: Servers) -> Sequence[str]:
     return columns
 
 
-def require_readable(transfer: Transfer, plan: CopyPlan, withheld: Sequence[str]) -> None:
+def require_readable(
+    transfer: Transfer, plan: CopyPlan, withheld: Sequence[str], login: str | None
+) -> None:
     """Refuse columns of the source that the login may not read; the server names the table only.
 
     Raises:
@@ -93,20 +95,17 @@ def require_readable(transfer: Transfer, plan: CopyPlan, withheld: Sequence[str]
     names = [name for name in read if name in withheld and name not in computed]
     if not names:
         return
-    table = f"{transfer.transfer}: {plan.source}"
+    table, quote = f"{transfer.transfer}: {plan.source}", plan.source.system.quote
+    to = quote(login) if login else "the login"
+    who, on = f"{to} may not read it (SELECT); ", f"ON {qualified(plan.source)} TO {to}"
     if names == read:
-        raise InputError(
-            f"{table}: this login may not read it: it needs SELECT, and in PostgreSQL USAGE of "
-            "its schema"
-        )
-    quote = plan.source.system.quote
-    remedy = f"GRANT SELECT ({', '.join(map(quote, names))}) ON {qualified(plan.source)}"
+        usage = f"GRANT USAGE ON SCHEMA {quote(plan.source.schema)} TO {to}"
+        raise InputError(f"{table}: {who}GRANT SELECT {on}, and in PostgreSQL {usage}")
+    remedy = f"GRANT SELECT ({', '.join(map(quote, names))}) {on}"
     if plan.key.source.name not in names:
         exclude = ", ".join([*transfer.exclude, *names])
         remedy += f", or declare 'exclude: [{exclude}]'"
-    problems = {
-        name: f"column {name!r}: this login may not read it (SELECT); {remedy}" for name in names
-    }
+    problems = {name: f"column {name!r}: {who}{remedy}" for name in names}
     raise ColumnsRefused(table, problems)
 
 

@@ -197,7 +197,8 @@ def resolve_hops(
             error.hop = number
             raise
         if number == 1:
-            require_readable(transfer, plan, withheld)
+            login = servers.endpoint(transfer.source).settings().user
+            require_readable(transfer, plan, withheld, login)
         if transfer.rows_per_file_range:
             require_rows_numbered(plan)
         options = TargetOptions(

@@ -36,8 +36,10 @@ def test_who_may_not_read_a_schema_is_told_which_table_of_which_transfer(
         for command in (["plan", one.table], ["run", "--all"]):
             refused = CliRunner().invoke(main, command)
             assert refused.exit_code in (1, 2)
-            begins = f"ferry: {one.table}: {table}: this login may not read it"
+            begins = f'ferry: {one.table}: {table}: "{role}" may not read it (SELECT)'
             assert begins in refused.stderr, refused.output
+            for grant in (f'SELECT ON "{copies}"."{one.table}"', f'USAGE ON SCHEMA "{copies}"'):
+                assert f'GRANT {grant} TO "{role}"' in refused.stderr
     finally:
         one.source(f"DROP ROLE {role}")
 
