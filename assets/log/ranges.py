@@ -136,7 +136,7 @@ def read_status(
         return TargetStatus(
             {name: status(key, name) for name in names[key]},
             checks_of(key, None),
-            lacking=tuple(_lacking(log, transfer, target, ranges, commits[key])),
+            lacking=tuple(lacking_names(log, transfer, target, ranges, commits[key])),
             strangers=tuple(strangers(ranges, of_files=_of_files(transfer))),
         )
 
@@ -149,13 +149,22 @@ def _of_files(transfer: Transfer) -> bool:
     return transfer.source.system.by_path is not None
 
 
-def _lacking(
+def lacking_names(
     log: Log, transfer: Transfer, target: TableRef, known: Sequence[str], moved: Mapping[str, int]
 ) -> list[str]:
-    newest_first = sorted(moved, key=lambda name: -moved[name])
+    """Name the ranges that lack among the known ones of a transfer.
+
+    Args:
+        log: the event log.
+        transfer: the transfer.
+        target: one of its targets.
+        known: the names of its ranges.
+        moved: the storage ids of the commits of its ranges there, also of earlier ones, by name.
+    """
+    # the rows of files may have left with these
+    leave = _of_files(transfer) and transfer.on_missing != "keep"
+    newest_first = [] if leave else sorted(moved, key=lambda name: -moved[name])
     names = lacking(known, newest_first, of_files=_of_files(transfer))
-    if _of_files(transfer) and transfer.on_missing != "keep":
-        return []  # the rows of files may have left with these
     gone = gone_ids(log, target) if any(name in moved for name in names) else {}
     return [name for name in names if gone.get(name, 0) < moved.get(name, 1)]
 

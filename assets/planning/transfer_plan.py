@@ -340,7 +340,7 @@ def _growth(
         if not anew:
             raise
         former = former_ranges(transfer, error.kind, log)
-    whole = without_gaps(known, hops, log)
+    whole = without_gaps(transfer, known, hops, log)
     cuts, cut_by = in_use(transfer, hops, whole, published)
     with concerning(f"{transfer.transfer}: {transfer.source}"):
         growth = _grown(transfer, hops, servers, cuts)
@@ -418,8 +418,8 @@ def apply_growth(plan: TransferPlan, servers: Servers, instance: dg.DagsterInsta
     for range_ in (*growth.retire, *growth.remove):
         instance.delete_dynamic_partition(partitions, range_.name)
     crash_points.reached("inside_growth")
-    if growth.add:
-        instance.add_dynamic_partitions(partitions, [range_.name for range_ in growth.add])
+    if growth.added:
+        instance.add_dynamic_partitions(partitions, [range_.name for range_ in growth.added])
 
 
 def uses_segments(transfer: Transfer) -> bool:

@@ -43,6 +43,11 @@ class RangeGrowth:
     again: tuple[KeyRange, ...] = ()
     """Ranges that lacked among the known ones, and are added again."""
 
+    @property
+    def added(self) -> tuple[KeyRange, ...]:
+        """The ranges that get a partition, also those whose rows stay without being moved."""
+        return (*self.add, *(range_ for range_ in self.gone if range_ in self.again))
+
 
 def plan_ranges(
     stats: KeyStatistics, spec: Mapping[str, Any], kind: KeyKind, digits: int = 10

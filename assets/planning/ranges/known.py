@@ -9,6 +9,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.judging import WHO_ADDED
 from tableferry.assets.log.ledger import newest_ids, partitions
 from tableferry.assets.log.queries import Log
+from tableferry.assets.log.ranges import lacking_names
 from tableferry.assets.log.written_columns import committed_schema
 from tableferry.assets.planning.resolve import Hop
 from tableferry.resources.columns.key_kind import key_kind
@@ -73,15 +74,22 @@ def former_ranges(transfer: Transfer, kind: str, log: Log) -> tuple[KeyRange, ..
     return tuple(range_ for range_ in read if range_ is not None)
 
 
-def without_gaps(known: Sequence[KeyRange], hops: Sequence[Hop], log: Log) -> Sequence[KeyRange]:
+def without_gaps(
+    transfer: Transfer, known: Sequence[KeyRange], hops: Sequence[Hop], log: Log
+) -> Sequence[KeyRange]:
     """Add the ranges that lack among the known ones, cut as they were when they last moved.
 
     Somebody has deleted their partitions, or a process died when it had removed one to put others
-    in its place.
+    in its place. Those of files that are gone are told to stay, as others of such files.
     """
-    if not (missing := gaps(known)):
+    missing, of_files = gaps(known), transfer.source.system.by_path is not None
+    if not (missing or of_files):
         return known
-    ids = newest_ids(log, hops[0].spec.to)
+    target = hops[0].spec.to
+    ids = newest_ids(log, target)
+    if of_files:
+        names = lacking_names(log, transfer, target, [range_.name for range_ in known], ids)
+        return in_key_order((*known, *(KeyRange.parse(name, "file") for name in names)))
     newest_first = sorted(ids, key=lambda name: -ids[name])
     moved = (parse_range(name, known[0].kind, known[0].digits) for name in newest_first)
     earlier = [range_ for range_ in moved if range_ is not None]

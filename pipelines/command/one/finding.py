@@ -42,7 +42,7 @@ class FoundWork:
     def nothing(self) -> bool:
         """Whether no run is needed, and the list of ranges stays as it is."""
         growth = self.plan.growth
-        return not (self.ranges or growth.add or growth.retire or growth.remove)
+        return not (self.ranges or growth.added or growth.retire or growth.remove)
 
 
 def find_work(

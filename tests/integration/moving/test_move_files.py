@@ -339,6 +339,25 @@ def test_a_vanished_file_is_told_and_goes_only_if_declared(ferry: Maker, folder:
     assert not reopened(one).run().notes
 
 
+def test_a_vanished_file_whose_partition_somebody_deletes_stays_too(
+    ferry: Maker, folder: Path
+) -> None:
+    one = declared(ferry, f"{folder}/*.parquet")
+    assert one.run().good
+    partitions, instance = f"{one.table}_ranges", one.session.instance
+    for name in ("a.parquet", "b.parquet"):
+        (folder / name).unlink()
+    instance.delete_dynamic_partition(partitions, "b.parquet")
+    code, output = invoke("status", one.table)
+    assert code == 1 and "b.parquet" in output and "adds it again" in output
+    ended = one.run()
+    assert ended.good, ended.errors
+    assert sum("its rows stay (on_missing: keep)" in note for note in ended.notes) == 2
+    assert "b.parquet" in instance.get_dynamic_partitions(partitions)
+    assert invoke("status", one.table)[0] == invoke("check", one.table)[0] == 0
+    assert held(one, "count(), uniqExact(_file)") == [(300, 3)]
+
+
 def test_a_torn_file_is_refused_by_name_and_the_others_move(ferry: Maker, folder: Path) -> None:
     whole = (folder / "b.parquet").read_bytes()
     (folder / "b.parquet").write_bytes(whole[: len(whole) // 2])
