@@ -6,12 +6,14 @@ import os
 import platform
 import stat
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
+
+from packaging.requirements import Requirement
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder, load_transfers
@@ -20,6 +22,7 @@ from tableferry.assets.planning.hazards import hazards_of
 from tableferry.assets.planning.resolve import resolve_hops
 from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.pipelines import event_log
+from tableferry.pipelines.reporting.collect import PACKAGES
 from tableferry.pipelines.settings import transfers_folder
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.connecting import outages
@@ -31,6 +34,7 @@ from tableferry.resources.contract.hazards import Effect
 from tableferry.resources.contract.inspection import Finding, State, Use, inspection_of
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
+from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
@@ -136,8 +140,14 @@ def examine(
     transfers = list(transfers)
     with outages.at_once():
         uses, hazards = _uses(transfers), _hazards(servers, transfers)
+        targets = {
+            endpoint.system: endpoint
+            for name, endpoint in servers.endpoints.items()
+            if name in configured or endpoint.system.by_path
+        }
         return [
-            _examine(servers, name, uses.get(name, Use()), hazards[name]) for name in configured
+            _examine(servers, name, uses.get(name, Use()), hazards[name], targets)
+            for name in configured
         ]
 
 
@@ -174,7 +184,13 @@ def _uses(transfers: Iterable[Transfer]) -> dict[str, Use]:
     }
 
 
-def _examine(servers: Servers, name: str, use: Use, hazards: Sequence[Finding]) -> ServerHealth:
+def _examine(
+    servers: Servers,
+    name: str,
+    use: Use,
+    hazards: Sequence[Finding],
+    targets: Mapping[System, Endpoint],
+) -> ServerHealth:
     resource = servers.endpoints[name]
     address = name
     try:
@@ -187,7 +203,7 @@ def _examine(servers: Servers, name: str, use: Use, hazards: Sequence[Finding]) 
     health = inspection_of(resource.system).health(resource, use)
     findings = (*_budget(resource, name), *health, *hazards)
     return ServerHealth(
-        name, address, version, wires=tuple(_wires(servers, name)), findings=findings
+        name, address, version, wires=tuple(_wires(resource, name, targets)), findings=findings
     )
 
 
@@ -202,9 +218,10 @@ def _budget(resource: Endpoint, name: str) -> Iterator[Finding]:
         yield Finding("budget", "ok", budget.rule)
 
 
-def _wires(servers: Servers, name: str) -> Iterator[WireHealth]:
-    """Probe the wire formats from a server to each system that accepts them."""
-    endpoint = servers.endpoints[name]
+def _wires(
+    endpoint: Endpoint, name: str, targets: Mapping[System, Endpoint]
+) -> Iterator[WireHealth]:
+    """Probe the wire formats from a server to one of each other system that accepts them."""
     if endpoint.system.source is None or not (source := source_of(endpoint.system)).probed:
         return
     columns = [
@@ -212,32 +229,22 @@ def _wires(servers: Servers, name: str) -> Iterator[WireHealth]:
     ]
     table = TableRef(endpoint.system_name, "doctor", "types", name)
     for to in systems():
-        if to.loader is None or to is endpoint.system:
+        if to not in targets or to.loader is None or to is endpoint.system:
             continue
         target = TableRef(to.name, "doctor", "types")
-        formats = formats_between(table, target)
-        wires = {WIRES[format_] for format_ in formats} & set(source.probed)
+        wires = {WIRES[format_] for format_ in formats_between(table, target)} & set(source.probed)
         if not wires:
             continue
         # a release without the long calendar has values to refuse
         plan = plan_copy(table, columns, target, key="c0", target_version="26.7")
-        target_endpoint = servers.endpoints.get(to.name)
         for wire in sorted(wires):
             try:
                 source.require_tools(endpoint, wire)
-                if target_endpoint:
-                    loader_of(to).require_tools(target_endpoint, wire)
+                loader_of(to).require_tools(targets[to], wire)
+                wrong = wrong_values(endpoint, wire, plan)
+                wrong += wrong_loads(endpoint, targets[to], wire, plan)
             except InputError as error:
                 yield WireHealth(wire, to.name, unavailable=str(error))
-                continue
-            try:
-                wrong = wrong_values(endpoint, wire, plan)
-                if target_endpoint:
-                    try:
-                        wrong += wrong_loads(endpoint, target_endpoint, wire, plan)
-                    except InputError as error:
-                        yield WireHealth(wire, to.name, unavailable=str(error))
-                        continue
             except TableferryError as error:
                 yield WireHealth(wire, to.name, error=str(error))
             else:
@@ -262,8 +269,20 @@ def examine_machine(servers: Servers, declared: TransferFolder | InputError) -> 
     """Examine this machine; `declared` comes from `declared_transfers`."""
     versions = " ".join(f"{name} {version(name)}," for name in ("tableferry", "dagster"))
     yield Finding("versions", "ok", f"{versions} Python {platform.python_version()}")
+    yield from _packages()
     yield from _transfers(servers, declared)
     yield from _home()
+
+
+def _packages() -> Iterator[Finding]:
+    """Compare installed drivers with the versions that this release admits."""
+    for requirement in map(Requirement, requires("tableferry") or ()):
+        with suppress(PackageNotFoundError):
+            installed = version(requirement.name) if requirement.name in PACKAGES else None
+            if installed and not requirement.specifier.contains(installed, prereleases=True):
+                needed = f"{requirement.name}{requirement.specifier}"
+                says = f"{requirement.name} {installed} is installed, and {needed} is needed"
+                yield Finding("versions", "problem", says, (f"pip install '{needed}'",))
 
 
 def _transfers(servers: Servers, declared: TransferFolder | InputError) -> Iterator[Finding]:

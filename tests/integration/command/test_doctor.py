@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from importlib.metadata import requires, version
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from click.testing import CliRunner, Result
 from psycopg import sql
 
 from tableferry.pipelines.cli import main
+from tableferry.pipelines.command import doctor as examining
 from tableferry.resources.connecting import health
 from tableferry.resources.contract.inspection import Finding, Use
 from tableferry.resources.postgres.resource import PostgresResource
@@ -106,6 +108,25 @@ def test_what_postgres_lacks_is_granted_by_what_is_said(
     assert f"hides rows of postgres://{SCHEMA}.orders" in found["row security"]["says"]
     admin.execute(found["row security"]["do"][0])
     assert "row security" not in found_of(json.loads(doctor("--json").stdout), "postgres")
+
+
+def test_drivers_of_other_versions_are_a_problem(
+    reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = version("pyarrow")
+    needed = [f"pyarrow>=23,!={here}", "psycopg>=3", f"apprise!={here}", "duckdb>99; extra == 'x'"]
+    monkeypatch.setattr(examining, "requires", lambda name: [*needed, f"pymysql!={here}"])
+    text = doctor()
+    assert text.exit_code == 1
+    assert f"pyarrow {here} is installed, and pyarrow" in text.stdout
+    assert f"pip install 'pyarrow!={here},>=23'" in text.stdout
+    assert text.stdout.count("problem  versions: ") == 2, "and DuckDB"
+    monkeypatch.setattr(examining, "requires", requires)
+    assert "problem  versions: " not in doctor().stdout
+
+
+def test_wires_lead_to_servers_that_are_configured(reader: str) -> None:
+    assert "sqlserver" not in doctor().stdout
 
 
 def test_an_old_storage_of_dagster_is_noticed(
