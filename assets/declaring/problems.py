@@ -55,4 +55,7 @@ def not_fillable(type_: str, target: System) -> str:
     """Say why columns of a target cannot have a declared type."""
     if type_.count("(") > type_.count(")"):
         return f"{type_!r} is the beginning of a type: {QUOTE_COMMAS}"
-    return f"{type_!r} is not a {target} type that can be filled"
+    kind = target.types.read(target.types.plain(type_)).kind
+    like = target.types.default(kind) if kind else None
+    instead = f"; {like} is one" if like else ""
+    return f"{type_!r} is not a {target} type that can be filled{instead}"

@@ -36,7 +36,8 @@ def require_overflowing(transfer: Transfer, plans: Sequence[CopyPlan]) -> None:
     }
     copied = {column.target.name for column in plans[0].columns}
     useless = {
-        name: f"column {name!r}: no value can overflow"
+        name: f"column {name!r}: no value can overflow; if the target's column is narrower than "
+        "planned, declare its type"
         for name, column in transfer.columns.items()
         if column.on_overflow in ("null", "clamp")
         and name not in relaxed

@@ -55,6 +55,9 @@ from tableferry.resources.types.timestamp_text import (
 )
 from tableferry.resources.types.type_map import TypeMap
 
+NEAR = (Integer, Decimal, Float), (Date, Time, Timestamp)
+"""Kinds of which a server casts values to each other's, though parts of them may be lost."""
+
 LAST_MICROSECOND = MICROSECONDS_PER_DAY - 1
 
 
@@ -190,6 +193,10 @@ def _steps(
             return [Items(step) for step in inner]
         case ((Integer() | Float() | Boolean()), Text()):
             return [Cast(arrow)]
+    if any(isinstance(source_kind, near) and isinstance(target_kind, near) for near in NEAR):
+        raise NoConversion(
+            "parts of values would be lost (cast: true has the source's server do so)"
+        )
     raise NoConversion("the types have no values in common")
 
 

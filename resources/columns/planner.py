@@ -137,6 +137,8 @@ def incompatibility(target_system: System, planned: Column, actual: Column) -> s
         return f"is NOT NULL, but the source allows NULL ({planned.type} NULL was planned)"
     if types.plain(planned.type) == types.plain(declared):
         return None
+    if planned_slot is not None and slot is None:
+        return f"is {declared}, which cannot be filled ({planned.type} was planned)"
     if planned_slot is None or slot is None or not holds(slot.kind, planned_slot.kind):
         return f"is {declared}, which cannot hold every {planned.type}"
     return None

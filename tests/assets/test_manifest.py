@@ -227,6 +227,11 @@ def test_columns_as_a_list_are_a_subset(tmp_path: Path) -> None:
         (GOOD + 'columns: {a: {type: "varbinary(9000)"}}\n', 7, "not a sqlserver type"),
         (GOOD + 'columns: {a: {type: "datetime2(9)"}}\n', 7, "not a sqlserver type"),
         (GOOD + "columns:\n  a:\n    type: {clickhouse: Strng}\n", 9, "not a clickhouse type"),
+        (
+            GOOD + "columns: {a: {type: {clickhouse: DateTime}}}\n",
+            7,
+            "'DateTime' is not a clickhouse type that can be filled; DateTime64(0, 'UTC') is one",
+        ),
         (GOOD + "columns: {a: {type: {oracle: X}}}\n", 7, "columns.a.type"),
         (GOOD + "columns: {a: {type: 5}}\n", 7, "should be a type of the target"),
         (

@@ -210,6 +210,23 @@ def test_the_text_that_is_offered_is_taken(source, type_, target, offer):
     assert target_of(source, type_, target, type=text) == text
 
 
+@pytest.mark.parametrize(
+    ("source", "type_", "declared", "casts"),
+    [
+        (POSTGRES, "double precision", "Float32", True),
+        (POSTGRES, "bigint", "Float64", True),
+        (POSTGRES, "numeric(10,2)", "Float32", True),
+        (SQLSERVER, "datetime2(7)", "Date32", True),
+        (POSTGRES, "uuid", "Int64", False),
+    ],
+)
+def test_a_cast_is_named_where_it_would_do(source, type_, declared, casts):
+    with pytest.raises(TypeRefused) as refused:
+        target_of(source, type_, CLICKHOUSE, type=declared)
+    assert ("cast: true" in str(refused.value)) == casts
+    assert ("no values in common" in str(refused.value)) != casts
+
+
 def test_every_refused_column_is_named_at_once():
     columns = [Column("id", "integer"), Column("a", "point"), Column("b", "numeric")]
     with pytest.raises(TypeRefused, match=r"'a' of type point.*'b' of type numeric"):
@@ -412,7 +429,12 @@ EXISTING = [
         Column("x", "DateTime64(6, 'UTC')"),
         None,
     ),
-    ("clickhouse", Column("x", "DateTime64(3, 'UTC')"), Column("x", "DateTime"), "is DateTime,"),
+    (
+        "clickhouse",
+        Column("x", "DateTime64(3, 'UTC')"),
+        Column("x", "DateTime"),
+        "is DateTime, which cannot be filled (DateTime64(3, 'UTC') was planned)",
+    ),
     ("clickhouse", Column("x", "Array(Nullable(Int32))", False), Column("x", "Int32"), "is Int32"),
 ]
 
