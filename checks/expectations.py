@@ -31,6 +31,8 @@ from tableferry.checks.suites import (
 from tableferry.checks.table_side import TableSide
 from tableferry.checks.verdict import MOST_SHOWN, Verdict
 from tableferry.resources.aliases import alias_prefix
+from tableferry.resources.connecting.bounds import only_reading
+from tableferry.resources.connecting.waiting import limit
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.digest.fields import identity_fields
 from tableferry.resources.digest.probe import dialect
@@ -218,7 +220,7 @@ def _on_server(spec: ExpectationSpec, target: TableSide, key_range: KeyRange) ->
     # in one pass: a name may hold a placeholder
     query = re.sub(r"\{(table|range|batch)\}", lambda match: parts[match[0]], query)
     rows, size, examples = 0, 0, list[Any]()
-    with target.endpoint.read_arrow(query) as reader:
+    with only_reading(limit()), target.endpoint.read_arrow(query) as reader:
         for read in reader:
             rows, size = rows + read.num_rows, size + read.nbytes
             examples += _bounded(read.slice(0, EXAMPLES - len(examples)).to_pylist())

@@ -22,8 +22,7 @@ from tableferry.assets.running.runs import (
 )
 from tableferry.assets.running.source_slots import sharing
 from tableferry.assets.verifying.check_request import CheckRequest
-from tableferry.resources.connecting import outages
-from tableferry.resources.connecting.deadline import TooSlow, bounded
+from tableferry.resources.connecting.bounds import TooSlow, bounded
 from tableferry.resources.errors import TableferryError
 from tableferry.sensors.rounds import LIMIT_SECONDS
 
@@ -76,7 +75,7 @@ def transfer_schedule(
         servers = Servers.of(transfer, context.resources, bound, sharing(context.instance))
         key = f"{context.scheduled_execution_time:%Y%m%dT%H%M}"
         try:
-            with outages.at_once(), bounded(monotonic() + LIMIT_SECONDS):
+            with bounded(monotonic() + LIMIT_SECONDS):
                 plan = make_plan(transfer, servers, context.instance)
         except TableferryError as error:
             if not (isinstance(error, TooSlow) or getattr(error, "transient", False)):

@@ -14,8 +14,7 @@ from tableferry.assets.planning.servers import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.assets.running.source_slots import sharing
 from tableferry.checks.whole_table import TOTAL_ROWS
-from tableferry.resources.connecting import outages
-from tableferry.resources.connecting.deadline import bounded
+from tableferry.resources.connecting.bounds import bounded
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.words import counted
 from tableferry.sensors.rounds import TickBudget, alone, in_turn
@@ -64,7 +63,7 @@ def first_ranges_sensor(
             transfer, last = transfers[name], name
             try:
                 servers = Servers.of(transfer, context.resources, bound, sharing(context.instance))
-                with alone(name), outages.at_once(), bounded(budget.until):
+                with alone(name), bounded(budget.until):
                     plan = plan_transfer(transfer, servers, instance, purpose="cut")
                     apply_growth(plan, servers, instance)
             except TableferryError as error:

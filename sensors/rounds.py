@@ -13,8 +13,7 @@ import dagster as dg
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.names import about
-from tableferry.resources.connecting import outages
-from tableferry.resources.connecting.deadline import bounded
+from tableferry.resources.connecting.bounds import bounded
 from tableferry.resources.errors import TableferryError
 from tableferry.sensors.tries import Tries, parse_tries, stored_tries
 
@@ -94,7 +93,6 @@ Survey = Callable[[Sequence[Transfer]], Mapping[str, Look | TableferryError]]
 """Settles what can be told of many transfers together; the others are looked at one by one."""
 
 
-@outages.at_once()  # a tick comes again
 def look_round(
     context: dg.SensorEvaluationContext,
     transfers: Mapping[str, Transfer],

@@ -25,7 +25,7 @@ from tableferry.pipelines import event_log
 from tableferry.pipelines.reporting.collect import PACKAGES
 from tableferry.pipelines.settings import transfers_folder
 from tableferry.resources.columns.planner import plan_copy
-from tableferry.resources.connecting import outages
+from tableferry.resources.connecting.bounds import bounded
 from tableferry.resources.connecting.health import disk_of
 from tableferry.resources.contract.copy_plan import WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
@@ -138,7 +138,7 @@ def examine(
 ) -> list[ServerHealth]:
     """Examine every configured connection; the transfers say which privileges it needs."""
     transfers = list(transfers)
-    with outages.at_once():
+    with bounded():
         uses, hazards = _uses(transfers), _hazards(servers, transfers)
         targets = {
             endpoint.system: endpoint

@@ -29,13 +29,15 @@ from tableferry.resources.clickhouse.settings import (
     BOUND,
     INSERT,
     WAITING,
+    WRITES,
     longest_statement,
     pin,
     release,
+    writes,
 )
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.connecting.address import Server
-from tableferry.resources.connecting.deadline import seconds_left
+from tableferry.resources.connecting.bounds import may_write, seconds_left
 from tableferry.resources.connecting.retry import patiently
 from tableferry.resources.connecting.waiting import watched, within
 from tableferry.resources.contract.endpoint import BATCH_ROWS, Endpoint, refuse_snapshot
@@ -44,6 +46,7 @@ from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import (
     InputError,
+    StatementFailed,
 )
 from tableferry.resources.extras import require
 from tableferry.resources.tables import TableRef
@@ -217,17 +220,22 @@ class ClickHouseServer(Server):
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of a small result."""
         refuse_snapshot(self.system, snapshot)
-        seconds = seconds_left()
-        with self.permit(ended=True), self._logged_in() as client:
-            settings = {} if seconds is None else self._bound(client, seconds)
+        with self.permit(ended=True), self._logged_in(repeatable=True) as client:
+            settings = self._bounds(client)
             # some versions name the parts of tuples by themselves, which would be read as dicts
             found = client.query(sql, settings=settings, query_formats={"Tuple": "tuple"})
             return [tuple(row) for row in found.result_rows]
 
-    def _bound(self, client: Any, seconds: int) -> dict[str, int]:
-        """The setting that ends a statement, as far as the profile lets us set it."""
-        longest = self.settings().facts.known(BOUND, partial(longest_statement, client))
-        return {} if longest is None else {BOUND: min(seconds, longest or seconds)}
+    def _bounds(self, client: Any) -> dict[str, int]:
+        """The settings that end a statement, and let it write nothing, as far as the profile lets
+        us set them."""
+        seconds, facts, settings = seconds_left(), self.settings().facts, dict[str, int]()
+        if seconds is not None:
+            longest = facts.known(BOUND, partial(longest_statement, client))
+            settings |= {} if longest is None else {BOUND: min(seconds, longest or seconds)}
+        if not may_write() and facts.known(WRITES, partial(writes, client)):
+            settings[WRITES] = 2
+        return settings
 
     def execute(self, sql: str, settings: Mapping[str, str | int] | None = None) -> None:
         """Run a statement and wait for its end; for a mutation as long as may be waited.
@@ -282,8 +290,9 @@ class ClickHouseServer(Server):
 
     @patiently
     def _streamed(self, sql: str, settings: Mapping[str, str | int]) -> Any:
-        with self._logged_in() as client:
-            return client.raw_stream(sql, fmt="ArrowStream", settings=dict(settings))
+        with self._logged_in(repeatable=True) as client:
+            bounds = self._bounds(client)
+            return client.raw_stream(sql, fmt="ArrowStream", settings={**settings, **bounds})
 
     def insert(
         self,
@@ -353,7 +362,11 @@ class ClickHouseServer(Server):
         )
 
     @contextmanager
-    def _logged_in(self, body: RequestBody | None = None) -> Iterator[Any]:
+    def _logged_in(
+        self, body: RequestBody | None = None, *, repeatable: bool = False
+    ) -> Iterator[Any]:
+        """The client, with its errors translated; a lost connection counts as none where what was
+        sent can be repeated."""
         settings = self.settings()
         try:
             yield self._client(settings)
@@ -362,7 +375,10 @@ class ClickHouseServer(Server):
                 raise body.error from None
             if not from_driver(error):
                 raise
-            raise translate(error, settings) from None
+            failed = translate(error, settings)
+            if repeatable and isinstance(failed, StatementFailed) and failed.code is None:
+                failed = settings.failed(str(failed), transient=True)
+            raise failed from None
 
 
 def databases(endpoint: Endpoint) -> dict[str, str]:

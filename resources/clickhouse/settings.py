@@ -124,6 +124,15 @@ def longest_statement(client: Any) -> int | None:
     return None if readonly else min(filter(None, (own, most)), default=0)
 
 
+WRITES = "readonly"
+
+
+def writes(client: Any) -> bool:
+    """Whether the profile lets its user write, and forbid it."""
+    ask = f"SELECT value = '0' AND NOT readonly FROM system.settings WHERE name = '{WRITES}'"
+    return bool(client.query(ask).result_rows[0][0])
+
+
 def release(client: Any) -> tuple[int, int]:
     """The first two numbers of a server's version, as it told a client of `clickhouse_connect`."""
     major, minor = str(client.server_version).split(".")[:2]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from tableferry.resources.connecting.bounds import TooSlow, only_reading
 from tableferry.resources.connecting.pace import SLICE_SECONDS, going_on
 from tableferry.resources.contract.limits import SourceLimits
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError, describe
@@ -18,6 +19,9 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
 """How long what was seen holds."""
+
+ANSWER_SECONDS = 10.0
+"""How long a source may take to tell a signal; one that it does not tell in time is no lower."""
 
 TOLD_SECONDS = 30.0
 """Between two messages of those that wait."""
@@ -44,7 +48,7 @@ class Guard:
 
     def __init__(self, connection: str) -> None:
         self.connection = connection
-        self._lock = threading.Lock()
+        self._looking, self._telling = threading.Lock(), threading.Lock()
         self._looked = self._told = -float("inf")
         self._above: tuple[str, str] | None = None
         """The signal that is above its bound, and a sentence that says so."""
@@ -95,26 +99,36 @@ class Guard:
     def _look(
         self, limits: SourceLimits, signals: Mapping[str, str], query: Query
     ) -> tuple[str, str] | None:
-        with self._lock:
+        require_going_on = going_on(self.connection)
+        while not self._looking.acquire(timeout=SLICE_SECONDS):
+            require_going_on()
+        try:
             age = time.monotonic() - self._looked
             if age < LOOK_SECONDS:
                 return self._above
             # of what was seen long ago, nobody has waited for the end
             before, self._above = self._above if age < 3 * LOOK_SECONDS else None, None
+            seconds = min(ANSWER_SECONDS, limits.longest_wait)
             for name, bound in limits.above.items():
-                value = self._value(name, signals.get(name, limits.probe), query)
-                if value > bound:
-                    self._above = name, f"{name} is {value:g}, above its bound of {bound:g}"
+                sql = signals.get(name, limits.probe)
+                if (said := self._says(name, sql, bound, query, seconds)) is not None:
+                    self._above = name, said
                     break
             self._looked = time.monotonic()
             if before is None:
                 self._since = self._looked
             return self._above
+        finally:
+            self._looking.release()
 
-    def _value(self, name: str, sql: str, query: Query) -> float:
+    def _says(self, name: str, sql: str, bound: float, query: Query, seconds: float) -> str | None:
+        """Say that a signal is above its bound, or that the source does not tell in time."""
         subject = f"{self.connection}: {name} of its source_limits"
         try:
-            rows = query(sql)
+            with only_reading(seconds):
+                rows = query(sql)
+        except TooSlow:
+            return f"{name} was not told within {seconds:g} s"
         except TableferryError as error:
             if isinstance(error, ConnectionFailed) or getattr(error, "transient", False):
                 raise
@@ -129,11 +143,11 @@ class Guard:
             )
             shown = "NULL" if value is None else repr(value)[:60]
             raise InputError(f"{subject} should be one number; it is {shown}{hint}")
-        return float(value)
+        return f"{name} is {value:g}, above its bound of {bound:g}" if value > bound else None
 
     def _told_now(self, sentence: str, seconds: float) -> str:
         """Log a sentence and return it, unless one was told a moment ago."""
-        with self._lock:
+        with self._telling:
             if time.monotonic() - self._told < TOLD_SECONDS:
                 return ""
             self._told = time.monotonic()

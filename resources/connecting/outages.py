@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tableferry.resources.connecting.bounds import may_wait
 from tableferry.resources.errors import ConnectionFailed, InputError
 
 PATIENCE = "TABLEFERRY_PATIENCE_SECONDS"
@@ -35,20 +34,7 @@ class _Outage:
 
 
 _outages: dict[str, _Outage] = {}
-_hurried: list[None] = []
-"""An item for each caller of `at_once` that is under way."""
 _lock = threading.Lock()
-
-
-@contextmanager
-def at_once() -> Iterator[None]:
-    """Wait for no server in this process meanwhile: who asks whether it is there, or comes again
-    in a minute, has nothing from waiting."""
-    _hurried.append(None)
-    try:
-        yield
-    finally:
-        _hurried.pop()
 
 
 def patience() -> float:
@@ -57,7 +43,7 @@ def patience() -> float:
     Raises:
         InputError: the environment variable is not a number of seconds.
     """
-    if _hurried:
+    if not may_wait():
         return 0.0
     text = os.environ.get(PATIENCE)
     try:

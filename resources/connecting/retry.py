@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 
 import tenacity
 
-from tableferry.resources.connecting import deadline, outages
+from tableferry.resources.connecting import bounds, outages
 from tableferry.resources.connecting.password_commands import asking_again
 from tableferry.resources.errors import ConnectionFailed, TableferryError, causes, describe
 from tableferry.resources.registry import systems
@@ -67,7 +67,7 @@ def _loop(again: Callable[[BaseException], bool]) -> tenacity.Retrying:
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(again),
         stop=_was_last,
-        wait=lambda state: backoff(state.attempt_number),
+        wait=_pause,
         before_sleep=_log,
         retry_error_callback=_give_up,
     )
@@ -111,15 +111,27 @@ def _error(state: tenacity.RetryCallState) -> BaseException:
     return error
 
 
-def _was_last(state: tenacity.RetryCallState) -> bool:
-    if deadline.passed(backoff(state.attempt_number)):
-        return True
-    for cause in causes(_error(state)):
+def _patience_left(error: BaseException) -> float | None:
+    """The seconds for which a server that cannot be reached is still waited for; None if it is no
+    such error."""
+    for cause in causes(error):
         if isinstance(cause, ConnectionFailed):
             seconds_away = outages.note_failure(cause)
             if seconds_away is not None:
-                return seconds_away >= outages.patience()
-    return state.attempt_number >= ATTEMPTS
+                return outages.patience() - seconds_away
+    return None
+
+
+def _pause(state: tenacity.RetryCallState) -> float:
+    seconds, left = backoff(state.attempt_number), _patience_left(_error(state))
+    return seconds if left is None else min(seconds, max(left, 0.0))
+
+
+def _was_last(state: tenacity.RetryCallState) -> bool:
+    if bounds.passed(state.upcoming_sleep):
+        return True
+    left = _patience_left(_error(state))
+    return state.attempt_number >= ATTEMPTS if left is None else left <= 0
 
 
 def _give_up(state: tenacity.RetryCallState) -> None:

@@ -25,7 +25,7 @@ import pyarrow as pa
 from pydantic import PrivateAttr
 
 from tableferry.resources.connecting.address import Server
-from tableferry.resources.connecting.deadline import seconds_left
+from tableferry.resources.connecting.bounds import may_write, seconds_left
 from tableferry.resources.connecting.gate import SETTLE_SECONDS
 from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.connecting.retry import patiently
@@ -128,13 +128,14 @@ class PostgresServer(Server):
             StatementFailed: the server refused the statement.
             SnapshotLost: the snapshot has ended.
         """
-        seconds = seconds_left()
+        seconds = seconds_left() if may_write() else None
         with self._at(snapshot)._lent(QUERIES) as connection, self._translated(snapshot):
             if seconds is not None:
                 connection.execute(f"SET statement_timeout = '{seconds}s'".encode())
             for statement in _begin(snapshot):
                 connection.execute(statement.encode())
-            cursor = connection.execute(sql.encode())
+            # values in binary come by a protocol that takes a single statement
+            cursor = connection.execute(sql.encode(), binary=not may_write())
             rows = cursor.fetchall() if cursor.description else []
             connection.rollback()  # the snapshot's transaction
             if seconds is not None:
@@ -544,6 +545,10 @@ _pool: ConnectionPool[PgConnection] = ConnectionPool(
 
 
 def _begin(snapshot: str | None, *, lent: bool = False) -> tuple[str, ...]:
+    if not may_write():
+        assert snapshot is None, "a user's query reads what is committed"
+        seconds = seconds_left() or 0
+        return ("BEGIN READ ONLY", f"SET LOCAL statement_timeout = '{seconds}s'")
     if snapshot is None:
         # a pooler ends a session that it gets back in a transaction, as it does if reading fails
         return ("BEGIN",) if lent else ()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
 
-from tableferry.resources.connecting.deadline import seconds_left
+from tableferry.resources.connecting.bounds import may_write, seconds_left
 from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.connecting.waiting import lock_milliseconds, watched
 from tableferry.resources.contract.settings import ConnectionSettings
@@ -113,12 +113,30 @@ class SqlServerConnection:
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a small result: that of the batch's first statement with a result."""
-        self.raw.timeout = seconds_left() or 0
+        self.bound()
         with self.waits(), self.translated(sql), quiet_cursor(self.raw) as cursor:
             cursor.execute(sql, use_prepare=False)
             while cursor.description is None and cursor.nextset():
                 pass
             return all_rows(cursor)
+
+    def bound(self) -> None:
+        """Have statements from now on end when those of this thread have to."""
+        self.raw.timeout = seconds_left() or 0
+
+    @contextmanager
+    def taking_back(self) -> Iterator[None]:
+        """Take back what is written where nothing may be: no transaction of the server only reads.
+
+        After an error that is left to the end of the session.
+        """
+        if may_write():
+            yield
+            return
+        self.execute("BEGIN TRANSACTION")
+        yield
+        if not self.raw.closed:
+            self.execute("ROLLBACK TRANSACTION")
 
     def execute(self, sql: str) -> int:
         """Run a batch; return the number of rows that its last statement changed, or -1.

@@ -132,7 +132,7 @@ class SqlServerServer(Server):
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of a small result; the batch must not change its session."""
         refuse_snapshot(self.system, snapshot)
-        with self.pooled_connection() as connection:
+        with self.pooled_connection() as connection, connection.taking_back():
             return connection.query(sql)
 
     def execute(self, sql: str) -> None:
@@ -152,7 +152,8 @@ class SqlServerServer(Server):
         """
         refuse_snapshot(self.system, snapshot)
         lent = pool.lent(self._pool_key() + "streams", self._streaming, self._gate)
-        with lent as connection, connection.translated(sql):
+        with lent as connection, connection.translated(sql), connection.taking_back():
+            connection.bound()
             cursor = quiet_cursor(connection.raw)
             with connection.waits():
                 cursor.execute(sql, use_prepare=False)

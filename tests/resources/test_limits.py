@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
@@ -12,8 +14,14 @@ import pytest
 
 from tableferry.resources.connecting import guard as guards
 from tableferry.resources.connecting.guard import Guard, SourceBusy
+from tableferry.resources.connecting.pace import stop_waiting
 from tableferry.resources.contract.limits import DEFAULTS, NAMES, SourceLimits, parse, read
-from tableferry.resources.errors import ConnectionFailed, InputError, StatementFailed
+from tableferry.resources.errors import (
+    ConnectionFailed,
+    InputError,
+    StatementFailed,
+    TableferryError,
+)
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.sqlserver.server import SqlServerServer
@@ -228,3 +236,25 @@ def test_a_wait_begins_anew_after_others_were_given_up(
 
 def test_every_limit_has_a_place() -> None:
     assert {*DEFAULTS} < {*NAMES} and len(NAMES) == len({*NAMES}) == 9
+
+
+def test_nobody_is_held_by_a_look_that_takes_long() -> None:
+    one, asked, answer = Guard("shop"), threading.Event(), threading.Event()
+
+    def query(_: str) -> list[tuple[Any, ...]]:
+        asked.set()
+        assert answer.wait(60)
+        return [(1,)]
+
+    with ThreadPoolExecutor(2) as pool:
+        looking = pool.submit(one.wait, probing(), {}, query)
+        assert asked.wait(60)
+        waiting = pool.submit(one.wait, probing(), {}, query)
+        time.sleep(0.2)
+        stop_waiting()
+        try:
+            with pytest.raises(TableferryError, match="interrupted"):
+                waiting.result(20)
+        finally:
+            answer.set()
+        assert looking.result() == {}

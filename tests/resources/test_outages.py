@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tableferry.resources.connecting import deadline, outages, retry
+from tableferry.resources.connecting import bounds, outages, retry
 from tableferry.resources.connecting.retry import patiently, retrying
 from tableferry.resources.errors import ConnectionFailed, InputError, StatementFailed
 
@@ -114,7 +114,7 @@ def test_nobody_waits_for_what_does_not_pass(clock: Clock, error: Exception) -> 
 
 
 def test_who_only_asks_whether_it_is_there_does_not_wait(clock: Clock) -> None:
-    with outages.at_once(), pytest.raises(ConnectionFailed):
+    with bounds.bounded(), pytest.raises(ConnectionFailed):
         connecting(clock, [refused(), None])
     outages.forget()
     assert len(connecting(clock, [refused(), None])) == 2
@@ -133,12 +133,26 @@ def test_a_server_that_stays_away_is_given_up_once(clock: Clock) -> None:
 def test_nobody_sleeps_past_the_end_of_a_tick(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deadline, "time", clock)
+    monkeypatch.setattr(bounds, "time", clock)
     monkeypatch.setattr(retry, "backoff", lambda attempt: 0.0 if attempt < 3 else 20.0)
     tries = 0
-    with pytest.raises(StatementFailed), deadline.bounded(clock.now + 10):
+    with pytest.raises(StatementFailed), bounds.bounded(clock.now + 10):
         for attempt in retrying():
             with attempt:
                 tries += 1
                 raise StatementFailed("postgres", "too many clients", transient=True)
     assert tries == 3
+
+
+def test_the_last_attempt_is_at_the_end_of_patience(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "backoff", lambda attempt: 0.5 * 2.0**attempt)
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+
+    monkeypatch.setattr("tenacity.nap.time.sleep", sleep)
+    began = clock.now
+    attempts(clock, 0.0)
+    assert clock.now - began == outages.DEFAULT_PATIENCE

@@ -235,6 +235,25 @@ class Passes(_Proxy):
         super()._serve(client, server)
 
 
+class HangsUp(_Proxy):
+    """A proxy that hangs up on the first clients, as one before a server that starts.
+
+    Args:
+        url: of the server behind.
+        times: how many clients.
+    """
+
+    def __init__(self, url: str, times: int) -> None:
+        super().__init__(url)
+        self._left = itertools.count(times, -1)
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        if next(self._left) > 0:
+            _hang_up(client, server)
+        else:
+            super()._serve(client, server)
+
+
 class ProxiesConnect(_Proxy):
     """A proxy of HTTP that opens ways by CONNECT (RFC 9110, 9.3.6), all of them to one server.
 

@@ -14,7 +14,7 @@ from tableferry.assets.planning.ranges.statistics import key_statistics
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.planner import plan_copy
-from tableferry.resources.connecting.deadline import bounded
+from tableferry.resources.connecting.bounds import bounded
 from tableferry.resources.contract.catalog import Listed
 from tableferry.resources.contract.inspection import Use, inspection_of
 from tableferry.resources.contract.markers import Publication

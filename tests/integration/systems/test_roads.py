@@ -22,7 +22,7 @@ from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.connection import close_pooled_connections
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tests.integration.conftest import Ferry
-from tests.integration.support.proxy import TCP_REPAIR, Forgets, Passes
+from tests.integration.support.proxy import TCP_REPAIR, Forgets, HangsUp, Passes
 from tests.servers import Servers, own
 
 pytestmark = pytest.mark.integration
@@ -215,3 +215,10 @@ def test_a_name_that_leads_elsewhere_is_looked_up_by_the_next_connection(
         check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
+
+
+def test_a_server_that_hangs_up_is_waited_for(stack: Servers) -> None:
+    with HangsUp(stack.clickhouse_url, 5) as proxy:
+        assert ClickHouseResource(url=proxy.url).query("SELECT 1") == [(1,)]
+    with HangsUp(stack.postgres_url, 3) as proxy:
+        assert PostgresResource(url=proxy.url).query("SELECT 1") == [(1,)]
