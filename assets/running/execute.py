@@ -88,8 +88,7 @@ def execute(
     with plan_of_run(
         transfer, servers, instance, intent, planned, caller, selected=numbers
     ) as complete:
-        plan, hops = complete, complete.hops
-        selected = tuple(hop for hop in hops if hop.number in numbers)
+        plan, selected = complete, tuple(complete.hops[number - 1] for number in numbers)
         if transfer.by_place:
             plan = _with_moved_along(context, plan, servers, selected, set(names))
         unknown: list[str] = []
@@ -103,13 +102,14 @@ def execute(
         ):
             context.log.warning(lost)
             caller.notes.append(lost)
-        plan, selected = _loadable(plan, servers, selected)
+        plan = _loadable(plan, servers, selected)
+        selected = tuple(plan.hops[number - 1] for number in numbers)
         most = _most_ranges(plan, servers, selected)
         stale = _stale_sources(plan, selected)
         changes = changes_of_run(plan, servers, selected, instance, caller)
         changes.require_allowed()
         plan = prepare_targets(context, plan, servers, changes, stale, caller)
-        selected = tuple(hop for hop in plan.hops if hop.number in numbers)
+        selected = tuple(plan.hops[number - 1] for number in numbers)
         work = build_work(context, plan, servers, selected, changes.gone, caller, most)
         if plan.transfer.write.whole_table:
             outcomes = _swap(work, selected, instance.get_dynamic_partitions(partitions))
@@ -191,15 +191,11 @@ def _with_moved_along(
     return plan.only(names | along)
 
 
-def _loadable(
-    plan: TransferPlan, servers: Servers, selected: Sequence[Hop]
-) -> tuple[TransferPlan, tuple[Hop, ...]]:
+def _loadable(plan: TransferPlan, servers: Servers, selected: Sequence[Hop]) -> TransferPlan:
     """Give the selected hops with ranges to move a wire format that their targets accept."""
     moving = [hop for hop in selected if moves(plan, hop)]
     tried = {hop.number: hop for hop in with_wires(plan.transfer, moving, servers, moving=True)}
-    plan = replace(plan, hops=tuple(tried.get(hop.number, hop) for hop in plan.hops))
-    numbers = {hop.number for hop in selected}
-    return plan, tuple(hop for hop in plan.hops if hop.number in numbers)
+    return replace(plan, hops=tuple(tried.get(hop.number, hop) for hop in plan.hops))
 
 
 def build_work(

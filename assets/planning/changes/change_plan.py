@@ -19,7 +19,6 @@ from tableferry.assets.planning.changes.drift import ADDING, Unplanned, drift_of
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.changes.widening import misfits, too_narrow, widenings
 from tableferry.assets.planning.columns.hop_columns import new_columns
-from tableferry.assets.planning.columns.renaming import rename
 from tableferry.assets.planning.hazards import require_harmless, with_hazards
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
@@ -207,7 +206,7 @@ def _steps(
             table,
             name,
             columns[name],
-            (rename(table, was, name),),
+            (dialect.rename_column(table.schema, table.name, was, name),),
             f"{table}: renamed column {was!r} to {name!r}",
             cannot=f"{table}: column {was!r} cannot be renamed {name!r}",
         )

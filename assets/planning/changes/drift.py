@@ -13,7 +13,6 @@ from tableferry.assets.log.written_columns import WrittenColumn
 from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.resolve import Hop
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.errors import SchemaDrift
 from tableferry.resources.keys.range import KeyKind
 from tableferry.resources.types.column import Column
 
@@ -48,73 +47,67 @@ class Unplanned:
 
 
 def drift_of(transfer: Transfer, hop: Hop, gone: Unplanned) -> tuple[str, list[str]]:
-    """Say why other columns of a hop's source refuse a run, or an empty text; and what is told.
+    """Say why the columns of a hop's source refuse a run, or an empty text; and what is told.
+
+    A target that no run has written to yet is left to `Target.verify`.
 
     Args:
         transfer: the transfer, with its policies.
         hop: the hop.
         gone: the columns that its target has from earlier runs, and that it lacks.
     """
-    notes: list[str] = []
-    try:
-        notes = _require_no_dropped(transfer, hop, gone)
-        if transfer.on_schema_drift not in ADDING:
-            _require_no_new(transfer, hop, gone)
-    except SchemaDrift as error:
-        return str(error), notes
-    return "", notes
+    if hop.existing is None or gone.filled is None:
+        return "", []
+    refused, notes = _dropped(transfer, hop, gone)
+    if not refused and transfer.on_schema_drift not in ADDING:
+        refused = _new(transfer, hop, gone)
+    return refused, notes
 
 
-def _require_no_dropped(transfer: Transfer, hop: Hop, gone: Unplanned) -> list[str]:
-    """Refuse to continue without columns that the source has lost, as the policy demands.
+def _dropped(transfer: Transfer, hop: Hop, gone: Unplanned) -> tuple[str, list[str]]:
+    """Say why a run cannot do without columns that the source has lost, as the policy demands.
 
-    With another policy than `fail` they stay, and rows that move get NULL there. So does a column
-    that the declaration leaves out, whatever the policy.
-
-    Returns:
-        Notes for the user.
-
-    Raises:
-        SchemaDrift: the policy is `fail`, a column that gets no values cannot be NULL, or it may
-            have been renamed, so that values would be lost though the source still has them.
+    With another policy than `fail` they stay, and rows that move get NULL there, which they have to
+    allow. So does a column that the declaration leaves out, whatever the policy. A column that may
+    have been renamed is asked about, as the source still has its values.
     """
-    plan, actual = hop.plan, hop.existing
+    plan, actual, filled = hop.plan, hop.existing or {}, gone.filled or ()
     policy, handled = transfer.on_schema_drift, transfer.dropped_columns
-    if actual is None or gone.filled is None:
-        return []
-    notes = []
+    notes: list[str] = []
     if left_out := [column.name for column in gone.left_out if not column.kept]:
         listed = ", ".join(map(repr, left_out))
         leaves = f"the transfer leaves out {listed}, which {plan.target} has from earlier runs"
-        _require_nullable(leaves, left_out, actual)
+        if refused := _not_nullable(leaves, left_out, actual):
+            return refused, notes
         notes.append(f"{leaves}: {_keeping(plan, listed)}")
     dropped = [column.name for column in gone.lost if not column.kept]
     if handled == "drop":
         dropped = gone.removed(handled)
     if not dropped:
-        return notes
+        return "", notes
     names = ", ".join(map(repr, dropped))
     lost = f"{plan.source} no longer has {names}, which {plan.target} has from earlier runs"
     told = policy != "ignore_new" or handled in ("null", "drop")
-    if told and (renamed := _perhaps_renamed(plan, dropped, gone.filled)):
+    if told and (renamed := _perhaps_renamed(plan, dropped, filled)):
         old, new = renamed
-        raise SchemaDrift(
+        return (
             f"{lost}, and now has {new!r} with the type of {old!r}: if that is {old!r} renamed, "
             "the rows that move would lose their old values. To rename it in the target, declare "
             f"columns: {{{new}: {{was: {old}}}}}; to continue to fill the old column, declare "
             f"columns: {{{new}: {{rename: {old}}}}}; if it is another column, drop {old!r} "
-            f"in {plan.target}; to leave it out, exclude: [{new}]"
+            f"in {plan.target}; to leave it out, exclude: [{new}]",
+            notes,
         )
     if policy == "fail" and handled is None:
-        raise SchemaDrift(
+        return (
             f"{lost}; if it has another name now, declare columns: {{<name>: {{was: "
             f"{dropped[0]}}}}}; else set dropped_columns to keep, null or drop, or on_schema_drift "
-            f"(it is {policy})"
+            f"(it is {policy})",
+            notes,
         )
-    if handled != "drop":
-        _require_nullable(lost, dropped, actual)
-    if handled in ("null", "drop"):
-        return notes
+    refused = _not_nullable(lost, dropped, actual) if handled != "drop" else ""
+    if refused or handled in ("null", "drop"):
+        return refused, notes
     note = f"{plan.source} no longer has {names}: {_keeping(plan, names)}"
     if plan.ignored:
         ignored, first = ", ".join(map(repr, plan.ignored)), plan.ignored[0]
@@ -122,7 +115,7 @@ def _require_no_dropped(transfer: Transfer, hop: Hop, gone: Unplanned) -> list[s
             f"; on_schema_drift: {policy} leaves out {ignored}. If one of them is {names} renamed, "
             f"declare columns: {{{first}: {{rename: {dropped[0]}}}}}"
         )
-    return [*notes, note]
+    return "", [*notes, note]
 
 
 def _keeping(plan: CopyPlan, names: str) -> str:
@@ -131,12 +124,14 @@ def _keeping(plan: CopyPlan, names: str) -> str:
     return f"rows that move get NULL in {names} of {plan.target}, the others keep their values"
 
 
-def _require_nullable(why: str, names: Sequence[str], actual: Mapping[str, Column]) -> None:
-    if required := [name for name in names if not actual[name].nullable]:
-        raise SchemaDrift(
-            f"{why}: rows that move have no value for {', '.join(map(repr, required))}, which "
-            "cannot be NULL there; make it nullable there, or drop it"
-        )
+def _not_nullable(why: str, names: Sequence[str], actual: Mapping[str, Column]) -> str:
+    required = ", ".join(repr(name) for name in names if not actual[name].nullable)
+    if not required:
+        return ""
+    return (
+        f"{why}: rows that move have no value for {required}, which cannot be NULL there; "
+        "make it nullable there, or drop it"
+    )
 
 
 def _perhaps_renamed(
@@ -152,19 +147,11 @@ def _perhaps_renamed(
     return None
 
 
-def _require_no_new(transfer: Transfer, hop: Hop, gone: Unplanned) -> None:
-    """Refuse to continue with a target that lacks planned columns.
-
-    A target that no run has written to yet is left to `Target.prepare`.
-
-    Raises:
-        SchemaDrift: the source has new columns, or the target has lost some; with the remedy.
-    """
+def _new(transfer: Transfer, hop: Hop, gone: Unplanned) -> str:
+    """Say which columns the source has more, and which the target has lost, with the remedy."""
     plan, policy = hop.plan, transfer.on_schema_drift
     lacking = {column.name for column in new_columns(plan, hop.existing)}
-    if not lacking or gone.filled is None:
-        return
-    before = {column.name for column in gone.filled}
+    before = {column.name for column in gone.filled or ()}
     new = [column.source for column in plan.columns if column.target.name in lacking - before]
     lost = [column.target for column in plan.columns if column.target.name in lacking & before]
     problems = []
@@ -180,7 +167,7 @@ def _require_no_new(transfer: Transfer, hop: Hop, gone: Unplanned) -> None:
             f"on_schema_drift to add_columns (it is {policy}), and the next run adds "
             f"{'it' if len(lost) == 1 else 'them'} again and moves every range anew"
         )
-    raise SchemaDrift("; ".join(problems))
+    return "; ".join(problems)
 
 
 def unfilled_before(transfer: Transfer, hop: Hop, gone: Unplanned) -> Iterator[str]:

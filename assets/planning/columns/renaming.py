@@ -31,11 +31,6 @@ def renamed(existing: Mapping[str, Column], renames: Renames) -> dict[str, Colum
     return {column.name: column for column in columns}
 
 
-def rename(table: TableRef, was: str, name: str) -> str:
-    """Return the statement that renames a column, which leaves its values as they are."""
-    return table.system.dialect.rename_column(table.schema, table.name, was, name)
-
-
 def not_yet(table: TableRef, renames: Renames) -> str:
     """Say why the rows of a target cannot be compared yet; empty if they can be."""
     if not renames:

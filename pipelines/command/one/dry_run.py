@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 from tableferry.assets.log.queries import Log
@@ -110,38 +109,37 @@ def dry_run(
     transfer = session.moving_transfer(name)
     servers, intent = session.servers_of(transfer), Intent(force=force, recreate=recreate)
 
-    def read(log: Log) -> TransferPlan:
-        asked = partial(_asked, name, ranges)
-        return make_plan(transfer, servers, log, intent, asked=asked)
+    def asked(plan: TransferPlan) -> Collection[str]:
+        return match_ranges(name, ranges, plan.ranges) or plan.ranges
 
-    plan = session.ask_log(read)
-    hops = select_hops(name, plan.hops, hop)
-    running = {each.number: session.ask_log(partial(_running, plan, each, failed)) for each in hops}
-    changes: dict[int, TargetChanges] = {}
-    if any(running.values()):
-        session.ask_log(partial(require_not_shrunk, plan, servers))
-        moving = {number for number, names in running.items() if names}
-        require_harmless(each for each in hops if each.number in moving)
-        look = partial(plan_changes, plan.transfer, plan.hops, servers, moving=moving)
-        planned = session.ask_log(partial(look, among=[each.number for each in hops]))
-        planned.require_allowed()
-        changes = {target.hop.number: target for target in planned.targets}
-    shown = {
-        each.number: _hop(
-            servers,
-            plan,
-            each,
-            running[each.number],
-            changes.get(each.number),
-            show_all=bool(ranges),
-        )
-        for each in hops
-    }
-    return DryRun(name, [*shown.values()], [shown[number] for number in changes])
+    def read(log: Log) -> DryRun:
+        plan = make_plan(transfer, servers, log, intent, asked=asked)
+        hops = select_hops(name, plan.hops, hop)
+        running = {each.number: _running(plan, each, failed, log) for each in hops}
+        moving = [number for number, names in running.items() if names]
+        changes: dict[int, TargetChanges] = {}
+        if moving:
+            require_not_shrunk(plan, servers, log)
+            require_harmless(each for each in hops if each.number in moving)
+            planned = plan_changes(
+                plan.transfer, plan.hops, servers, log, among=running, moving=moving
+            )
+            planned.require_allowed()
+            changes = {target.hop.number: target for target in planned.targets}
+        shown = {
+            number: _hop(
+                servers,
+                plan,
+                plan.hops[number - 1],
+                names,
+                changes.get(number),
+                show_all=bool(ranges),
+            )
+            for number, names in running.items()
+        }
+        return DryRun(name, [*shown.values()], [shown[number] for number in changes])
 
-
-def _asked(name: str, ranges: Sequence[str], plan: TransferPlan) -> Collection[str]:
-    return match_ranges(name, ranges, plan.ranges) or plan.ranges
+    return session.ask_log(read)
 
 
 def _running(plan: TransferPlan, hop: Hop, failed: bool, log: Log) -> list[str]:
