@@ -38,7 +38,7 @@ from tableferry.resources.contract.quarantine import Quarantine
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.table_sql import filtered
 from tableferry.resources.contract.target import LoadReceipt, RangeLoad
-from tableferry.resources.contract.target_options import TargetOptions, written_to
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.crash_points import reached
 from tableferry.resources.digest.measure import CHANGED
 from tableferry.resources.errors import ReceiptMismatch, SourceMoved, TableferryError, describe
@@ -141,9 +141,6 @@ def _move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
             attempt.require_snapshot()
             attempt.tell("finalise")
             visible = load.finalise()
-            if load.reader() is None:
-                # unstaged rows were audited where they are
-                _require_visible(attempt, load, options, visible)
             seconds["reconcile"] = audited - started
             if attempt.proof is not None:
                 seconds["reconcile"] += attempt.proof.seconds
@@ -170,20 +167,6 @@ def _proven(load: RangeLoad) -> Iterator[None]:
         if load.reader() is None or is_transient(error) or isinstance(error, MiddleDamaged):
             raise
         raise Unproven(describe(error)) from error
-
-
-def _require_visible(
-    attempt: RangeAttempt, load: RangeLoad, options: TargetOptions, rows: int
-) -> None:
-    """Verify that readers see as many rows as were audited."""
-    plan, shown = attempt.hop.plan, load.shown_rows()
-    if shown is None:
-        shown = attempt.loader.range_rows(plan, attempt.key_range, options)
-    if shown != rows:
-        raise ReceiptMismatch(
-            f"{rows} rows were audited and made visible, but the range has {shown} in "
-            f"{written_to(plan, options)}: another writer, or a trigger, changed it"
-        )
 
 
 def _lost(attempt: RangeAttempt) -> dict[str, int]:

@@ -56,7 +56,6 @@ class ClickHouseLoad(HeldRange):
     _blocks: int = field(default=0, init=False)
     _arrived: int | None = field(default=None, init=False)
     """Rows of the staging table after the load."""
-    _shown: int | None = field(default=None, init=False)
     _audited: int | None = field(default=None, init=False)
     """Rows of the staging table as audited."""
     _target_rows: int = field(default=0, init=False)
@@ -188,27 +187,24 @@ class ClickHouseLoad(HeldRange):
         let_go_ranges(self.resource, self.table, [self.key_range])
         if audit:
             audit.after()
-        strays = 0
-        if not keeps_rows(self.plan, self.options):
-            shown, strays = self._rows_by_key()
-            self._shown = None if strays else shown
-        else:
-            shown = self._rows_in_partition()
-        if shown != rows:
-            raise ReceiptMismatch(
-                f"{self.table} range {self.key_range.name}: {rows} rows were staged, "
-                f"but the target shows {shown}"
-            )
+        shown, strays = self._rows_by_key()
+        self._require_shown(shown, rows)
         self._target_rows = rows
-        if strays:
+        if strays and not keeps_rows(self.plan, self.options):
             crash_points.reached("before_strays")
             self.marker.require_alone()
             self._drop_strays()
-        return rows
+            shown, strays = self._rows_by_key()
+        return self._require_shown(shown + strays, rows)
 
-    def shown_rows(self) -> int | None:
-        """See `RangeLoad.shown_rows`."""
-        return self._shown
+    def _require_shown(self, shown: int, rows: int) -> int:
+        """Return the rows of the range in the target if they are as many as should be."""
+        if shown != rows:
+            raise ReceiptMismatch(
+                f"{self.table} range {self.key_range.name}: it should have {rows} rows now, "
+                f"but the target shows {shown}"
+            )
+        return rows
 
     def _rows_by_key(self) -> tuple[int, int]:
         """Rows of the target in this key range: in its own partition, and in others."""
@@ -220,8 +216,8 @@ class ClickHouseLoad(HeldRange):
         self.marker.require(token)
         return int(shown), int(all_rows) - int(shown)
 
-    def _rows_in_partition(self) -> int:
-        """Rows of the target in this range's partition, whatever their keys."""
+    def _rows_in_range(self) -> int:
+        """Rows of the target in this range, which must still be this attempt's."""
         table = qualified(self.table)
         ((shown, token),) = self.resource.query(
             f"SELECT count(), {self.marker.token} FROM {table} WHERE {self._in_range}"
@@ -310,9 +306,9 @@ class ClickHouseLoad(HeldRange):
         self.resource.execute(insert, {**UNDIVIDED, "query_id": query_id})
         if audit:
             audit.after()
-        self._rows_in_partition()
-        self._target_rows = kept + self.staged_rows()
-        return self._target_rows
+        assert self._audited is not None
+        self._target_rows = kept + self._audited
+        return self._require_shown(self._rows_in_range(), self._target_rows)
 
     def _write_delta(self, delta: Delta) -> int:
         """Delete and insert the rows that differ, and prove the range in the table itself.
@@ -334,7 +330,7 @@ class ClickHouseLoad(HeldRange):
             _, insert = rewrite(self.plan, self.options, target, self._staged, self._in_range)
             query_id = f"{self.lock}-{self.owner.token}"
             self.resource.execute(insert, {**UNDIVIDED, "query_id": query_id})
-        self._rows_in_partition()
+        self._rows_in_range()
         self._target_rows = self.options.proof(self.resource, self.table)
         return self._target_rows
 

@@ -143,6 +143,8 @@ def _published(
         recording.answer("FROM system.parts WHERE database", (0,))  # nothing is replaced
         for text in (f"FROM {qualified(table)} WHERE", qualified(load.staging_table)):
             recording.answer(text, (staged, 0))
+        in_range = plan.target_range(key_range)
+        recording.answer(f"SELECT count() FROM {qualified(table)} WHERE {in_range}", (0,))
         recording.answer(elsewhere, (strays,))
         recording.answer(not_in(plan, qualified(load.staging_table)), (0, 0))  # rows that stay
         recording.answer(f"SELECT count(), {marker.token}", (staged, own.token))

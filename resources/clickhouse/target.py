@@ -507,11 +507,6 @@ class ClickHouseTarget(Target):
         kept = rejected_of(plan.target, key_range.name)
         return kept if layout_of(self.resource, kept) else None
 
-    def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
-        """Rows of the range, by the key's value and not by partition."""
-        table, condition = qualified(written_to(plan, options)), plan.target_range(key_range)
-        return int(self.resource.query(f"SELECT count() FROM {table} WHERE {condition}")[0][0])
-
     def _require_place(self, table: TableRef, engine: str, database_engine: str) -> None:
         cluster = self.resource.clustered()
         engines = {table: engine}

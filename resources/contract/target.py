@@ -92,9 +92,6 @@ class RangeLoad(Protocol):
                 changed after the audit; the next attempt must read source and markers again.
         """
 
-    def shown_rows(self) -> int | None:
-        """Rows of the range that `finalise` counted in the table by key; None if it did not."""
-
     def keep_rejected(self) -> TableRef:
         """Keep the staging table for inspection, under a fixed name.
 
@@ -331,6 +328,3 @@ class Target(Protocol):
 
     def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:
         """The range's staging table that failed its audit, if it still exists."""
-
-    def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
-        """Rows of the range in the table that is written to: with `swap`, the shadow."""

@@ -46,9 +46,10 @@ class FileLoad:
     staged: Path
     publication: Publication
     _sent: int = field(default=0, init=False)
+    _arrived: int | None = field(default=None, init=False)
+    """Rows of the staged file after the load."""
     _audited: int | None = field(default=None, init=False)
     _inode: int | None = field(default=None, init=False)
-    _shown: int | None = field(default=None, init=False)
 
     def load_arrow(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None
@@ -77,13 +78,16 @@ class FileLoad:
 
     def staged_rows(self) -> int:
         """Count the rows in the staged file, by DuckDB."""
-        return count(self.resource, self._staged)
+        self._arrived = count(self.resource, self._staged)
+        return self._arrived
 
     def audited_table(self) -> TableRef:
         """See `RangeLoad.audited_table`."""
         if self._audited is None:
+            # only this attempt writes to it, and what is published is counted as well
+            arrived = self.staged_rows() if self._arrived is None else self._arrived
             self._audited = require_staged(
-                self.plan.target, self.key_range, self.staged_rows(), self._sent, "sent"
+                self.plan.target, self.key_range, arrived, self._sent, "sent"
             )
         return self._staged
 
@@ -121,12 +125,7 @@ class FileLoad:
                 f"{self.plan.target} range {self.key_range.name}: {self._audited} rows were "
                 f"audited, but {path} shows {shown}"
             )
-        self._shown = shown
         return shown
-
-    def shown_rows(self) -> int | None:
-        """See `RangeLoad.shown_rows`."""
-        return self._shown
 
     @property
     def _staged(self) -> TableRef:

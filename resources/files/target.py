@@ -23,7 +23,7 @@ from tableferry.resources.errors import InputError, RangeBusy, SchemaDrift, Tabl
 from tableferry.resources.files import markers
 from tableferry.resources.files.errors import translated
 from tableferry.resources.files.exports import PATTERN, SUFFIX, ExportFolder, file_name, range_of
-from tableferry.resources.files.load import FileLoad, published_rows, rejected
+from tableferry.resources.files.load import FileLoad, rejected
 from tableferry.resources.files.object_store import KINDS
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.files.store import Folder
@@ -184,10 +184,6 @@ class FilesTarget(Target):
         """See `Target.rejected_table`."""
         kept = rejected(plan.target, key_range)
         return kept if (self.folder(plan.target).staging / kept.name).exists() else None
-
-    def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
-        """Count the rows of the range in its file."""
-        return published_rows(self.resource, plan, key_range)
 
     def folder(self, table: TableRef) -> ExportFolder:
         """The folder that is a table."""

@@ -92,12 +92,14 @@ class TransactionalLoad(Generic[AnySession]):
     """The identity of `table`, for its markers."""
     publication: Publication
     _sent: int = field(default=0, init=False)
+    _arrived: int | None = field(default=None, init=False)
+    """Rows of the staging table after the load."""
     _audited: int | None = field(default=None, init=False)
     """Rows of the staging table after it was prepared for the audit."""
     _mark: str | None = field(default=None, init=False)
     """The mark of the transaction that was about to commit."""
-    _proven: int | None = field(default=None, init=False)
-    """Rows of the range with its delta written."""
+    _shown: int | None = field(default=None, init=False)
+    """Rows of the range as the transaction has seen them, if it was to read them all."""
     conflict: StatementFailed | None = field(default=None, init=False)
     """What the rows failed with, if that may be a primary key that another range has."""
     _displaced: Sequence[str] = field(default=(), init=False)
@@ -105,7 +107,10 @@ class TransactionalLoad(Generic[AnySession]):
 
     def staged_rows(self) -> int:
         """Rows in the staging table; unstaged, those that the server has accepted."""
-        return self._sent if self.unstaged else self._number(self.sql.count(self.staging))
+        if self.unstaged:
+            return self._sent
+        self._arrived = self._number(self.sql.count(self.staging))
+        return self._arrived
 
     def reader(self) -> Endpoint | None:
         """See `RangeLoad.reader`."""
@@ -120,14 +125,13 @@ class TransactionalLoad(Generic[AnySession]):
         if self.unstaged:
             return self.table
         if self._audited is None:
-            self._audited = self._require_staged(self._sent, "sent")
+            # only this attempt writes to it, and what is published is counted as well
+            arrived = self.staged_rows() if self._arrived is None else self._arrived
+            self._audited = self._require_staged(arrived, self._sent, "sent")
             if appends(self.plan, self.options):
                 self.run(self.sql.stage_known(self.plan, self.table, self.staging, self._in_range))
                 self._audited = self.staged_rows()
         return self.staging
-
-    def shown_rows(self) -> None:
-        """Return None: the caller counts in another session."""
 
     def keep_rejected(self) -> TableRef:
         """Give the staged rows a table that the attempt's end does not drop."""
@@ -147,7 +151,7 @@ class TransactionalLoad(Generic[AnySession]):
 
         Raises:
             ReceiptMismatch: staging holds another number of rows than were sent, or the range in
-                the target would not hold what it should; rolled back.
+                the target would not hold what was audited: rolled back, but where rows of it stay.
             RangeBusy: another run has taken the lost session's lock.
             TargetMoved: somebody else has published the range since it was planned; rolled back.
             StagingLost: the server has restarted, and the staged rows are lost.
@@ -156,8 +160,7 @@ class TransactionalLoad(Generic[AnySession]):
             return self._finalise_unstaged()
         self.audited_table()
         assert self._audited is not None
-        rows = self._require_staged(self._audited, "audited")
-        kept = 0
+        rows, kept = self._audited, 0
         if self._keeps_rows and self.options.mode.updates_known and self.options.delta is None:
             query = self.sql.count_kept(self.plan, self.table, self.staging, self._in_range)
             kept = self._number(query)
@@ -176,7 +179,16 @@ class TransactionalLoad(Generic[AnySession]):
                 f"{self.table} range {self.key_range.name}: the server has restarted, and the "
                 "staged rows are gone; nothing was committed"
             )
-        return kept + rows if self._proven is None else self._proven
+        if self._shown is None:
+            # in the transaction a scan might wait for that of another range, and it for this one
+            self._shown = self._number(self.sql.count(self.table, self._in_range))
+            if self._shown != kept + rows:
+                raise ReceiptMismatch(
+                    f"{self.table} range {self.key_range.name}: {kept + rows} rows were audited "
+                    f"and made visible, but it has {self._shown}: another writer, or a trigger, "
+                    "changed it"
+                )
+        return self._shown
 
     def _begin_unstaged(self) -> None:
         """Begin the transaction that the rows are loaded in, and delete the range's old ones."""
@@ -219,11 +231,11 @@ class TransactionalLoad(Generic[AnySession]):
         return True
 
     def _transaction(self, rows: int) -> None:
-        self._mark, self._displaced = None, ()
+        self._mark, self._displaced, self._shown = None, (), None
         self.run(self.sql.begin)
         self._allow_identity(True)
         if self.options.delta is not None:
-            self._proven = write_delta(self, self.options.delta)
+            self._shown = write_delta(self, self.options.delta)
             self._allow_identity(False)
             self._commit_marked()
             return
@@ -235,7 +247,7 @@ class TransactionalLoad(Generic[AnySession]):
         written = self._write(rows)
         self._allow_identity(False)
         if audit:
-            audit.after(written)
+            self._shown = audit.after(written, rows)
         self._commit_marked()
 
     def _allow_identity(self, allowed: bool) -> None:
@@ -275,9 +287,13 @@ class TransactionalLoad(Generic[AnySession]):
             if first and sum(first) + inserted != rows:
                 raise self._mismatch(f"{sum(first)} updated and {inserted} inserted", rows)
         elif replaces(plan, options):
-            shown = self._number(sql.count(table, self._in_range))
-            if shown != rows:
-                raise self._mismatch(f"{shown}", rows)
+            # what is deferred to the commit may change rows, too
+            self.run(sql.run_deferred)
+            self._shown = self._number(sql.count(table, self._in_range))
+            if inserted != rows or self._shown != rows:
+                raise self._mismatch(f"{self._shown}", rows)
+        else:
+            self._require_staged(self.staged_rows(), rows, "audited")
         return changes
 
     def _may_displace(self, error: StatementFailed) -> bool:
@@ -385,8 +401,8 @@ class TransactionalLoad(Generic[AnySession]):
     def _in_range(self) -> str:
         return self.plan.target_range(self.key_range)
 
-    def _require_staged(self, rows: int, which: str) -> int:
-        return require_staged(self.table, self.key_range, self.staged_rows(), rows, which)
+    def _require_staged(self, staged: int, expected: int, which: str) -> int:
+        return require_staged(self.table, self.key_range, staged, expected, which)
 
     def run(self, statements: Iterable[str]) -> list[int]:
         return [self.session.execute(statement) for statement in statements]

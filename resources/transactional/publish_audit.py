@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard, ShownDiffers, having, with_remedies
-from tableferry.resources.contract.target_options import TargetOptions, keeps_rows
+from tableferry.resources.contract.target_options import TargetOptions, keeps_rows, require_staged
 from tableferry.resources.digest.same_rows import Ask, SameRows, Summed, differs
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyRange
@@ -47,25 +47,30 @@ class PublishAudit:
             self._kept = self.same.of_rows(load.session.query, kept)
         self._others.before()
 
-    def after(self, written: Changes) -> None:
-        """Run what is deferred to the commit, and compare.
+    def after(self, written: Changes, audited: int) -> int:
+        """Run what is deferred to the commit, and compare; return the range's rows.
 
         Args:
             written: the rows that the statements have changed.
+            audited: the number of rows that were staged when they were audited.
 
         Raises:
+            ReceiptMismatch: another number is staged now.
             ShownDiffers: the range is not what was audited, or other ranges have changed.
         """
         load, ask = self.load, self.load.session.query
         for statement in load.sql.run_deferred:
             load.session.execute(statement)
-        expected = self.same.staged(ask).plus(self._kept)
+        staged = self.same.staged(ask)
+        require_staged(load.table, load.key_range, staged.rows, audited, "audited")
+        expected = staged.plus(self._kept)
         shown = self.same.shown(ask, self._in_range)
         if shown != expected:
             alike = self._kept.rows == 0 and shown.rows == expected.rows
             columns = self.same.differing(ask, self._in_range) if alike else []
             raise differs(expected, shown, columns, self._hazards(), ROLLED_BACK)
         require_unchanged(self._others, written, self._hazards)
+        return shown.rows
 
     def _hazards(self) -> Sequence[Hazard]:
         return hazards_now(self.load)

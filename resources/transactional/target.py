@@ -377,12 +377,6 @@ class TransactionalTarget(Target, Generic[AnySession]):
         """See `Target.staged_columns`."""
         return cast(list[Column], self.resource.columns(staging))
 
-    def range_rows(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> int:
-        """See `Target.range_rows`."""
-        table = written_to(plan, options)
-        query = self.sql.count(table, plan.target_range(key_range))
-        return int(self.resource.query(query)[0][0])
-
     def _session(self) -> AbstractContextManager[AnySession]:
         """Lend a session; it is closed, and its locks released, after an error or a failed
         statement."""

@@ -170,6 +170,50 @@ def test_range_taken_over_while_the_connection_was_lost(bench: Bench) -> None:
     assert bench.rows() == NEW
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("publish_audit", ["auto", "visible"])
+@pytest.mark.invariant("I2")
+def test_rows_that_get_lost_after_the_audit_are_noticed(
+    bench: Bench, mode: WriteMode, publish_audit: Any
+) -> None:
+    options = TargetOptions(mode=mode, publish_audit=publish_audit)
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(OLD)
+    bench.target.prepare(bench.plan, options)
+    with (
+        pytest.raises(ReceiptMismatch, match=r"staged|arrived"),
+        bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), options) as load,
+    ):
+        load.load_arrow([batch(NEW)])
+        load.audited_table()
+        bench.ask(f"DELETE FROM {bench.staged(load)} WHERE id = 4")
+        load.finalise()
+    assert bench.rows() == OLD
+
+
+@pytest.mark.parametrize("mode", [WriteMode.REPLACE, WriteMode.UPSERT])
+def test_staged_rows_are_counted_once_and_those_of_the_range_too(
+    bench: Bench, mode: WriteMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each count reads all rows, and there is one for each thing that it proves."""
+    options, asked = TargetOptions(mode=mode), list[str]()
+    bench.target.prepare(bench.plan, options)
+    bench.load(OLD)
+    with bench.target.attempt(Publication(bench.plan, LOW, "v", "run-1"), options) as load:
+        load.load_arrow([batch(NEW)])
+        query = type(load.session).query
+        monkeypatch.setattr(
+            type(load.session), "query", lambda own, sql: asked.append(sql) or query(own, sql)
+        )
+        load.staged_rows()
+        load.audited_table()
+        assert load.finalise() == len(AFTER[mode])
+        counts = [sql for sql in asked if sql.lower().startswith("select count")]
+        staged = [sql for sql in counts if load.staging.name in sql and load.table.name not in sql]
+        shown = [sql for sql in counts if load.staging.name not in sql]
+    assert (len(staged), len(shown)) == (1, 1), counts
+
+
 def test_too_long_text_is_refused(bench: Bench) -> None:
     bench.target.prepare(bench.plan, REPLACE)
     bench.load(OLD)
