@@ -9,7 +9,7 @@ from typing import Any
 from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.limits import FILTERED, FINAL, with_limits
 from tableferry.checks.sides import Comparison
-from tableferry.checks.table_side import SIDES, Digests, at_once
+from tableferry.checks.table_side import SIDES, Digests
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.fingerprint import Figures, KnownFigures
@@ -60,7 +60,7 @@ def target_digests(comparison: Comparison) -> dict[str, Verdict]:
     both = comparison.observed
     digests, target = both.digests, both.sides["target"]
     verdicts: dict[str, Verdict] = {}
-    for part in at_once(both.ranges):
+    for part in target.at_once(both.ranges):
         began = time.monotonic()
         figures = target.measure(target.by_range(part), digest=digests.row["target"])
         seconds = time.monotonic() - began

@@ -13,7 +13,7 @@ from tableferry.checks.levels import BY_CHECK
 from tableferry.checks.limits import final, limits
 from tableferry.checks.row_tally import Compared, merge_rows
 from tableferry.checks.rowhash import BATCH_ROWS, RowLayout, RowStream
-from tableferry.checks.table_side import SIDES, Digests, TableSide, at_once
+from tableferry.checks.table_side import SIDES, Digests, TableSide
 from tableferry.checks.verdict import Differences, Sink, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
@@ -121,6 +121,11 @@ class Comparison:
         merged = joined(ranges)
         return {side: table.rows_in(merged) for side, table in self.sides.items()}
 
+    @property
+    def most_ranges(self) -> int:
+        """How many ranges a query of each side tells apart at most."""
+        return min(side.most_ranges for side in self.sides.values())
+
     def stretches(self, columns: int = 0) -> Iterator[Sequence[KeyRange]]:
         """Cut the ranges into those of one query of the source; see `TableSide.stretches`.
 
@@ -128,8 +133,9 @@ class Comparison:
             columns: how many columns it digests.
         """
         if all(each.name in self.known for each in self.ranges):
-            return at_once(self.ranges)  # only the target is read
-        return self.sides["source"].stretches(self.ranges, columns)
+            # only the target is read
+            return self.sides["target"].at_once(self.ranges)
+        return self.sides["source"].stretches(self.ranges, columns, self.most_ranges)
 
     def measure(
         self,

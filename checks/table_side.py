@@ -15,8 +15,8 @@ from tableferry.resources.contract.fingerprint import Figures
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.table_sql import (
     ENUMERATED,
-    MOST_RANGES,
     filtered,
+    most_ranges,
     range_number,
     read_from,
     within,
@@ -68,6 +68,11 @@ class TableSide:
     def filter(self) -> str | None:
         """The condition on the rows that are compared; None: all rows."""
         return self.plan.condition if self.side == "source" else self.plan.target_where
+
+    @property
+    def most_ranges(self) -> int:
+        """How many ranges a query tells apart at most."""
+        return most_ranges(self.table.system)
 
     def rows_in(self, ranges: Sequence[KeyRange]) -> str:
         """Write the condition that selects the rows of just these ranges."""
@@ -128,12 +133,17 @@ class TableSide:
         )
 
     def stretches(
-        self, ranges: Sequence[KeyRange], columns: int = 0
+        self, ranges: Sequence[KeyRange], columns: int = 0, most: int | None = None
     ) -> Iterator[Sequence[KeyRange]]:
-        """Cut ranges into those of one query; see `resources.digest.stretches`."""
-        return stretches(
-            self.endpoint, self.table, self.key, ranges, columns=columns, most=MOST_RANGES
-        )
+        """Cut ranges into those of one query, by default as many as it tells apart; see
+        `resources.digest.stretches`."""
+        most = most or self.most_ranges
+        return stretches(self.endpoint, self.table, self.key, ranges, columns=columns, most=most)
+
+    def at_once(self, ranges: Sequence[KeyRange]) -> Iterator[Sequence[KeyRange]]:
+        """Yield as many ranges at a time as one query tells apart."""
+        for start in range(0, len(ranges), self.most_ranges):
+            yield ranges[start : start + self.most_ranges]
 
     def total(self, where: str = "1 = 1", changed: Mapping[str, str] | None = None) -> Figures:
         """Sum up all rows that meet a condition, whatever the filter; `changed` as in `measure`."""
@@ -151,12 +161,6 @@ class TableSide:
             for number, key_range in enumerate(part):
                 counts[key_range.name] = figures.get(number, {ROWS: 0})[ROWS]
         return counts
-
-
-def at_once(ranges: Sequence[KeyRange]) -> Iterator[Sequence[KeyRange]]:
-    """Yield as many ranges at a time as one query can distinguish."""
-    for start in range(0, len(ranges), MOST_RANGES):
-        yield ranges[start : start + MOST_RANGES]
 
 
 @dataclass(frozen=True)

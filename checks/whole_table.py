@@ -19,7 +19,6 @@ from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.contract.quarantine import IDENTITY
 from tableferry.resources.contract.table_sql import (
-    MOST_RANGES,
     filtered,
     qualified,
     range_number,
@@ -133,7 +132,7 @@ def _count(comparison: Comparison, known_rows: int | None, in_none: int) -> tupl
     system = target.table.system
     nulls = any(key_range.null for key_range in ranges)
     partitioned = partition(ranges, nullable=nulls)
-    one_query = not partitioned and len(ranges) <= MOST_RANGES
+    one_query = not partitioned and len(ranges) <= target.most_ranges
     where = filtered("1 = 1", target.filter)
     grouped: dict[Side, Grouped] = {
         "source": Grouped("0", filtered("1 = 1", plan.where)),

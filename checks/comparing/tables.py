@@ -22,7 +22,6 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.table_sql import (
     ENUMERATED,
-    MOST_RANGES,
     filtered,
     predicate,
     read_from,
@@ -33,8 +32,8 @@ from tableferry.resources.keys.bounds import from_number, largest_number, to_bou
 from tableferry.resources.keys.range import KeyKind, KeyRange
 
 RANGES = 32
-"""So many ranges are summed up apart, so that only those that differ are read again; `MOST_RANGES`
-where rows are found by their keys."""
+"""So many ranges are summed up apart, so that only those that differ are read again; as many as a
+query tells apart where rows are found by their keys."""
 
 MOST_DIGESTS = 500_000
 """Maximum number of rows of which digests are sent for the sake of a few ranges."""
@@ -100,7 +99,7 @@ def compare_tables(
         target: the server of the second one.
         level: how strictly.
         ranges: into how many ranges of the key the tables are cut; by default as many as can be
-            cut without reading rows, up to `RANGES` or `MOST_RANGES`.
+            cut without reading rows, up to `RANGES`, or to as many as a query tells apart.
         recheck: how often rows that differ are looked at again.
 
     Raises:
@@ -171,7 +170,7 @@ def _cut(pairing: Pairing, tables: Comparison, wanted: int | None) -> list[KeyRa
     plan, kind = pairing.plan, pairing.range_kind
     nullable = plan.key.source.nullable or plan.key.target.nullable
     others = [KeyRange(kind or "integer", null=True)] if nullable else []
-    count = wanted or (MOST_RANGES if finds_by_key(tables) else RANGES)
+    count = wanted or (tables.most_ranges if finds_by_key(tables) else RANGES)
     if kind is None or count < 2 or (wanted is None and pairing.key_side is None):
         return [KeyRange(kind or "integer"), *others]
     digits = key_kind(replace(plan.key.source, primary_key=None), plan.source.system)[1]

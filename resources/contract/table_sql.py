@@ -67,16 +67,19 @@ def predicate(column: Column, key_range: KeyRange, system: System) -> str:
     return " AND ".join(conditions) or f"{name} IS NOT NULL"
 
 
-MOST_RANGES = 250
-"""The maximum ranges of a query: SQL Server nests CASE ten deep. A balanced tree of these needs
-eight, one more if there are gaps between them, and one more if the key may be NULL.
-https://learn.microsoft.com/sql/t-sql/language-elements/case-transact-sql"""
+MOST_RANGES = 500
+"""The maximum ranges of a query, so that its text stays short; see `most_ranges`."""
 
 LONGEST_DIFFERENCE = 2**62 - 1
 """Differences of two numbers up to this one, and down to its negative, have 64 bits."""
 
 ENUMERATED = 16
 """Up to this many ranges get a condition each, so that rows between them are not read."""
+
+
+def most_ranges(system: System) -> int:
+    """Return how many ranges a query tells apart at most."""
+    return system.dialect.most_branches or MOST_RANGES
 
 
 def range_number(

@@ -6,7 +6,6 @@ import datetime as dt
 import re
 
 from tableferry.resources.contract.dialect import Dialect
-from tableferry.resources.contract.table_sql import MOST_RANGES
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import Bound, KeyKind
 from tableferry.resources.sqlserver.types import MAX_UNITS, read
@@ -60,7 +59,10 @@ class SqlServerDialect(Dialect):
     # nor does it read doubled quotes, where `]` rules out brackets
     not_in_shadows = '"'
 
-    most_branches = MOST_RANGES
+    # CASE is nested ten deep. A balanced tree of these needs eight, one more if there are gaps
+    # between them, and one more if the key may be NULL.
+    # https://learn.microsoft.com/sql/t-sql/language-elements/case-transact-sql
+    most_branches = 250
 
     def literal(self, text: str) -> str:
         """A Unicode constant."""

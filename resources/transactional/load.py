@@ -12,7 +12,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Look, having, with_remedies
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.table_sql import MOST_RANGES, drop_table, range_number
+from tableferry.resources.contract.table_sql import drop_table, most_ranges, range_number
 from tableferry.resources.contract.target import TargetMoved
 from tableferry.resources.contract.target_names import rejected_of, surplus_rejected
 from tableferry.resources.contract.target_options import (
@@ -330,8 +330,9 @@ class TransactionalLoad(Generic[AnySession]):
         names = sorted(known.transfer_ranges - {self.key_range.name})
         others = [each for name in names if (each := parse_range(name, kind, digits))]
         rows, losing = sql.known_rows(plan, table, self.staging), []
-        for start in range(0, len(others), MOST_RANGES):
-            some = others[start : start + MOST_RANGES]
+        most = most_ranges(sql.system)
+        for start in range(0, len(others), most):
+            some = others[start : start + most]
             number = range_number(some, plan.key.target, sql.system)
             found = self.session.query(f"SELECT DISTINCT {number} FROM {rows}")
             losing += [some[int(at)].name for (at,) in found if int(at) >= 0]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tableferry.resources import registry
 from tableferry.resources.contract.table_sql import (
     ENUMERATED,
-    MOST_RANGES,
+    most_ranges,
     range_number,
     within,
     within_any,
@@ -383,10 +383,9 @@ def test_what_is_no_key_of_the_kind_is_refused(kind: KeyKind, value: object) -> 
 
 def test_cases_are_not_nested_deeper_than_sql_server_takes() -> None:
     key = Column("k", "int", nullable=True)
-    ranges = [KeyRange("integer", 10 * at, 10 * at + 5) for at in range(MOST_RANGES)]
-    number = range_number(
-        [*ranges, KeyRange("integer", null=True)], key, registry.system("sqlserver")
-    )
+    system = registry.system("sqlserver")
+    ranges = [KeyRange("integer", 10 * at, 10 * at + 5) for at in range(most_ranges(system))]
+    number = range_number([*ranges, KeyRange("integer", null=True)], key, system)
     deepest = depth = 0
     for word in re.findall(r"\b(?:CASE|END)\b", number):
         depth += 1 if word == "CASE" else -1
