@@ -167,7 +167,8 @@ class RangeProof:
         """
         names = {column.target.name for column in self.comparison.plan.columns}
         columns = tuple(column for column in plan.columns if column.target.name in names)
-        verdict = self._compared(replace(plan, columns=columns, figures=()), self.delta.staged)
+        plan = replace(plan, columns=columns, figures=())
+        verdict = self._compared(plan, self.delta.staged, self.comparison.target)
         if not verdict.passed:
             raise StillDiffers(f"the staged rows are not those that differ: {verdict.summary()}")
 
@@ -188,11 +189,9 @@ class RangeProof:
         self.verdict = replace(verdict, passed=True, disagreeing=())
         return int(verdict.target[ROWS])
 
-    def _compared(
-        self, plan: CopyPlan, known: KnownFigures, reader: Endpoint | None = None
-    ) -> Verdict:
+    def _compared(self, plan: CopyPlan, known: KnownFigures, target: Endpoint) -> Verdict:
         (key_range,) = self.comparison.ranges
-        both = replace(self.comparison, plan=plan, known={key_range.name: known}, reader=reader)
+        both = replace(self.comparison, plan=plan, known={key_range.name: known}, target=target)
         return reconcile(both, "checksum")
 
 

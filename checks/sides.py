@@ -77,8 +77,6 @@ class Comparison:
     """The snapshot to read a PostgreSQL source under."""
     known: Mapping[str, KnownFigures] = field(default_factory=dict)
     """By range, the source's figures, so that its rows need not be read for sums."""
-    reader: Endpoint | None = None
-    """The only session that sees the target's rows, if others do not; it sends no rows."""
     limit: int = 20
     """Maximum number of examples; the counts include all differences."""
 
@@ -103,7 +101,7 @@ class Comparison:
         """Both tables."""
         return {
             "source": TableSide(self.plan, "source", self.source, self.snapshot),
-            "target": TableSide(self.plan, "target", self.reader or self.target),
+            "target": TableSide(self.plan, "target", self.target),
         }
 
     @cached_property

@@ -40,7 +40,7 @@ from tableferry.assets.planning.requirements import (
 )
 from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
-from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
+from tableferry.checks.levels import CHECK_NAMES, Level
 from tableferry.checks.rejected import fitting, rejecting
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
@@ -206,8 +206,6 @@ def resolve_hops(
             engine=spec.engine,
             order_by=_one_expression(spec.order_by),
             partition_by=spec.partition_by,
-            # every other audit takes more than one connection
-            unstaged=not LEVELS[transfer.reconcile].row_by_row and not transfer.expectations,
             publish_audit=transfer.publish_audit,
             recreate=mode if intent.recreate else None,
             removes=transfer.removes,

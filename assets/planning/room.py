@@ -30,7 +30,7 @@ class Room:
     written: int
     """Bytes of the rows that are written; those that they replace are freed later, if any."""
     staging: int
-    """Bytes of staging tables at a time, if rows are staged."""
+    """Bytes of staging tables at a time."""
     parts: int | None = None
     """Parts that the target gets, before they are merged; None in a system without."""
 

@@ -22,7 +22,6 @@ from tableferry.checks.levels import CHECK_NAMES, LEVELS
 from tableferry.checks.reconcile import reconcile, row_count_of
 from tableferry.checks.table_side import TableSide
 from tableferry.checks.verdict import Verdict
-from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.target import RangeLoad
 from tableferry.resources.crash_points import reached
 from tableferry.resources.digest.measure import ROWS
@@ -84,22 +83,21 @@ def audit(attempt: RangeAttempt, load: RangeLoad) -> tuple[Verdict, ...]:
     """Check the loaded rows of a range against the source before they are visible.
 
     Raises:
-        CheckFailed: a blocking check failed, and the staging table is kept for inspection; or any
-            check of unstaged rows failed.
+        CheckFailed: a blocking check failed, and the staging table is kept for inspection.
         SourceMoved: the source has changed since it was read.
     """
     reached("before_audit")
     attempt.tell("reconcile")
-    table, reader = load.audited_table(), load.reader()
+    table = load.audited_table()
     if attempt.proof is not None:
         # the checks are about the range, which is compared with its changed rows written
         attempt.proof.require_staged(attempt.work.observed(attempt.hop, table))
         reached("after_audit")
         return ()
     try:
-        verdicts = require_green(attempt, table, reader)
+        verdicts = require_green(attempt, table)
     except CheckFailed as error:
-        error.rejected = load.keep_rejected() if reader is None else None
+        error.rejected = load.keep_rejected()
         raise
     reached("after_audit")
     return verdicts
@@ -145,33 +143,24 @@ def settle(
     return RangeOutcome(hop, record, reason, verdicts)
 
 
-def require_green(
-    attempt: RangeAttempt, table: TableRef, reader: Endpoint | None = None
-) -> tuple[Verdict, ...]:
+def require_green(attempt: RangeAttempt, table: TableRef) -> tuple[Verdict, ...]:
     """Return the verdicts on the range's rows in a table, if none of them prevents a commit.
 
     Raises:
         CheckFailed: a blocking check failed; its differing rows are recorded.
         SourceMoved: the source has changed since it was read.
     """
-    verdicts = verdicts_of(attempt, table, reader)
+    verdicts = verdicts_of(attempt, table)
     if all(verdict.passed for verdict in verdicts):
         return verdicts
     attempt.require_source_unchanged()
-    if reader is not None:
-        # rows that no other session sees cannot be shown: they are staged, and checked again
-        raise _failed(verdict for verdict in verdicts if not verdict.passed)
     compared = attempt.comparison(table)
     verdicts = allowing_extra_rows(attempt.hop, compared, verdicts)
     verdicts = tuple(map(compared.explained, verdicts))
     if blocking := blocking_failures(attempt.work, verdicts):
         attempt.writer.all_checked(attempt.name, verdicts)
-        raise _failed(blocking)
+        raise CheckFailed("; ".join(verdict.summary() for verdict in blocking))
     return verdicts
-
-
-def _failed(verdicts: Iterable[Verdict]) -> CheckFailed:
-    return CheckFailed("; ".join(verdict.summary() for verdict in verdicts))
 
 
 def blocking_failures(work: Work, verdicts: Iterable[Verdict]) -> list[Verdict]:
@@ -190,9 +179,7 @@ def allowing_extra_rows_in(
     return allowing_extra_rows(attempt.hop, attempt.comparison(table), verdicts)
 
 
-def verdicts_of(
-    attempt: RangeAttempt, table: TableRef, reader: Endpoint | None = None
-) -> tuple[Verdict, ...]:
+def verdicts_of(attempt: RangeAttempt, table: TableRef) -> tuple[Verdict, ...]:
     """Return the verdicts of the row count, the declared level and the expectations.
 
     They are recorded in reverse: the ledger takes the row count as the sign that all are there.
@@ -200,10 +187,9 @@ def verdicts_of(
     Args:
         attempt: the attempt on the range.
         table: the table with the rows: staging table, shadow table or target.
-        reader: the only session that sees the rows, see `RangeLoad.reader`.
     """
     *_, level = attempt.work.levels
-    both = attempt.comparison(table, reader)
+    both = attempt.comparison(table)
     verdict = reconcile(both, level)
     verdicts = [verdict]
     if LEVELS[level].compares == "sums":

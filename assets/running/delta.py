@@ -59,7 +59,7 @@ def rows_that_differ(
             delta = delta_of(comparison, rows=rows, most=most, keeps=keeps)
     require_proven_source(attempt, digest_text(delta.source), int(delta.source.figures[ROWS]))
     proof = RangeProof(comparison, delta, time.perf_counter() - began)
-    options = replace(hop.options, unstaged=False, delta=delta, proof=proof.prove)
+    options = replace(hop.options, delta=delta, proof=proof.prove)
     # a whole move is written by other statements
     (hop,) = with_hazards([replace(hop, options=options)], work.servers)
     require_harmless([hop])

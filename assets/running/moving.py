@@ -16,7 +16,6 @@ import pyarrow as pa
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.running.audit import (
-    MiddleDamaged,
     audit,
     settle,
 )
@@ -30,7 +29,6 @@ from tableferry.checks.rejected import rejected_in
 from tableferry.checks.table_side import TableSide
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.columns.conform import conform, schema
-from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.delimited import Framing, framed_rows
 from tableferry.resources.contract.formats import format_of
@@ -41,7 +39,7 @@ from tableferry.resources.contract.target import LoadReceipt, RangeLoad
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.crash_points import reached
 from tableferry.resources.digest.measure import CHANGED
-from tableferry.resources.errors import ReceiptMismatch, SourceMoved, TableferryError, describe
+from tableferry.resources.errors import ReceiptMismatch, SourceMoved
 from tableferry.resources.wires.counted import CountedBytes
 
 logger = logging.getLogger(__name__)
@@ -51,31 +49,14 @@ MIN_ROWS_FOR_PROGRESS = 10_000
 unless files stay behind if it does not come."""
 
 
-class Unproven(TableferryError):
-    """Unstaged rows did not pass the target's transaction, which was rolled back."""
-
-
 def move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     """Load the range, audit it, publish it and record it.
-
-    Where the target can, the rows go into its table by the transaction that publishes them. If that
-    fails, they are staged for inspection. The visible rows are compared then, too, as the table
-    itself may have changed them.
 
     Raises:
         CheckFailed: a blocking check of the staged rows failed.
         SourceMoved: the source has changed since it was read.
         RangeDiffers: the range still differs after its newer rows were moved.
     """
-    try:
-        return _move(attempt, reason)
-    except Unproven as error:
-        logger.info("%s", attempt.message(f"{error}; it is staged now"))
-    staged = replace(attempt.hop.options, unstaged=False, publish_audit="visible")
-    return _move(replace(attempt, hop=replace(attempt.hop, options=staged)), reason)
-
-
-def _move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     work, hop = attempt.work, attempt.hop
     counts: dict[str, int] = {}
     artifacts: list[Artifact] = []
@@ -95,7 +76,6 @@ def _move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
         exports = _export(attempt, counts, options, artifacts)
         exports = stream_digest.watching(exports) if stream_digest else exports
         with ExitStack() as opened:
-            opened.enter_context(_proven(load))
             if attempt.source.bounded:
                 # an open stream that waits for its turn to load would keep the connection that the
                 # audit of another range may need to end that range's turn
@@ -156,17 +136,6 @@ def _move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
             verdicts = tuple(with_extra_rows(verdict, extra) for verdict in verdicts)
         record = replace(record, proven=proven_whole(attempt, extra=bool(extra)))
         return settle(attempt, record, reason, verdicts)
-
-
-@contextmanager
-def _proven(load: RangeLoad) -> Iterator[None]:
-    """Turn errors of unstaged rows into `Unproven`, except transient ones."""
-    try:
-        yield
-    except Exception as error:
-        if load.reader() is None or is_transient(error) or isinstance(error, MiddleDamaged):
-            raise
-        raise Unproven(describe(error)) from error
 
 
 def _lost(attempt: RangeAttempt) -> dict[str, int]:

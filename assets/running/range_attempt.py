@@ -92,12 +92,11 @@ class RangeAttempt:
         """The endpoint that the hop writes to."""
         return self.work.servers.endpoint(self.hop.plan.target)
 
-    def comparison(self, table: TableRef, reader: Endpoint | None = None) -> Comparison:
+    def comparison(self, table: TableRef) -> Comparison:
         """Both sides of the range: its source as it was read, and the rows of a table.
 
         Args:
             table: the staging table, the shadow table or the target.
-            reader: the only session that sees the rows, see `RangeLoad.reader`.
         """
         figures = self.reading.source_figures
         return Comparison(
@@ -107,7 +106,6 @@ class RangeAttempt:
             [self.key_range],
             self.reading.snapshot,
             {self.name: figures} if figures else {},
-            reader,
         )
 
     @property

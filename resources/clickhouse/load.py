@@ -82,9 +82,6 @@ class ClickHouseLoad(HeldRange):
         self._arrived = self._count(self._staged)
         return self._arrived
 
-    def reader(self) -> None:
-        """None: all rows are staged. See `RangeLoad.reader`."""
-
     def audited_table(self) -> TableRef:
         """The staging table with what will be published. See `RangeLoad.audited_table`."""
         if self._audited is None:

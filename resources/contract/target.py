@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.markers import Publication, Published
 from tableferry.resources.contract.table_sql import qualified
@@ -47,11 +46,7 @@ class LoadReceipt:
 
 
 class RangeLoad(Protocol):
-    """One attempt on one key range: a staging table that only this attempt writes.
-
-    With `TargetOptions.unstaged`, where the target supports it, the rows go into the table itself
-    instead, in a transaction that is rolled back unless `finalise` commits it.
-    """
+    """One attempt on one key range: a staging table that only this attempt writes."""
 
     def load_arrow(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema | None = None
@@ -64,12 +59,8 @@ class RangeLoad(Protocol):
     def staged_rows(self) -> int:
         """Rows in the staging table, counted by the server."""
 
-    def reader(self) -> Endpoint | None:
-        """The session that alone sees unstaged rows, for `query` only; None if rows are staged."""
-
     def audited_table(self) -> TableRef:
-        """The table to audit: staging, once it holds what the range is to become; if unstaged, the
-        table that is written to.
+        """The table to audit: staging, once it holds what the range is to become.
 
         With `append`, rows that the target already has have replaced their staged versions.
 

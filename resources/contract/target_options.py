@@ -36,9 +36,6 @@ class TargetOptions:
     """SQL Server only: the terminators of this attempt's text."""
     format: Format | None = None
     """The format of this attempt's rows, if the target accepts several."""
-    unstaged: bool = False
-    """Whether rows may go straight into the table, unseen until `RangeLoad.finalise`. The caller
-    audits them there by `RangeLoad.reader`, and stages them if that fails."""
     hazards: tuple[Hazard, ...] = ()
     """The result of `Target.hazards` when the hop was planned."""
     publish_audit: PublishAudit = "auto"

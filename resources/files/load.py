@@ -69,9 +69,6 @@ class FileLoad:
         self._sent += file.rows
         return LoadReceipt(file.rows, file.bytes)
 
-    def reader(self) -> None:
-        """None: rows are always staged."""
-
     def load_bytes(self, chunks: Iterator[bytes]) -> LoadReceipt:
         """Raise `InputError`."""
         raise InputError(f"{self.plan.target} takes record batches only")

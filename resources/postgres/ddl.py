@@ -138,15 +138,6 @@ class PostgresStatements(Statements):
         name, (staged, target) = self.names([column.name]), aliases(plan)
         return f"{target}.{name} OPERATOR({schema}.=) {staged}.{name}"
 
-    def prefer_index(self, table: TableRef) -> Sequence[str]:
-        """Forbid scans of a table without statistics, of which the planner expects a third of the
-        rows in a half-open range; and JIT, which the cost of an unavoidable scan would trigger."""
-        return (
-            "SELECT pg_catalog.set_config(name, 'off', true) "
-            "FROM pg_catalog.pg_class, (VALUES ('enable_seqscan'), ('jit')) AS s(name) "
-            f"WHERE oid = {self.text(qualified(table))}::regclass AND reltuples < 0",
-        )
-
     def create_shadow(self, plan: CopyPlan, shadow: TableRef) -> list[str]:
         """CREATE TABLE with the target's indexes, defaults, checks and comments."""
         like = f"LIKE {qualified(plan.target)} INCLUDING ALL EXCLUDING IDENTITY"

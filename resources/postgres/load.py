@@ -36,18 +36,13 @@ class PostgresLoad(TransactionalLoad[PostgresSession]):
         return receipt
 
     def load_bytes(self, chunks: Iterator[bytes]) -> LoadReceipt:
-        """Copy another COPY's output into the staging table or, unstaged, the table itself."""
+        """Copy another COPY's output into the staging table."""
         columns = self.sql.columns(self.plan)
         binary = " WITH (FORMAT binary)" if self.options.format == "pgcopy" else ""
-        into = self.table if self.unstaged else self.staging
-        sql = f"COPY {qualified(into)} ({columns}) FROM STDIN{binary}"
-        if self.unstaged:
-            self._begin_unstaged()
-            rows, sent = self.session.copy_in(sql, chunks)
-        else:
-            # another session than the one that holds the lock, which a failed load must not break
-            with self.resource.session() as session:
-                rows, sent = session.copy_in(sql, chunks)
+        sql = f"COPY {qualified(self.staging)} ({columns}) FROM STDIN{binary}"
+        # another session than the one that holds the lock, which a failed load must not break
+        with self.resource.session() as session:
+            rows, sent = session.copy_in(sql, chunks)
         self._sent += rows
         return LoadReceipt(rows, sent)
 

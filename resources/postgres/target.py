@@ -29,7 +29,6 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
 
     resource: PostgresServer
     sql = STATEMENTS
-    unstaged_formats = ("pgcopy", "copy_text")
 
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
         """Also refuse types that this database lacks. See `Target.require`."""

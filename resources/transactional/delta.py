@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tableferry.resources.contract.delta import Delta
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import having, with_remedies
 from tableferry.resources.contract.target_options import row_identity
 from tableferry.resources.digest.same_rows import SameRows
@@ -16,6 +17,7 @@ from tableferry.resources.transactional.publish_audit import (
     require_deletable,
     require_unchanged,
 )
+from tableferry.resources.transactional.reader import SessionReader
 from tableferry.resources.transactional.statements import Reference
 
 if TYPE_CHECKING:
@@ -67,7 +69,8 @@ def write_delta(load: TransactionalLoad[Any], delta: Delta) -> int:
         )
     if others is not None:
         load.run(sql.run_deferred)
-    rows = options.proof(load.own_reader(), table)
+    reader = SessionReader(load.resource, load.session)
+    rows = options.proof(cast(Endpoint, reader), table)
     if others is not None:
         written = Changes(delta.inserted, delta.updated, delta.deleted)
         if options.mark:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from tableferry.resources import crash_points
 from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Look, having, with_remedies
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import drop_table, most_ranges, range_number
@@ -38,7 +37,6 @@ from tableferry.resources.transactional.markers import MarkerTable
 from tableferry.resources.transactional.other_ranges import Changes
 from tableferry.resources.transactional.publish_audit import PublishAudit, require_deletable
 from tableferry.resources.transactional.quarantine import replace_quarantine
-from tableferry.resources.transactional.reader import SessionReader
 from tableferry.resources.transactional.statements import Statements, TargetSession
 from tableferry.resources.types.column import Column
 
@@ -66,9 +64,6 @@ class TransactionalLoad(Generic[AnySession]):
 
     The session that holds the range's lock also runs the publishing transaction, so that an attempt
     that has lost its lock cannot publish. A system adds how rows are loaded.
-
-    Unstaged rows are loaded in that transaction. Their staging table stays empty, and its absence
-    shows that another run has taken the range over.
     """
 
     sql: Statements
@@ -82,8 +77,6 @@ class TransactionalLoad(Generic[AnySession]):
     session: AnySession
     resource: Any
     """The server, an `Endpoint`."""
-    unstaged: bool
-    """Whether rows go into `table` itself."""
     columns: Sequence[Column]
     """The columns of `table`."""
     look: Look
@@ -106,24 +99,12 @@ class TransactionalLoad(Generic[AnySession]):
     """The ranges of the transfer that lose rows in the open transaction."""
 
     def staged_rows(self) -> int:
-        """Rows in the staging table; unstaged, those that the server has accepted."""
-        if self.unstaged:
-            return self._sent
+        """Rows in the staging table."""
         self._arrived = self._number(self.sql.count(self.staging))
         return self._arrived
 
-    def reader(self) -> Endpoint | None:
-        """See `RangeLoad.reader`."""
-        return self.own_reader() if self.unstaged else None
-
-    def own_reader(self) -> Endpoint:
-        """Read as the session does that publishes the range."""
-        return cast(Endpoint, SessionReader(self.resource, self.session))
-
     def audited_table(self) -> TableRef:
         """See `RangeLoad.audited_table`."""
-        if self.unstaged:
-            return self.table
         if self._audited is None:
             # only this attempt writes to it, and what is published is counted as well
             arrived = self.staged_rows() if self._arrived is None else self._arrived
@@ -156,8 +137,6 @@ class TransactionalLoad(Generic[AnySession]):
             TargetMoved: somebody else has published the range since it was planned; rolled back.
             StagingLost: the server has restarted, and the staged rows are lost.
         """
-        if self.unstaged:
-            return self._finalise_unstaged()
         self.audited_table()
         assert self._audited is not None
         rows, kept = self._audited, 0
@@ -190,27 +169,13 @@ class TransactionalLoad(Generic[AnySession]):
                 )
         return self._shown
 
-    def _begin_unstaged(self) -> None:
-        """Begin the transaction that the rows are loaded in, and delete the range's old ones."""
-        self.run((*self.sql.begin, *self.sql.prefer_index(self.table)))
-        if replaces(self.plan, self.options):
-            self.session.execute(self.sql.delete_range(self.table, self._in_range))
-
-    def _finalise_unstaged(self) -> int:
-        try:
-            self._commit_marked()
-        except StatementFailed as error:
-            if not self.sql.broke(error) or not self._committed(self._sent):
-                raise
-        return self._sent
-
     def _commit(self, rows: int) -> bool:
         """Commit; return False if the staged rows were lost with the connection."""
         try:
             self._transaction(rows)
         except StatementFailed as error:
             if not self.sql.broke(error):
-                self.rollback()
+                self._rollback()
                 if self._may_displace(error):
                     self.conflict = error
                     return self._commit(rows)
@@ -226,7 +191,7 @@ class TransactionalLoad(Generic[AnySession]):
                 return False
             raise
         except BaseException:
-            self.rollback()
+            self._rollback()
             raise
         return True
 
@@ -362,7 +327,7 @@ class TransactionalLoad(Generic[AnySession]):
             f"but the target would hold {shown}; rolled back"
         )
 
-    def rollback(self) -> None:
+    def _rollback(self) -> None:
         """Roll the session's transaction back, if it is in one."""
         try:
             self.session.execute(self.sql.rollback)

@@ -299,10 +299,6 @@ class Statements:
         """Count rows in 64 bits."""
         return f"SELECT {self.system.dialect.count} FROM {qualified(table)} WHERE {condition}"
 
-    def prefer_index(self, table: TableRef) -> Sequence[str]:
-        """Statements that make a transaction search a table without statistics by its index."""
-        return ()
-
     def any_row(self, table: TableRef, condition: str) -> str:
         """A query that returns a row if any meets a condition."""
         first, last = self.system.dialect.limited(1)

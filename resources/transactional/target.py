@@ -14,8 +14,8 @@ from typing import Any, Generic, cast
 import pyarrow as pa
 
 from tableferry.resources import crash_points
-from tableferry.resources.contract.copy_plan import CopyPlan, Format
-from tableferry.resources.contract.hazards import Hazard, having
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.markers import Publication, Published
 from tableferry.resources.contract.recording import Recording
@@ -37,7 +37,6 @@ from tableferry.resources.contract.target_options import (
     row_identity,
     written_to,
 )
-from tableferry.resources.digest.same_rows import Ask
 from tableferry.resources.errors import InputError, RangeBusy, StatementFailed, TableferryError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_name, staging_prefix
@@ -81,8 +80,6 @@ class TransactionalTarget(Target, Generic[AnySession]):
     """
 
     sql: Statements
-    unstaged_formats: Sequence[Format] = ()
-    """Formats that the session which holds a range can load itself."""
 
     def __init__(self, resource: Any) -> None:
         self.resource = resource
@@ -224,16 +221,12 @@ class TransactionalTarget(Target, Generic[AnySession]):
                 look=functools.partial(self.hazards, plan, options, columns),
                 identity=self._prepared_identity(table),
                 publication=publication,
-                unstaged=self._allows_unstaged(options)
-                and self._fits_unstaged(session.query, plan, key_range, options, table),
             )
             try:
                 yield load
             finally:
                 # if the server is away, the next attempt or `clean` drops it
                 with contextlib.suppress(TableferryError):
-                    if load.unstaged:
-                        load.rollback()
                     load.session.execute(self.sql.drop_staging(staging))
                     load.session.execute(self.sql.release_lock(lock))
                 if load.session is not session:
@@ -405,28 +398,6 @@ class TransactionalTarget(Target, Generic[AnySession]):
         if table not in self._identities:
             self._identities[table] = self.identity(table) or ""
         return self._identities[table]
-
-    def _allows_unstaged(self, options: TargetOptions) -> bool:
-        """Whether rows may be loaded unstaged: the session can load the format, and nothing in the
-        table changes rows, which only staged rows would show."""
-        safe = not options.audits_shown and not having(options.hazards, "destroys")
-        return options.unstaged and options.format in self.unstaged_formats and safe
-
-    def _fits_unstaged(
-        self, ask: Ask, plan: CopyPlan, key_range: KeyRange, options: TargetOptions, table: TableRef
-    ) -> bool:
-        """Whether the range's rows can be loaded into the table itself.
-
-        Its columns must have the plan's types, as nothing converts them. The range's old rows must
-        be deleted first, and no other range may have a row that the new ones collide with, or two
-        transactions might wait for each other.
-        """
-        types = {column.name: column.type for column in self._columns[table]}
-        if any(types.get(column.name) != column.type for column in plan.target_columns):
-            return False
-        if replaces(plan, options) and plan.key.target.name in row_identity(plan):
-            return True
-        return not ask(self.sql.any_row(table, plan.target_range(key_range)))
 
     def _before_swap(self, session: AnySession, plan: CopyPlan) -> None:
         """Give the shadow what it still lacks before it replaces the target."""

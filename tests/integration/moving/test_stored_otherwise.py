@@ -11,7 +11,6 @@ from tableferry.assets.running import audit, moving
 from tableferry.pipelines.command.one import runner
 from tableferry.resources.contract.snapshots import HeldSnapshot, SharedSnapshot
 from tableferry.resources.errors import SourceMoved
-from tableferry.resources.postgres.load import PostgresLoad
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.snapshots import ExportedSnapshot
 from tableferry.resources.tables import TableRef
@@ -154,31 +153,6 @@ def test_nothing_but_a_state_that_was_committed_arrives(
     assert happened() and view.good, view.errors
     assert copied(one) == one.rows("SELECT id, note FROM {t} ORDER BY id")
     assert {planned.reason for planned in one.plan().ranges} == {"unchanged"}
-
-
-def test_rows_in_the_target_s_own_transaction_are_rolled_back(
-    ferry: Make, monkeypatch: pytest.MonkeyPatch, drop: list[str], copies: str
-) -> None:
-    one = ferry(f"['postgres://{copies}.{{t}}']", *TABLE, ranges="{bounds: [1, 200]}")
-    drop.append(one.table)
-    seen: list[bool] = []
-    audited: list[str] = []
-
-    def reached(name: str) -> None:
-        audited.extend([name] if name == "after_audit" else [])
-        if name == "after_audit" and len(audited) == 1:  # of the range that has rows
-            one.source(CHANGES["truncated"][1])
-
-    for module in (moving, audit):
-        monkeypatch.setattr(module, "reached", reached)
-    finalise = PostgresLoad.finalise
-    monkeypatch.setattr(
-        PostgresLoad, "finalise", lambda load: seen.append(load.unstaged) or finalise(load)
-    )
-    view = one.run(profile="safe")
-    assert view.good and len(audited) == 2, view.errors
-    assert seen == [True], "what was read of the old table is not published"
-    assert one.rows(f"SELECT id, note FROM {copies}.{{t}} ORDER BY id") == [(7, "new"), (77, "new")]
 
 
 def test_a_table_that_comes_and_goes_is_noticed(
