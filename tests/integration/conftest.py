@@ -161,6 +161,12 @@ def copies(stack: Servers) -> Iterator[str]:
 
 
 @pytest.fixture
+def schemas(copies: str) -> dict[str, str]:
+    """Where the copies are, by system."""
+    return {"postgres": copies, "sqlserver": "dbo", "clickhouse": "warehouse"}
+
+
+@pytest.fixture
 def digests_by_servers() -> Iterator[None]:
     """The servers compute their digests, also those that do so slowly."""
     with registered(replace(registry.system("sqlserver"), slow_digests=())):

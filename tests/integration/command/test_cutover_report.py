@@ -9,17 +9,17 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log import sqlite_home
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.runs import failed_transfers
-from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.event_log import home_path
 from tableferry.pipelines.reporting.collect import report
 from tests.integration.conftest import Ferry
+from tests.integration.support.command import command
 
 Make = Callable[..., Ferry]
 SCHEMA = Path(__file__).parents[3] / "docs" / "fleet.schema.json"
@@ -27,10 +27,6 @@ TABLE = (
     "CREATE TABLE {t} (id integer PRIMARY KEY, name text)",
     "INSERT INTO {t} SELECT g, 'name ' || g FROM generate_series(1, 300) g",
 )
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 def columns(result: Result) -> dict[str, list[str]]:

@@ -11,12 +11,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.tables import TableRef, staging_prefix
 from tests.integration.conftest import Ferry
+from tests.integration.support.command import command
 
 pytestmark = pytest.mark.integration
 
@@ -37,10 +36,6 @@ EFFECTS = (
 READS = re.compile(r"\s*(SELECT|WITH|SHOW|CHECK GRANT|EXPLAIN|DECLARE @(?!result)|COPY \()")
 SESSION = re.compile("BEGIN ISOLATION|SET TRANSACTION|SET search_path|SET LANGUAGE")
 """What begins a session, or reads a source under a snapshot."""
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 class Wire:

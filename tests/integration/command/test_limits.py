@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 
 from tableferry.assets.declaring.transfer_files import load_transfers
-from tableferry.pipelines.cli import main
 from tableferry.resources.sqlserver.policies import is_babelfish
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.command import command
 from tests.servers import Servers, own
 
 pytestmark = pytest.mark.integration
@@ -72,10 +71,6 @@ def transfers(
     ):
         looking.run(stack, "clickhouse", f"DROP TABLE warehouse.`{table}` SYNC")
     looking.ask_postgres(stack.postgres_url, f"DROP SCHEMA {SCHEMA} CASCADE")
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
 
 
 def declared(transfers: Path) -> dict[str, dict[str, object]]:

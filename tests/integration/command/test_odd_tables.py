@@ -10,11 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 from psycopg import sql
 
-from tableferry.pipelines.cli import main
 from tests.integration.support import looking, odd_tables
+from tests.integration.support.command import command
 from tests.servers import Servers, own
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -40,10 +39,6 @@ def transfers(
             connection.execute(statement.encode())
         yield tmp_path / "transfers"
         connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(SCHEMA)))
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
 
 
 def advice(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

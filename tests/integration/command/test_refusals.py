@@ -10,24 +10,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.policies import is_babelfish
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.command import command
 from tests.servers import own
 
 SOURCE = (
     "CREATE TABLE {t} (id int PRIMARY KEY, note text, price numeric(10,2), day date)",
     "INSERT INTO {t} SELECT i, 'n' || i, i, '2024-01-01' FROM generate_series(1, 100) i",
 )
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 def test_a_clickhouse_database_that_is_not_there_is_refused_and_not_made(

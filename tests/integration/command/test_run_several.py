@@ -8,14 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tests.integration.conftest import Ferry
+from tests.integration.support.command import command
 
 Make = Callable[..., Ferry]
 CHAIN = "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']"
@@ -23,10 +22,6 @@ TABLE = (
     "CREATE TABLE {t} (id integer PRIMARY KEY, name text)",
     "INSERT INTO {t} SELECT g, 'name ' || g FROM generate_series(1, 300) g",
 )
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 @pytest.fixture

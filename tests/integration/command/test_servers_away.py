@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable
 
 import pytest
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tests.integration.conftest import Ferry
+from tests.integration.support.command import command
 from tests.integration.support.proxy import ComesLate
 
 pytestmark = pytest.mark.integration
@@ -27,10 +26,6 @@ AWAY = [
     ("sqlserver", False),
     ("clickhouse", False),
 ]
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments])
 
 
 @pytest.mark.parametrize(("system", "closes"), AWAY)

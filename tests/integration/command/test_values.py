@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.command import command
 
 pytestmark = pytest.mark.integration
 
@@ -39,10 +38,6 @@ def values(*arguments: str, code: int | None = None) -> dict[str, Any]:
     assert code is None or result.exit_code == code, result.output
     assert result.stdout, result.exception
     return dict(json.loads(result.stdout))
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
 
 
 def listed(document: Mapping[str, Any], hop: int = 1) -> dict[str, int]:

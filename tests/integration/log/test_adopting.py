@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from tableferry.assets.running import adopting
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.session import open_session
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.command import command
 from tests.integration.support.crashing import Command, reopen
 
 pytestmark = pytest.mark.integration
@@ -30,20 +31,9 @@ RANGES = "{rows: 100}"
 SERVERS = ["postgres", "sqlserver", "clickhouse"]
 
 
-@pytest.fixture
-def schemas(copies: str, tmp_path: Path) -> dict[str, str]:
-    return {"postgres": copies, "sqlserver": "dbo", "clickhouse": "warehouse"}
-
-
-def ferry_command(*arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(main, [*arguments])
-    assert result.exit_code == code, result.output
-    return result
-
-
 def adopted(one: Ferry, *arguments: str) -> dict[str, Any]:
     """The document of `ferry adopt`."""
-    output = ferry_command("adopt", one.table, "--json", *arguments).stdout
+    output = command("adopt", one.table, "--json", *arguments, code=0).stdout
     return dict(json.loads(output))
 
 
@@ -109,7 +99,7 @@ def test_after_a_lost_log_only_what_differs_moves(
     (left,) = [each for each in document["ranges"] if each["why_not"]]
     assert "checksum FAILED" in left["why_not"]
     assert "2 of 3 ranges adopted" in document["summary"]
-    status = json.loads(ferry_command("status", one.table, "--json").stdout)
+    status = json.loads(command("status", one.table, "--json", code=0).stdout)
     assert [each["state"] for each in status["ranges"]] == ["adopted", "missing", "adopted"]
     assert status["ranges"][0]["checks"]["row_count"] is True
 
@@ -124,7 +114,7 @@ def test_after_a_lost_log_only_what_differs_moves(
     assert one.moved(run) == ([FIRST, SECOND, OPEN] if whole else [SECOND])
     assert set(reasons(one).values()) == {"unchanged"}
     if not whole:
-        report = ferry_command("report", one.table).stdout
+        report = command("report", one.table, code=0).stdout
         assert report.count("adopted: found equal in the target") == 2
 
 
@@ -179,7 +169,7 @@ def test_what_would_let_it_adopt_is_said(ferry: Make) -> None:
     assert all(declaration in each["why_not"] for each in document["ranges"])
     assert "a run would refuse the other 1" in document["summary"]
     assert declaration in document["summary"]
-    refused = ferry_command("validate", one.table, code=2)
+    refused = command("validate", one.table, code=2)
     assert declaration in refused.stdout
     ran = CliRunner().invoke(main, ["run", one.table])
     assert ran.exit_code == 1 and declaration in ran.stderr
@@ -190,16 +180,16 @@ def test_what_would_let_it_adopt_is_said(ferry: Make) -> None:
 def test_the_first_run_offers_it_and_moves(ferry: Make, lose_log: Callable[[Ferry], None]) -> None:
     one = ferry("['clickhouse://warehouse.{t}']", *TABLE, ranges=RANGES)
     name = f"warehouse.{one.table}"
-    assert "does not exist" in ferry_command("adopt", one.table, code=2).output
+    assert "does not exist" in command("adopt", one.table, code=2).output
     create = f"CREATE TABLE {name} (id Int32, name String) ENGINE = MergeTree ORDER BY id"
     looking.run(one.stack, "clickhouse", create)
-    empty = ferry_command("run", one.table)
+    empty = command("run", one.table, code=0)
     assert "that no run" not in empty.output, "an empty table has nothing to adopt"
     lose_log(one)
-    assert "has no range" in ferry_command("adopt", one.table, "--range", "x", code=2).output
-    first = ferry_command("run", one.table)
+    assert "has no range" in command("adopt", one.table, "--range", "x", code=2).output
+    first = command("run", one.table, code=0)
     assert f"{name} has 200 rows that no run of this home has moved; `ferry adopt" in first.stderr
-    assert "that no run" not in ferry_command("run", one.table, "--force").output
+    assert "that no run" not in command("run", one.table, "--force", code=0).output
 
 
 def test_a_chain_is_adopted_hop_after_hop(ferry: Make, lose_log: Callable[[Ferry], None]) -> None:
@@ -274,9 +264,9 @@ def test_killed_in_the_middle_it_leaves_what_the_next_command_goes_on_from(
     one = ferry("['sqlserver://dbo.{t}']", *TABLE, ranges=RANGES)
     assert one.run().good
     lose_log(one)
-    command = Command(tmp_path)
-    code = command.run("adopt", one.table, TABLEFERRY_CRASH_AT="after_adopted_marker:2")
-    assert code == -signal.SIGKILL, command.output
+    process = Command(tmp_path)
+    code = process.run("adopt", one.table, TABLEFERRY_CRASH_AT="after_adopted_marker:2")
+    assert code == -signal.SIGKILL, process.output
     reopen(one)
     before = reasons(one)
     assert set(before.values()) <= {"missing", "unchanged", "unchecked"}

@@ -23,7 +23,6 @@ from tableferry.resources.errors import InputError, RangeBusy, TableferryError
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 from tests.integration.support.crashing import Command, crash, reopen
-from tests.servers import Servers
 
 pytestmark = pytest.mark.integration
 
@@ -91,15 +90,7 @@ def arrived(one: Ferry, system: str) -> list[looking.Row]:
         rows = pq.read_table(SCHEMAS[system], columns=["id", "name"]).sort_by("id").to_pylist()
         return [(row["id"], row["name"]) for row in rows]
     table = f"{SCHEMAS[system]}.{one.table}"
-    return ask(one.stack, system, f"SELECT id, name FROM {table} ORDER BY id")
-
-
-def ask(stack: Servers, system: str, sql: str) -> list[looking.Row]:
-    if system == "clickhouse":
-        return looking.ask_clickhouse(stack.clickhouse_url, sql)
-    if system == "sqlserver":
-        return looking.ask_sqlserver(stack.sqlserver_url, sql)
-    return looking.ask_postgres(stack.postgres_url, sql)
+    return looking.ask(one.stack, system, f"SELECT id, name FROM {table} ORDER BY id")
 
 
 def reasons(one: Ferry) -> dict[str, str]:
@@ -293,7 +284,7 @@ def test_a_table_in_the_place_of_the_target_is_compared(
     assert one.run().good
     table, copy = f"{SCHEMAS[system]}.{one.table}", f"{SCHEMAS[system]}.{one.table}_copy"
     if system == "clickhouse":
-        parts = ask(one.stack, system, f"SELECT DISTINCT _partition_id FROM {table}")
+        parts = looking.ask(one.stack, system, f"SELECT DISTINCT _partition_id FROM {table}")
         statements = [
             f"CREATE TABLE {copy} AS {table}",
             *(f"ALTER TABLE {copy} ATTACH PARTITION ID '{part}' FROM {table}" for (part,) in parts),
@@ -368,7 +359,7 @@ def partitions(one: Ferry) -> list[looking.Row]:
     """Rows, different ids and partitions of the target in ClickHouse."""
     table = f"warehouse.{one.table}"
     counts = f"SELECT count(), uniqExact(id), uniqExact(_partition_id) FROM {table}"
-    return ask(one.stack, "clickhouse", counts)
+    return looking.ask(one.stack, "clickhouse", counts)
 
 
 def test_a_home_takes_over_how_another_has_cut_a_table(homes: Callable[..., Homes]) -> None:

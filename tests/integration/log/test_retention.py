@@ -10,13 +10,12 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from click.testing import CliRunner, Result
 
 from tableferry.assets.log.history import coverage
-from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.session import open_session
 from tests.integration.conftest import Ferry
 from tests.integration.support import homes
+from tests.integration.support.command import command
 
 pytestmark = homes.of_files
 Make = Callable[..., Ferry]
@@ -28,10 +27,6 @@ TABLE = (
 )
 RANGES = "{bounds: [101, 201]}"
 LAST = "0000000201.."
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 def status(one: Ferry) -> Any:

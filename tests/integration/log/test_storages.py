@@ -12,18 +12,17 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from click.testing import CliRunner, Result
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster_postgres import PostgresEventLogStorage
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.log import ledger
 from tableferry.assets.log.storage import SqliteEventLog
-from tableferry.pipelines.cli import main
 from tableferry.sensors.reaper import reap
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.operating.test_ticks import launch, tick
 from tests.integration.support import homes
+from tests.integration.support.command import command
 from tests.integration.support.crashing import (
     Command,
     ask_clickhouse,
@@ -61,10 +60,6 @@ def one(storage: str, ferry: Make) -> Ferry:
     assert type(made.session.instance.event_log_storage) is CLASSES[storage]
     assert made.run().good
     return made
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments])
 
 
 def states(one: Ferry) -> dict[str, str]:

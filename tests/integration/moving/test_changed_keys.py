@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.command import command
 
 pytestmark = pytest.mark.integration
 
@@ -23,19 +22,9 @@ TABLE = (
 )
 
 
-def ferry_command(*arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(main, [*arguments])
-    assert result.exit_code == code, result.output
-    return result
-
-
 def ids(one: Ferry, system: str, schema: str) -> list[int]:
     sql = f"SELECT id FROM {schema}.{one.table} ORDER BY id"
-    if system == "clickhouse":
-        rows = looking.ask_clickhouse(one.stack.clickhouse_url, sql)
-    else:
-        rows = looking.ask_postgres(one.stack.postgres_url, sql)
-    return [int(number) for (number,) in rows]
+    return [int(number) for (number,) in looking.ask(one.stack, system, sql)]
 
 
 CUTS: dict[str, dict[str, Any]] = {
@@ -62,22 +51,22 @@ def test_another_key_is_told_and_moves_into_tables_made_anew(
     schema = {"postgres": copies}.get(system, "warehouse")
     hops = f"['{system}://{schema}.{{t}}']"
     one = ferry(hops, *TABLE, key=before, **CUTS[before])
-    ferry_command("run", one.table)
+    command("run", one.table, code=0)
     one.declare(hops, key=after, **CUTS[after])
     kinds = {"id": "integer", "n": "integer", "d": "date", "u": "uuid", "s": "text"}
-    for command in ("run", "plan", "check", "report", "adopt", "repair"):
-        output = ferry_command(command, one.table, code=1 if command == "report" else 2).output
+    for word in ("run", "plan", "check", "report", "adopt", "repair"):
+        output = command(word, one.table, code=1 if word == "report" else 2).output
         assert f"t.yaml:4: the key is '{after}' ({kinds[after]})" in output, output
         assert f"were cut by '{before}' ({kinds[before]}): declare 'key: {before}' again" in output
         assert f"ferry run {one.table} --recreate" in output
     assert ids(one, system, schema) == list(range(1, 201))
-    ferry_command("run", one.table, "--recreate")
+    command("run", one.table, "--recreate", code=0)
     one.source("DELETE FROM {t} WHERE id = 7")
-    ferry_command("run", one.table)
+    command("run", one.table, code=0)
     assert ids(one, system, schema) == [*range(1, 7), *range(8, 201)]
-    ferry_command("check", one.table)
-    assert "no range" not in ferry_command("status", one.table).output
-    ferry_command("report", one.table)
+    command("check", one.table, code=0)
+    assert "no range" not in command("status", one.table, code=0).output
+    command("report", one.table, code=0)
 
 
 @pytest.mark.parametrize("system", ["postgres", "clickhouse"])
@@ -85,21 +74,21 @@ def test_another_key_of_the_same_kind(ferry: Make, copies: str, system: str) -> 
     schema = {"postgres": copies}.get(system, "warehouse")
     hops = f"['{system}://{schema}.{{t}}']"
     one = ferry(hops, *TABLE, key="id", **CUTS["id"])
-    ferry_command("run", one.table)
+    command("run", one.table, code=0)
     one.declare(hops, key="n", **CUTS["id"])
     one.source("UPDATE {t} SET n = NULL WHERE id = 9", "DELETE FROM {t} WHERE id = 7")
-    ferry_command("run", one.table)
+    command("run", one.table, code=0)
     assert ids(one, system, schema) == [*range(1, 7), *range(8, 201)]
-    ferry_command("check", one.table)
+    command("check", one.table, code=0)
 
 
 def test_a_key_whose_own_type_changes(ferry: Make, copies: str) -> None:
     hops = f"['postgres://{copies}.{{t}}']"
     one = ferry(hops, *TABLE, key="d", **CUTS["d"], on_schema_drift="evolve")
-    ferry_command("run", one.table)
+    command("run", one.table, code=0)
     one.source("ALTER TABLE {t} ALTER d TYPE timestamp USING d::timestamp")
-    output = ferry_command("run", one.table, code=2).output
+    output = command("run", one.table, code=2).output
     assert "the key is 'd' (timestamp), and the ranges of" in output
     assert "were cut by 'd' (date): have the targets made anew" in output
-    ferry_command("run", one.table, "--recreate")
-    ferry_command("check", one.table)
+    command("run", one.table, "--recreate", code=0)
+    command("check", one.table, code=0)

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry
+from tests.integration.support.command import command
 
 pytestmark = pytest.mark.integration
 
@@ -35,10 +34,6 @@ HOPS = """
       id: {{rename: id}}
     exclude: [secret]"""
 WIDE = "{day: {on_overflow: clamp}}"
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
 
 
 def test_each_hop_has_its_own_columns(ferry: Callable[..., Ferry]) -> None:

@@ -85,10 +85,7 @@ def literal(text: str) -> str:
 
 def there(one: Ferry, system: str, schema: str, sql: str) -> list[tuple[Any, ...]]:
     """Rows of the target; `{t}` is the table."""
-    sql = sql.replace("{t}", f"{schema}.{one.table}")
-    if system == "sqlserver":
-        return looking.ask_sqlserver(one.stack.sqlserver_url, sql)
-    return looking.ask_postgres(one.stack.postgres_url, sql)
+    return looking.ask(one.stack, system, sql.replace("{t}", f"{schema}.{one.table}"))
 
 
 def records(one: Ferry, hop: int = 1) -> dict[str, RangeRecord]:

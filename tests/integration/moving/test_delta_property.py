@@ -43,13 +43,7 @@ class Target:
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of the target; `{t}` is the table."""
-        sql = sql.replace("{t}", self.table)
-        stack = self.one.stack
-        if self.system == "sqlserver":
-            return looking.ask_sqlserver(stack.sqlserver_url, sql)
-        if self.system == "clickhouse":
-            return looking.ask_clickhouse(stack.clickhouse_url, sql)
-        return looking.ask_postgres(stack.postgres_url, sql)
+        return looking.ask(self.one.stack, self.system, sql.replace("{t}", self.table))
 
     def change(self, statement: str) -> None:
         """Change the target as somebody else would."""

@@ -51,12 +51,7 @@ def made(ferry: Make, hops: str) -> Ferry:
 
 
 def there(one: Ferry, system: str, schema: str, sql: str = ROWS) -> list[looking.Row]:
-    sql = sql.replace("{t}", f"{schema}.{one.table}")
-    if system == "clickhouse":
-        return looking.ask_clickhouse(one.stack.clickhouse_url, sql)
-    if system == "sqlserver":
-        return looking.ask_sqlserver(one.stack.sqlserver_url, sql)
-    return looking.ask_postgres(one.stack.postgres_url, sql)
+    return looking.ask(one.stack, system, sql.replace("{t}", f"{schema}.{one.table}"))
 
 
 def damage(one: Ferry, system: str, schema: str, key: int) -> None:

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.command import command
 
 pytestmark = pytest.mark.integration
 
@@ -30,10 +29,6 @@ COLUMNS = {
     "city": {"expression": "doc->>'city' -- of the customer", "type": "text"},
     "gross": {"expression": "price * 1.19 + length(email)", "type": "numeric(14,4)"},
 }
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
 
 
 def masked(email: str) -> str:

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.command import command
 
 pytestmark = pytest.mark.integration
 
@@ -66,10 +65,6 @@ def versions(ferry: Make, copies: str) -> Iterator[tuple[Ferry, Versions]]:
     yield one, table
     for name in (table.table, f"{table.table}_next"):
         table.run(f"DROP TABLE IF EXISTS {name} SYNC")
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
 
 
 def test_a_chain_gets_the_newest_versions_and_says_so(

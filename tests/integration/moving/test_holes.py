@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.command import command
 
 pytestmark = pytest.mark.integration
 
@@ -34,12 +33,6 @@ CUTS = {
 }
 
 
-def ferry_command(*arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(main, [*arguments])
-    assert result.exit_code == code, result.output
-    return result
-
-
 def names(one: Ferry) -> list[str]:
     return list(one.session.instance.get_dynamic_partitions(f"{one.table}_ranges"))
 
@@ -56,13 +49,7 @@ def add(one: Ferry, name: str) -> None:
 
 def in_target(one: Ferry, system: str, schema: str) -> list[tuple[Any, ...]]:
     sql = f"SELECT n, note FROM {schema}.{one.table}"
-    if system == "clickhouse":
-        rows = looking.ask_clickhouse(one.stack.clickhouse_url, sql)
-    elif system == "sqlserver":
-        rows = looking.ask_sqlserver(one.stack.sqlserver_url, sql)
-    else:
-        rows = looking.ask_postgres(one.stack.postgres_url, sql)
-    return sorted((int(n), str(note)) for n, note in rows)
+    return sorted((int(n), str(note)) for n, note in looking.ask(one.stack, system, sql))
 
 
 def in_source(one: Ferry) -> list[tuple[Any, ...]]:
@@ -82,14 +69,9 @@ def make(
         ranges=ranges,
         **settings,
     )
-    ferry_command("run", one.table)
+    command("run", one.table, code=0)
     assert len(names(one)) >= 4
     return one
-
-
-@pytest.fixture
-def schemas(copies: str) -> dict[str, str]:
-    return {"postgres": copies, "sqlserver": "dbo", "clickhouse": "warehouse"}
 
 
 PLACES: dict[str, Callable[[Sequence[str]], Sequence[str]]] = {
@@ -121,20 +103,20 @@ def test_a_deleted_range_is_told_and_comes_back(
     gone = PLACES[where](known)
     one.source("UPDATE {t} SET note = 'B' WHERE n IN (5, 150, 250, 399)")
     delete(one, *gone)
-    status = ferry_command("status", one.table, code=1)
+    status = command("status", one.table, code=1)
     assert gone[0] in status.output and f"ferry run {one.table} adds it again" in status.output
     for asked in (["report", one.table], ["check", one.table, "--as-of", "last-run"]):
-        assert gone[0] in ferry_command(*asked, code=1).output
-    whole = json.loads(ferry_command("status", "--json", code=1).stdout)
+        assert gone[0] in command(*asked, code=1).output
+    whole = json.loads(command("status", "--json", code=1).stdout)
     assert gone[0] in str(whole)
-    planned = ferry_command("plan", one.table)
+    planned = command("plan", one.table, code=0)
     assert gone[0] in planned.output and "adds it again" in planned.output
-    ferry_command("run", one.table)
+    command("run", one.table, code=0)
     assert sorted(names(one)) == sorted(known)
     assert in_target(one, system, schemas[system]) == in_source(one)
-    ferry_command("check", one.table)
-    assert "adds it again" not in ferry_command("status", one.table).output
-    report = ferry_command("report", one.table, "--json")
+    command("check", one.table, code=0)
+    assert "adds it again" not in command("status", one.table, code=0).output
+    report = command("report", one.table, "--json", code=0)
     listed = json.loads(report.stdout)["hops"][0]["ranges"]
     assert [each["name"] for each in listed] == known, "in the order of keys"
 
@@ -145,13 +127,13 @@ def test_rows_without_a_key_that_no_range_has_are_told(
 ) -> None:
     one = make(ferry, system, schemas[system], nulls=30)
     delete(one, "null")
-    assert "null" in ferry_command("status", one.table, code=1).output
-    checked = ferry_command("check", one.table, code=1).output
+    assert "null" in command("status", one.table, code=1).output
+    checked = command("check", one.table, code=1).output
     assert "total_rows FAILED" in checked and "30 rows of the source in no range" in checked
     one.source("INSERT INTO {t} VALUES (NULL, 2000, 'new')")
-    ferry_command("run", one.table)
+    command("run", one.table, code=0)
     assert in_target(one, system, schemas[system]) == in_source(one)
-    ferry_command("check", one.table)
+    command("check", one.table, code=0)
 
 
 def test_a_source_that_grows_explains_no_range_that_lacks(
@@ -164,13 +146,13 @@ def test_a_source_that_grows_explains_no_range_that_lacks(
         one.stack.postgres_url,
         f"DELETE FROM {schemas['postgres']}.{one.table} WHERE id BETWEEN 101 AND 200",
     )
-    checked = ferry_command("check", one.table, code=1).output
+    checked = command("check", one.table, code=1).output
     assert "total_rows FAILED: 400 rows in source, 300 in target" in checked
     assert "100 rows of the source in no range, which the next run adds again" in checked
     launched = one.launch(raise_on_error=False, partition_key=names(one)[0])
     failed = [check for check in launched.get_asset_check_evaluations() if not check.passed]
     assert "total_rows" in {check.check_name for check in failed}
-    ferry_command("run", one.table)
+    command("run", one.table, code=0)
     assert in_target(one, "postgres", schemas["postgres"]) == in_source(one)
 
 
@@ -197,13 +179,13 @@ def test_stretches_of_blocks(ferry: Make, schemas: dict[str, str]) -> None:
         ranges="{by: ctid, count: 4}",
         key="",
     )
-    ferry_command("run", one.table)
+    command("run", one.table, code=0)
     known = names(one)
     delete(one, known[1], known[-1])
-    assert known[1] in ferry_command("status", one.table, code=1).output
-    ferry_command("run", one.table)
+    assert known[1] in command("status", one.table, code=1).output
+    command("run", one.table, code=0)
     assert sorted(names(one)) == sorted(known)
-    ferry_command("check", one.table)
+    command("check", one.table, code=0)
 
 
 def test_a_file_whose_range_was_deleted(
@@ -219,16 +201,16 @@ def test_a_file_whose_range_was_deleted(
         source="files://*.csv",
         key="",
     )
-    ferry_command("run", one.table)
+    command("run", one.table, code=0)
     delete(one, "b.csv")
     (folder / "b.csv").write_text("id,n,note\n1,2,B\n")
-    assert "b.csv" in ferry_command("status", one.table, code=1).output
-    assert "b.csv" in ferry_command("check", one.table, code=1).output
-    ferry_command("run", one.table)
+    assert "b.csv" in command("status", one.table, code=1).output
+    assert "b.csv" in command("check", one.table, code=1).output
+    command("run", one.table, code=0)
     assert in_target(one, "postgres", schemas["postgres"]) == [(2, "B"), (97, "A"), (99, "A")]
     (folder / "c.csv").unlink()
-    ferry_command("run", one.table)
-    assert "no range" not in ferry_command("status", one.table).output
+    command("run", one.table, code=0)
+    assert "no range" not in command("status", one.table, code=0).output
 
 
 @pytest.mark.parametrize("added", ["mine", "0000000050..0000000150", "0000000401..0000000400"])
@@ -237,11 +219,11 @@ def test_a_partition_that_somebody_has_added_is_told_by_name(
 ) -> None:
     one = make(ferry, "postgres", schemas["postgres"])
     add(one, added)
-    for command in ("run", "plan", "check", "report", "adopt"):
-        output = ferry_command(command, one.table, code=2 if command != "report" else 1).output
+    for word in ("run", "plan", "check", "report", "adopt"):
+        output = command(word, one.table, code=2 if word != "report" else 1).output
         assert f"partition '{added}'" in output, output
         assert "somebody has added this partition by hand; delete it in Dagster's UI" in output
-    assert f"{added}: no range" in ferry_command("status", one.table, code=1).output
+    assert f"{added}: no range" in command("status", one.table, code=1).output
     delete(one, added)
-    ferry_command("run", one.table)
-    ferry_command("check", one.table)
+    command("run", one.table, code=0)
+    command("check", one.table, code=0)

@@ -67,12 +67,8 @@ def incremental(ferry: Make) -> Iterator[Make]:
 
 def shown(one: Ferry, system: str) -> list[Row]:
     """Keys and names in a target."""
-    if system == "clickhouse":
-        sql = SELECT.format(t=f"warehouse.{one.table}")
-        return looking.ask_clickhouse(one.stack.clickhouse_url, sql)
-    if system == "sqlserver":
-        return looking.ask_sqlserver(one.stack.sqlserver_url, SELECT.format(t=f"dbo.{one.table}"))
-    return one.rows(SELECT.format(t=f"{COPIES}.{{t}}"))
+    schema = {"clickhouse": "warehouse", "sqlserver": "dbo"}.get(system, COPIES)
+    return looking.ask(one.stack, system, SELECT.format(t=f"{schema}.{one.table}"))
 
 
 def plant(one: Ferry, system: str, key: int) -> None:

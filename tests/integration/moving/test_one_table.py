@@ -8,14 +8,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.running import moving
-from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.definitions import build
 from tests.integration.conftest import QUIET, Ferry
+from tests.integration.support.command import command
 
 pytestmark = pytest.mark.integration
 
@@ -30,10 +29,6 @@ SCHEMAS = {"postgres": "", "sqlserver": "dbo", "clickhouse": "warehouse"}
 @pytest.fixture(autouse=True)
 def postgres_schema(monkeypatch: pytest.MonkeyPatch, copies: str) -> None:
     monkeypatch.setitem(SCHEMAS, "postgres", copies)
-
-
-def ferry_command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
 
 
 def second_transfer(one: Ferry, hop: str) -> None:
@@ -100,14 +95,14 @@ def test_two_transfers_into_one_table_are_refused_by_every_command(
     second_transfer(one, other)
     both = (one.table, f"{one.table}_other")
     for name in both:
-        for command in ("validate", "plan", "run", "adopt"):
-            refused = ferry_command(command, name)
-            assert refused.exit_code != 0, (command, refused.output)
-            assert "are the same table" in refused.output, (command, refused.output)
+        for word in ("validate", "plan", "run", "adopt"):
+            refused = command(word, name)
+            assert refused.exit_code != 0, (word, refused.output)
+            assert "are the same table" in refused.output, (word, refused.output)
             assert all(each in refused.output for each in both)
-    refused = ferry_command("run", "--all")
+    refused = command("run", "--all")
     assert refused.exit_code != 0 and refused.output.count("are the same table") >= 2
-    assert ferry_command("status").exit_code != 0
+    assert command("status").exit_code != 0
 
 
 def names(one: Ferry, system: str, hop: str) -> set[str]:
@@ -147,17 +142,17 @@ def test_a_run_from_dagster_is_told_by_the_markers(
     assert "is written as" in str(failure.event_specific_data.error), failure
     assert names(one, system, hop.removesuffix("*.parquet")) == before == {"first"}
     assert launched(one, one.table).success
-    assert ferry_command("status").exit_code != 0
+    assert command("status").exit_code != 0
     # the first is no more, and its table is given to the other
     (one.folder / "t.yaml").unlink()
     one.session = open_session()
-    for command in ("validate", "run"):
-        refused = ferry_command(command, f"{one.table}_other")
+    for word in ("validate", "run"):
+        refused = command(word, f"{one.table}_other")
         assert refused.exit_code != 0 and hop in refused.output, refused.output
-    assert ferry_command("clean", f"{one.table}_other", "--markers").exit_code == 0
+    assert command("clean", f"{one.table}_other", "--markers").exit_code == 0
     for file in Path(hop.removeprefix("files://")).parent.glob("*.parquet"):
         file.unlink()
-    view = ferry_command("run", f"{one.table}_other", "--json")
+    view = command("run", f"{one.table}_other", "--json")
     assert view.exit_code == 0, view.output
     assert "second" in names(one, system, hop.removesuffix("*.parquet"))
 
@@ -168,7 +163,7 @@ def test_two_hops_of_a_transfer_into_one_table_are_refused(ferry: Make) -> None:
         one.declare(
             f"['sqlserver://dbo.{{t}}', 'clickhouse://warehouse.{{t}}', 'sqlserver://DBO.{other}']"
         )
-        refused = ferry_command("run", one.table)
+        refused = command("run", one.table)
         assert refused.exit_code == 2 and "are the same table" in refused.output, refused.output
 
 

@@ -10,15 +10,14 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from click.testing import CliRunner, Result
 
 from tableferry.assets.asset_keys import asset_key, rejected_key
 from tableferry.assets.log.ranges import read_status
-from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.definitions import build
 from tests.integration.conftest import Ferry
+from tests.integration.support.command import command
 from tests.integration.support.crashing import Command, crash, reopen, staging_tables
 
 pytestmark = pytest.mark.integration
@@ -36,10 +35,6 @@ NARROW = {
     "postgres": {"n": {"type": "smallint"}, "price": {"type": "numeric(20,2)"}},
 }
 SETTINGS = {"on_reject": "quarantine", "ranges": "{count: 2}"}
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
 
 
 def into(system: str, copies: str) -> str:

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from click.testing import CliRunner, Result
 
 from tableferry.assets.asset_keys import asset_key
-from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.command import command
 from tests.integration.support.crashing import Command, reopen
 
 pytestmark = pytest.mark.integration
@@ -30,10 +29,6 @@ DAMAGE = (
     "UPDATE {t} SET note = 'wrong' WHERE id IN (8, 150)",
     "INSERT INTO {t} (id, note) VALUES (301, 'stray')",
 )
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
 
 
 @pytest.fixture(params=SCHEMAS)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry
-from tests.integration.support.crashing import Command, ask_clickhouse, ask_sqlserver, crash, reopen
+from tests.integration.support import looking
+from tests.integration.support.command import command
+from tests.integration.support.crashing import Command, crash, reopen
 
 pytestmark = pytest.mark.integration
 
@@ -34,19 +34,11 @@ def hops(system: str, copies: str) -> str:
     return HOPS[system].format(copies=copies)
 
 
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
-
-
 def shown(one: Ferry, system: str, copies: str) -> list[tuple[int, int, str]]:
     """The rows that readers see."""
-    sql = "SELECT pk, id, note FROM {} ORDER BY pk, id"
-    if system == "postgres":
-        rows = one.rows(sql.format(f"{copies}.{{t}}"))
-    elif system == "clickhouse":
-        rows = ask_clickhouse(one, sql.format(f"warehouse.{one.table}"))
-    else:
-        rows = ask_sqlserver(one, sql.format(f"dbo.{one.table}"))
+    schema = {"clickhouse": "warehouse", "sqlserver": "dbo"}.get(system, copies)
+    sql = f"SELECT pk, id, note FROM {schema}.{one.table} ORDER BY pk, id"
+    rows = looking.ask(one.stack, system, sql)
     return [(int(pk), int(id_), str(note)) for pk, id_, note in rows]
 
 

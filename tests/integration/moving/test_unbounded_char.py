@@ -19,13 +19,7 @@ LIST = {"postgres": "array_to_string(list, '|')", "clickhouse": "arrayStringConc
 
 def shown(one: Ferry, system: str, schema: str) -> list[tuple[Any, ...]]:
     sql = f"SELECT id, spec, own, {LIST.get(system, 'list')} FROM {schema}.{one.table}"
-    if system == "clickhouse":
-        rows = looking.ask_clickhouse(one.stack.clickhouse_url, sql)
-    elif system == "sqlserver":
-        rows = looking.ask_sqlserver(one.stack.sqlserver_url, sql)
-    else:
-        rows = looking.ask_postgres(one.stack.postgres_url, sql)
-    return sorted(map(tuple, rows))
+    return sorted(map(tuple, looking.ask(one.stack, system, sql)))
 
 
 @pytest.mark.parametrize(

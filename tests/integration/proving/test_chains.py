@@ -12,17 +12,16 @@ from typing import Any, ClassVar
 
 import polars as pl
 import pytest
-from click.testing import CliRunner, Result
 
 from tableferry.assets.running.progress import Progress
 from tableferry.checks.levels import Level
-from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.show.range_views import TransferView
 from tableferry.resources.errors import TableMissing
 from tests.integration.conftest import Ferry
 from tests.integration.moving.test_delta_property import Target
 from tests.integration.support import looking
+from tests.integration.support.command import command
 
 pytestmark = pytest.mark.integration
 
@@ -215,10 +214,6 @@ def test_what_was_taken_from_rows_that_were_mended_later_is_not_left_as_it_is(
     assert {str(each.reason) for each in made.one.plan().ranges} == {"unchanged"}
 
 
-def ferry_command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
-
-
 @pytest.mark.invariant("I12", "I13")
 def test_a_repair_never_gives_the_last_target_damaged_values(chain: Callable[..., Chain]) -> None:
     made = chain("postgres", "clickhouse")
@@ -226,23 +221,23 @@ def test_a_repair_never_gives_the_last_target_damaged_values(chain: Callable[...
     name, (middle, last) = made.one.table, made.targets
     last.change("UPDATE {t} SET a = 'wrong' WHERE id = 40")
     middle.change("UPDATE {t} SET a = 'damaged' WHERE id = 5")
-    shown = json.loads(ferry_command("repair", name, "--dry-run", "--json").stdout)
+    shown = json.loads(command("repair", name, "--dry-run", "--json").stdout)
     assert [(each["target"], each["different"]) for each in shown["differences"]] == [
         (f"postgres://{middle.table}", 1),
         (f"clickhouse://{last.table}", 1),
     ]
     rows = [example["source"] for each in shown["differences"] for example in each["examples"]]
     assert rows == ["a 5", "a 40"], "what the source has, not what the middle was damaged to"
-    alone = ferry_command("repair", name, "--hop", "2", "--dry-run")
+    alone = command("repair", name, "--hop", "2", "--dry-run")
     assert alone.exit_code == 1
     assert f"{middle.table} has other rows than hop 1 has proved there" in alone.stderr
-    repaired = ferry_command("repair", name, "--hop", "2", "--json")
+    repaired = command("repair", name, "--hop", "2", "--json")
     assert repaired.exit_code == 1
     states = {each["range"]: each["state"] for each in json.loads(repaired.stdout)["ranges"]}
     assert states["0000000001..0000000031"] == "failed"
     assert made.rows(-1) == made.source, "the other range is repaired"
     assert not made.proven, "the damage that was found stays known"
-    assert ferry_command("repair", name).exit_code == 0
+    assert command("repair", name).exit_code == 0
     assert made.rows(0) == made.source and made.proven
 
 
@@ -252,7 +247,7 @@ def test_damage_of_the_middle_is_called_that(chain: Callable[..., Chain]) -> Non
     made.steps("R")
     name, (middle, last) = made.one.table, made.targets
     middle.change("UPDATE {t} SET a = 'damaged' WHERE id = 5")
-    checked = ferry_command("check", name)
+    checked = command("check", name)
     assert checked.exit_code == 1 and "BEHIND" not in checked.output
     assert (
         f"clickhouse://{last.table} 0000000001..0000000031: checksum FAILED: 1 row differs: a; "
@@ -266,7 +261,7 @@ def test_damage_of_the_middle_is_called_that(chain: Callable[..., Chain]) -> Non
     moved = [each.target for each in mended.ranges if each.state == "committed"]
     assert mended.good and moved == [f"postgres://{middle.table}"], "the last target was right"
     made.steps("D")
-    forced = ferry_command("run", name, "--hop", "2", "--force")
+    forced = command("run", name, "--hop", "2", "--force")
     assert forced.exit_code == 1
     assert f"postgres://{middle.table} has other rows than hop 1 has proved there" in forced.stderr
     assert made.rows(-1) == made.source, "nothing of it was published"
@@ -327,7 +322,7 @@ def test_what_only_the_source_has_changed_is_behind_and_moves(chain: Callable[..
     made = chain("postgres", "clickhouse")
     made.steps("RS")
     assert made.one.run(hop=1).good
-    checked = ferry_command("check", made.one.table)
+    checked = command("check", made.one.table)
     assert checked.exit_code == 0 and "BEHIND" in checked.output
     made.steps("R")
     assert made.rows(-1) == made.source and made.proven

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tests.integration.conftest import table_name
+from tests.integration.support.command import command
 from tests.integration.support.pairs import Place, places
 from tests.servers import Servers
 
@@ -51,14 +50,10 @@ class Tables:
     def compare(self, first: str, second: str, *options: str) -> dict[str, Any]:
         """The document of `ferry compare`; tables by system, or as they are written."""
         names = [self.ref(one) if one in self.found else one for one in (first, second)]
-        result = run("compare", *names, "--json", *options)
+        result = command("compare", *names, "--json", *options)
         document: dict[str, Any] = json.loads(result.stdout)
         assert result.exit_code == (0 if document["ok"] else 1), result.output
         return document
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments])
 
 
 def row(i: int, **changed: Any) -> str:
@@ -177,7 +172,7 @@ def test_what_differs_is_found_with_its_likely_cause(tables: Tables, copy: str) 
 def test_a_page_and_lines_say_the_same(tables: Tables, copy: str, tmp_path: Path) -> None:
     first, second = f"postgres://public.{copy}", f"clickhouse://warehouse.{copy}"
     page = tmp_path / "page.html"
-    result = run("compare", first, second, "--key", "id", "--html", str(page))
+    result = command("compare", first, second, "--key", "id", "--html", str(page))
     assert result.exit_code == 1
     for text in (result.stdout, page.read_text(encoding="utf-8")):
         assert "1 row only in A, 1 row only in B, 9 rows differ by checksum" in text
@@ -193,7 +188,7 @@ def test_a_page_and_lines_say_the_same(tables: Tables, copy: str, tmp_path: Path
 
 def test_a_key_that_is_named_twice_is_that_key(tables: Tables, copy: str) -> None:
     first, second = f"postgres://public.{copy}", f"clickhouse://warehouse.{copy}"
-    result = run("compare", first, second, "--key", "id,id", "--key", "id", "--limit", "1")
+    result = command("compare", first, second, "--key", "id,id", "--key", "id", "--limit", "1")
     assert result.exit_code == 1, result.output
     assert "9 rows differ" in result.stdout
 
@@ -273,11 +268,11 @@ def test_json_is_compared_by_what_it_means(tables: Tables, types: tuple[str, str
 def test_json_is_canonical_on_postgres_alone(tables: Tables) -> None:
     for system, title in (("clickhouse", "ClickHouse"), ("sqlserver", "SQL Server")):
         refs = tables.ref("postgres"), tables.ref(system)
-        refused = run("compare", *refs, "--tolerance", "note:json=canonical")
+        refused = command("compare", *refs, "--tolerance", "note:json=canonical")
         assert refused.exit_code == 2
         assert f"column 'note': {title} has no canonical form of JSON" in refused.stderr
     name = tables.ref("postgres")
-    refused = run("compare", name, name, "--tolerance", "note:json=canonical")
+    refused = command("compare", name, name, "--tolerance", "note:json=canonical")
     assert refused.exit_code == 2, "no JSON, which is no difference"
     assert "invalid input syntax for type json" in refused.stderr
 
@@ -334,7 +329,7 @@ def test_queries_are_compared_as_tables_are(tables: Tables, copy: str) -> None:
         assert [name.lower() for name in found["columns"]] == ["day", "n", "total"]
         assert found["rules"] == {}
     missing = "postgres:SELECT 1 AS a, 2 AS a"
-    result = run("compare", missing, second)
+    result = command("compare", missing, second)
     assert result.exit_code == 2
     assert "several columns are named 'a'" in result.stderr
 
@@ -358,7 +353,7 @@ def test_queries_are_compared_as_tables_are(tables: Tables, copy: str) -> None:
     ],
 )
 def test_what_cannot_be_compared_is_said(tables: Tables, options: list[str], says: str) -> None:
-    result = run("compare", tables.ref("postgres"), tables.ref("clickhouse"), *options)
+    result = command("compare", tables.ref("postgres"), tables.ref("clickhouse"), *options)
     assert result.exit_code == 2, result.output
     assert says in result.stderr
     assert "Traceback" not in result.output
@@ -375,7 +370,7 @@ def test_what_cannot_be_compared_is_said(tables: Tables, options: list[str], say
 def test_what_a_server_refuses_is_no_difference(tables: Tables, query: str, says: str) -> None:
     """1 would say that the tables differ."""
     first = f"postgres:{query.format(t=tables.name)}"
-    result = run("compare", first, tables.ref("clickhouse"), "--json")
+    result = command("compare", first, tables.ref("clickhouse"), "--json")
     assert result.exit_code == 2, result.output
     assert says in result.stderr and json.loads(result.stdout)["ok"] is False
 
@@ -390,7 +385,7 @@ def test_a_difference_stands_if_its_table_is_dropped_meanwhile(
 
     monkeypatch.setattr("tableferry.checks.recheck.pause", drop)
     first = f"{tables.ref('postgres')}_gone"
-    found = run("compare", first, tables.ref("clickhouse"), "--key", "id", "--recheck", "1x1s")
+    found = command("compare", first, tables.ref("clickhouse"), "--key", "id", "--recheck", "1x1s")
     assert found.exit_code == 1, found.output
     assert "which rows differ cannot be shown" in found.output
     assert "does not exist" in found.output
@@ -572,7 +567,7 @@ def test_rows_that_are_being_written_are_no_differences(
     assert found["differences"]["different"] == 1
     assert found["causes"]["note"][0]["examples"][0]["b"] == "damaged"
     tables.execute("clickhouse", change.format("Größe 50"))
-    result = run("compare", first, second, "--recheck", "1x1s")
+    result = command("compare", first, second, "--recheck", "1x1s")
     assert result.exit_code == 2
     assert "--recheck looks at rows, which need a key" in result.stderr
 
@@ -591,18 +586,20 @@ def test_a_comparison_is_saved_as_a_transfer_that_only_compares(
     monkeypatch.setenv("TABLEFERRY_TRANSFERS", str(folder))
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
-    assert run("validate").exit_code == 0, run("validate").output
-    checked = run("check", tables.name)
+    assert command("validate").exit_code == 0, command("validate").output
+    checked = command("check", tables.name)
     assert checked.exit_code == 0, checked.output
-    again = run("compare", tables.ref("postgres"), tables.ref("sqlserver"), "--save", str(path))
+    again = command("compare", tables.ref("postgres"), tables.ref("sqlserver"), "--save", str(path))
     assert again.exit_code == 2
     assert "File exists" in again.stderr
     refs = tables.ref("postgres"), tables.ref("clickhouse"), "--tolerance", "note:trim=true"
-    refused = run("compare", *refs, "--save", str(folder / "other.yaml"))
+    refused = command("compare", *refs, "--save", str(folder / "other.yaml"))
     assert refused.exit_code == 2
     assert "--save: a transfer does not compare tolerances" in refused.stderr
     query = f"postgres:SELECT id, note FROM public.{tables.name}"
-    refused = run("compare", query, tables.ref("clickhouse"), "--save", str(folder / "other.yaml"))
+    refused = command(
+        "compare", query, tables.ref("clickhouse"), "--save", str(folder / "other.yaml")
+    )
     assert "--save: a transfer does not compare queries" in refused.stderr
     assert not (folder / "other.yaml").exists()
 
@@ -613,7 +610,7 @@ def test_what_a_transfer_would_not_make_is_not_saved(
     """A decimal is compared with a double by a rule; a transfer makes none of it."""
     path = tmp_path / "saved.yaml"
     pair = others["postgres"], others["clickhouse"]
-    refused = run("compare", *pair, "--columns", "id,price", "--save", str(path))
+    refused = command("compare", *pair, "--columns", "id,price", "--save", str(path))
     assert refused.exit_code == 2
     assert "--save: no transfer can compare that: " in refused.stderr and "price" in refused.stderr
     assert not path.exists()

@@ -6,12 +6,11 @@ import json
 from collections.abc import Callable
 
 import pytest
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.command import command
 
 pytestmark = pytest.mark.integration
 
@@ -22,10 +21,6 @@ KEYS = {
     "timestamptz": ("timestamptz '2024-01-01 00:00+00' + i * interval '1 h'", f"{LATE}+00"),
     "timestamp(0)": ("timestamp '2024-01-01' + i * interval '1 h'", "294250-01-01 00:00:00"),
 }
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments])
 
 
 @pytest.mark.parametrize("primary", [True, False], ids=["primary_key", "no_key"])

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.command import command
 
 pytestmark = pytest.mark.integration
 
@@ -130,10 +129,6 @@ def pair(ferry: Callable[..., Ferry], filled: Filled) -> Iterator[Ferry]:
     looking.run(
         one.stack, filled.system, f"DROP TABLE {filled.hop.format(t=one.table).partition('//')[2]}"
     )
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
 
 
 def test_deleted_rows_old_versions_and_lag_are_no_damage(pair: Ferry, filled: Filled) -> None:

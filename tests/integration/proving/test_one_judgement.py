@@ -9,10 +9,9 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tests.integration.conftest import Ferry
+from tests.integration.support.command import command
 
 pytestmark = pytest.mark.integration
 
@@ -20,10 +19,6 @@ SOURCE = (
     "CREATE TABLE {t} (id int PRIMARY KEY, note text)",
     "INSERT INTO {t} SELECT i, 'n' || i FROM generate_series(1, 40) i",
 )
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
 
 
 def document(*arguments: str) -> Any:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tableferry.resources.contract.inspection import Use, inspection_of
 from tableferry.resources.errors import RowsHidden
 from tableferry.resources.registry import system
@@ -16,6 +14,7 @@ from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.command import command
 from tests.servers import SQLSERVER, named, own, shared_stack
 
 local_postgres = pytest.importorskip("tableferry_local.postgres")
@@ -31,10 +30,6 @@ ROWS = (
     "CREATE TABLE {t} (id int PRIMARY KEY, note text)",
     "INSERT INTO {t} SELECT i, 'n' FROM generate_series(1, 10) i",
 )
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.log.run_tags import (
@@ -23,11 +23,11 @@ from tableferry.assets.running import moving
 from tableferry.assets.verifying import on_demand
 from tableferry.checks.comparing.by_key import ComparisonByKey
 from tableferry.checks.sides import Comparison
-from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.command.show.views import CheckView
 from tests.integration.conftest import Ferry
+from tests.integration.support.command import command
 from tests.integration.support.crashing import Command, ask_clickhouse, rows_of
 from tests.integration.support.interface import Interface, served
 
@@ -41,11 +41,6 @@ TABLE = (
 )
 FIRST, SECOND, LAST = "..0000000051", "0000000051..0000000101", "0000000101.."
 Make = Callable[..., Ferry]
-
-
-def command(*arguments: str) -> Result:
-    """`ferry`, in this process."""
-    return CliRunner().invoke(main, list(arguments))
 
 
 @pytest.fixture(autouse=True)

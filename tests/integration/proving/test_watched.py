@@ -7,15 +7,14 @@ from collections.abc import Callable
 
 import dagster as dg
 import pytest
-from click.testing import CliRunner, Result
 
 from tableferry.assets.log.states import State
-from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.definitions import build
 from tableferry.resources.errors import InputError
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.command import command
 
 pytestmark = pytest.mark.integration
 
@@ -38,10 +37,6 @@ COPIES = {
         "ALTER TABLE warehouse.{t} UPDATE note = '' WHERE id = 33 SETTINGS mutations_sync = 1",
     ),
 }
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
 
 
 @pytest.mark.parametrize("system", COPIES)

@@ -169,6 +169,15 @@ def run(servers: Servers, system: str, sql: str) -> None:
         clickhouse(servers.clickhouse_url).command(sql)
 
 
+def ask(servers: Servers, system: str, sql: str) -> list[Row]:
+    """A query's rows on the server of a system."""
+    if system == "postgres":
+        return ask_postgres(servers.postgres_url, sql)
+    if system == "sqlserver":
+        return ask_sqlserver(servers.sqlserver_url, sql)
+    return ask_clickhouse(servers.clickhouse_url, sql)
+
+
 def with_options(url: str, **options: str) -> str:
     """The URL with these options, whether or not it has others or other values of them."""
     parts = urlsplit(url)

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from click.testing import CliRunner, Result
 
-from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tableferry_local import clickhouse
 from tableferry_local.process import free_port
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
+from tests.integration.support.command import command
 
 pytestmark = pytest.mark.integration
 
@@ -91,10 +90,6 @@ def declare(one: Ferry, copies: str, **more: str) -> None:
         columns="[id, note]",
         **{"ranges": "{bounds: [1, 11, 21]}", **more},
     )
-
-
-def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments], catch_exceptions=False)
 
 
 def test_rows_of_all_shards_move_and_a_change_on_any_is_noticed(
