@@ -63,14 +63,10 @@ def local_group() -> None:
 
 
 @local_group.command()
-@click.option("--postgres-port", type=int, help="Port to listen on [default: any free one].")
-@click.option("--clickhouse-port", type=int, help="Port to listen on [default: any free one].")
-@click.option("--sqlserver-port", type=int, help="Port to listen on [default: any free one].")
 @stack_command
-def up(stack: Stack, **ports: int | None) -> dict[str, Any]:
+def up(stack: Stack) -> dict[str, Any]:
     """Start what does not run yet. Leftovers of a crash are cleaned up first."""
-    chosen = {name.removesuffix("_port"): port for name, port in ports.items() if port}
-    stack.up(ports=chosen)
+    stack.up()
     answer = _status(stack)
     named = type(stack)(os.environ.get(FOLDER)).folder == stack.folder
     folder = "" if named else f" --folder {shlex.quote(str(stack.folder))}"

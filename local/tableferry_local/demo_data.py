@@ -50,15 +50,6 @@ def load_demo_data(url: str) -> dict[str, int]:
         return {table: _count(connection, table) for table in FILES}
 
 
-def drop_demo_data(url: str) -> None:
-    """Drop the demo's tables."""
-    with psycopg.connect(url) as connection:
-        for table in FILES:
-            connection.execute(
-                sql.SQL("DROP TABLE IF EXISTS public.{}").format(sql.Identifier(table))
-            )
-
-
 def _loaded(connection: psycopg.Connection) -> bool:
     """Whether all tables are there.
 

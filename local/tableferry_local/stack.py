@@ -66,28 +66,25 @@ class Stack:
     def __repr__(self) -> str:
         return f"<Stack {self.folder}: {', '.join(self._running()) or 'down'}>"
 
-    def up(self, *, ports: Mapping[str, int] | None = None) -> None:
+    def up(self) -> None:
         """Start whatever does not run yet; leftovers of a crash are cleaned first.
 
-        Args:
-            ports: TCP ports by part, for those that must have a particular one. A stack keeps
-                the ports it had, as long as nobody else took them.
+        A stack keeps the ports it had, as long as nobody else took them.
 
         Raises:
-            StackError: a port is in use, or a server does not start. What this call started is
-                stopped again.
+            StackError: a server does not start. What this call started is stopped again.
         """
-        ports = ports or {}
         _require_packages()
         self._make_folder()
         with self._locked():
             passwords = self._passwords()
             state = self._read_state()
-            self._stop_those_that_must_move(state, ports)
+            if "sqlserver" in state and not ("postgres" in state and state["postgres"].alive):
+                self._stop("sqlserver", state)  # its back end is dead
             missing = [name for name in PARTS if not (name in state and state[name].alive)]
             for name in missing:
                 _MODULES[name].clean(self.folder)
-            chosen = {name: _choose_port(ports.get(name), state.get(name)) for name in missing}
+            chosen = {name: _choose_port(state.get(name)) for name in missing}
             try:
                 for name in missing:
                     self._start(name, chosen[name], state, passwords)
@@ -219,16 +216,6 @@ class Stack:
             state[name] = Part(0, STOPPED, part.port)
         self._write_state(state)
 
-    def _stop_those_that_must_move(self, state: dict[str, Part], ports: Mapping[str, int]) -> None:
-        """Stop running parts that are wanted on another port, or that look at a dead back end."""
-        for name, port in ports.items():
-            if name in state and state[name].alive and state[name].port != port:
-                process.free_port(port)
-                self._stop(name, state)
-        back_end = state.get("postgres")
-        if "sqlserver" in state and not (back_end and back_end.alive):
-            self._stop("sqlserver", state)
-
     def _make_folder(self) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -308,9 +295,7 @@ def _require_packages() -> None:
         )
 
 
-def _choose_port(wanted: int | None, before: Part | None) -> int:
-    if wanted:
-        return process.free_port(wanted)
+def _choose_port(before: Part | None) -> int:
     if before:
         with suppress(StackError):
             return process.free_port(before.port)

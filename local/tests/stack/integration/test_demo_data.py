@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tableferry_local.demo_data import FILES, drop_demo_data, load_demo_data
+from tableferry_local.demo_data import FILES, load_demo_data
 from tableferry_local.errors import DemoError
 from tableferry_local.stack import Stack
 
@@ -40,9 +40,6 @@ def test_loads_every_row_once(url: str) -> None:
             " FROM flights"
         ).fetchone()
         assert row == (8255, 16, "2013-01-01 10:00:00+00")
-    drop_demo_data(url)
-    with psycopg.connect(url) as connection:
-        assert connection.execute("SELECT to_regclass('flights')").fetchone() == (None,)
 
 
 def test_leaves_tables_of_others_alone(url: str) -> None:

@@ -7,7 +7,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -212,15 +211,6 @@ def test_leftovers_of_a_crash_are_cleaned(second: Stack) -> None:
     assert len(clickhouse.leftovers(second.folder)) == 1
 
 
-def test_up_on_another_port_moves_the_part(second: Stack) -> None:
-    second.up()
-    port = process.free_port()
-    second.up(ports={"postgres": port})
-    assert second.status()["postgres"]["port"] == port
-    assert servers_answer(second)
-    assert states(second) == all_in("running")
-
-
 def test_a_pid_that_another_process_got_is_not_ours(second: Stack) -> None:
     second.down()
     mine = {"pid": os.getpid(), "identity": "some-boot/1", "port": process.free_port()}
@@ -231,18 +221,6 @@ def test_a_pid_that_another_process_got_is_not_ours(second: Stack) -> None:
     second.down()  # does not kill us
     assert states(second) == all_in("down")
     remembered.write_text(before)
-
-
-def test_port_in_use(another: Stack) -> None:
-    with socket.create_server((process.HOST, 0)) as other:
-        port = other.getsockname()[1]
-        for option in ("--postgres-port", "--clickhouse-port", "--sqlserver-port"):
-            result = command("up", "--folder", str(another.folder), option, str(port))
-            assert result.exit_code == 1
-            assert result.stderr.splitlines() == [
-                f"ferry: port {port} of 127.0.0.1 cannot be used: Address already in use"
-            ]
-    assert states(another) == all_in("down")
 
 
 def test_a_server_that_does_not_start_leaves_nothing_behind(second: Stack) -> None:
