@@ -131,7 +131,6 @@ def test_common_types(left: str, right: str, expected: str) -> None:
         (["Other", "", "t"], '"other.dbo"."t"'),
         (["#t"], '"pg_temp"."#t"'),
         (["tempdb", "", "#T"], '"pg_temp"."#t"'),
-        (["##t"], '"tempdb.dbo"."##t"'),
         (['a"b'], '"db.dbo"."a""b"'),
     ],
 )

@@ -16,13 +16,7 @@ from tableferry_local.sqlserver.types.value import literal
 
 _FOLDER = Path(__file__).parent
 _LOCK = 0x7453514C  # any number that is ours; two servers may start at once
-_USER_TYPE_IDS = {"sysname": 256, "hierarchyid": 128, "geometry": 129, "geography": 130}
-_MORE_TYPES = {
-    "sql_variant": (98, 8016, 0, 0),
-    "hierarchyid": (240, 892, 0, 0),
-    "geometry": (240, -1, 0, 0),
-    "geography": (240, -1, 0, 0),
-}
+_SYSNAME_ID = 256
 
 
 def bootstrap(postgres_url: str, databases: Sequence[str] = ()) -> None:
@@ -110,8 +104,8 @@ def _install(link: Link) -> None:
     if link.rows("SELECT FROM sys._version WHERE digest = $1", [digest]):
         return
     types = [
-        (name, ids[0], _USER_TYPE_IDS.get(name, ids[0]), *ids[1:])
-        for name, ids in {**SYSTEM_TYPES, **_MORE_TYPES}.items()
+        (name, ids[0], _SYSNAME_ID if name == "sysname" else ids[0], *ids[1:])
+        for name, ids in SYSTEM_TYPES.items()
     ]
     rows = ", ".join(f"({literal(name)}, {', '.join(map(str, rest))})" for name, *rest in types)
     link.run(

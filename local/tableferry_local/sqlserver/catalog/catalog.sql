@@ -21,7 +21,7 @@ CREATE TABLE sys._column (
 CREATE TABLE sys._index (
   oid oid PRIMARY KEY, relation oid NOT NULL, name text NOT NULL, kind text NOT NULL,
   is_unique boolean NOT NULL, is_clustered boolean NOT NULL, attnums int[] NOT NULL,
-  descending boolean[] NOT NULL, included int[] NOT NULL DEFAULT '{}'
+  descending boolean[] NOT NULL
 );
 CREATE INDEX ON sys._index (relation);
 CREATE SEQUENCE sys._index_names;
@@ -87,12 +87,12 @@ BEGIN
   n := array_length(parts, 1);
   IF name IS NULL OR n > 3 THEN RETURN NULL; END IF;
   wanted := lower(parts[n]);
-  IF wanted LIKE '#%' AND wanted NOT LIKE '##%' THEN
+  IF wanted LIKE '#%' THEN
     SELECT r.oid::int INTO result FROM sys._relation r JOIN pg_class c ON c.oid = r.oid
     WHERE c.relnamespace = pg_my_temp_schema() AND lower(r.name) = wanted;
     RETURN result;
   END IF;
-  space := lower(CASE WHEN wanted LIKE '##%' THEN 'tempdb' ELSE coalesce(nullif(parts[n - 2], ''), db) END || '.' || coalesce(nullif(parts[n - 1], ''), 'dbo'));
+  space := lower(coalesce(nullif(parts[n - 2], ''), db) || '.' || coalesce(nullif(parts[n - 1], ''), 'dbo'));
   SELECT o.id INTO result FROM (
     SELECT r.oid::int AS id, r.kind FROM sys._relation r JOIN pg_class c ON c.oid = r.oid WHERE r.pg_schema = space AND lower(r.name) = wanted
     UNION ALL SELECT i.oid::int, i.kind FROM sys._index i JOIN sys._relation r ON r.oid = i.relation JOIN pg_class c ON c.oid = i.oid

@@ -170,15 +170,14 @@ CREATE FUNCTION sys.text_bit(x text) RETURNS smallint LANGUAGE sql IMMUTABLE PAR
 RETURN CASE lower(btrim(x)) WHEN 'true' THEN 1 WHEN 'false' THEN 0
   ELSE (sys.text_number(x, 'int')::bigint <> 0)::int END::smallint;
 
+-- Style 0 is CAST's.
 CREATE FUNCTION sys.float_text(x float8, style int) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
-DECLARE digits int := CASE style WHEN 0 THEN 6 WHEN 1 THEN 8 WHEN 2 THEN 16 ELSE 17 END;
-  shown text; mantissa text; exponent int;
+DECLARE digits int := CASE style WHEN 0 THEN 6 ELSE 17 END;
+  shown text := btrim(to_char(x, '9.' || repeat('9', digits - 1) || 'EEEE'));
+  mantissa text := split_part(lower(shown), 'e', 1); exponent int := split_part(lower(shown), 'e', 2)::int;
 BEGIN
-  IF x = 0 AND style = 0 THEN RETURN '0'; END IF;
-  shown := btrim(to_char(x, '9.' || repeat('9', digits - 1) || 'EEEE'));
-  mantissa := split_part(lower(shown), 'e', 1);
-  exponent := split_part(lower(shown), 'e', 2)::int;
   IF style = 0 THEN
+    IF x = 0 THEN RETURN '0'; END IF;
     IF exponent BETWEEN -5 AND digits - 1 THEN
       RETURN trim_scale(round(mantissa::numeric * (10::numeric ^ exponent), digits - 1 - exponent))::text;
     END IF;
@@ -287,116 +286,31 @@ RETURN CASE WHEN minutes < 0 THEN '-' ELSE '+' END || lpad((abs(minutes) / 60)::
 
 -- yyyy-mm-dd hh:mm:ss[.fraction of n digits]
 -- plpgsql: a function of SQL that names its argument so often is not inlined, and costs ten times as much.
-CREATE FUNCTION sys.ticks_text(x bigint, n int, separator text DEFAULT ' ') RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+CREATE FUNCTION sys.stamp_text(x bigint, n int) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE r bigint := sys.round_ticks(x, n);
-  shown text := to_char(sys.ticks_ts(r / 10000000 * 10000000), 'YYYY-MM-DD"' || separator || '"HH24:MI:SS');
+  shown text := to_char(sys.ticks_ts(r / 10000000 * 10000000), 'YYYY-MM-DD HH24:MI:SS');
 BEGIN
   RETURN CASE WHEN n > 0 THEN shown || '.' || left(lpad((r % 10000000)::text, 7, '0'), n) ELSE shown END;
 END $$;
 
 CREATE FUNCTION sys.time_text(x bigint, n int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN substr(sys.ticks_text(x, n), 12);
+RETURN substr(sys.stamp_text(x, n), 12);
 
--- The styles of CONVERT that drivers and people use; n is the number of fractional digits shown.
-CREATE FUNCTION sys.date_text(x bigint, n int, style int) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
-DECLARE ts timestamp := sys.ticks_ts(x / 10000000 * 10000000);
-  fraction text := CASE WHEN n > 0 THEN '.' || left(lpad((x % 10000000)::text, 7, '0'), n) ELSE '' END;
-BEGIN
-  RETURN CASE
-    WHEN style IN (0, 100) THEN to_char(ts, 'Mon ') || lpad(to_char(ts, 'FMDD'), 2) || to_char(ts, ' YYYY ') || lpad(to_char(ts, 'FMHH12:MIAM'), 7)
-    WHEN style = 101 THEN to_char(ts, 'MM/DD/YYYY')
-    WHEN style = 102 THEN to_char(ts, 'YYYY.MM.DD')
-    WHEN style = 103 THEN to_char(ts, 'DD/MM/YYYY')
-    WHEN style = 104 THEN to_char(ts, 'DD.MM.YYYY')
-    WHEN style = 105 THEN to_char(ts, 'DD-MM-YYYY')
-    WHEN style IN (8, 108, 24) THEN to_char(ts, 'HH24:MI:SS')
-    WHEN style IN (14, 114) THEN to_char(ts, 'HH24:MI:SS') || replace(fraction, '.', ':')
-    WHEN style = 110 THEN to_char(ts, 'MM-DD-YYYY')
-    WHEN style = 111 THEN to_char(ts, 'YYYY/MM/DD')
-    WHEN style = 112 THEN to_char(ts, 'YYYYMMDD')
-    WHEN style = 23 THEN to_char(ts, 'YYYY-MM-DD')
-    WHEN style IN (20, 120) THEN to_char(ts, 'YYYY-MM-DD HH24:MI:SS')
-    WHEN style IN (21, 25, 121) THEN to_char(ts, 'YYYY-MM-DD HH24:MI:SS') || fraction
-    WHEN style IN (126, 127) THEN to_char(ts, 'YYYY-MM-DD"T"HH24:MI:SS') || CASE WHEN x % 10000000 = 0 THEN '' ELSE fraction END
-    ELSE sys.fail(281, 16, style || ' is not a valid style number when converting from datetime to a character string.') END;
-END $$;
+CREATE FUNCTION sys.datetime_text(x timestamp) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN to_char(x, 'Mon ') || lpad(to_char(x, 'FMDD'), 2) || to_char(x, ' YYYY ') || lpad(to_char(x, 'FMHH12:MIAM'), 7);
 
--- Boundaries crossed between two ticks, as DATEDIFF counts them.
-CREATE FUNCTION sys.months(x bigint) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN extract(year FROM sys.ticks_ts(x))::bigint * 12 + extract(month FROM sys.ticks_ts(x))::bigint;
-
-CREATE FUNCTION sys.date_add(x bigint, amount bigint, months boolean) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
-DECLARE result bigint;
-BEGIN
-  IF months THEN
-    result := sys.ts_ticks(sys.ticks_ts(x / 10 * 10) + make_interval(months => amount::int)) + x % 10;
-  ELSE
-    result := x + amount;
-  END IF;
-  IF result < 0 OR result >= 3155378976000000000 THEN
-    PERFORM sys.fail(517, 16, 'Adding a value to a ''datetime2'' column caused an overflow.');
-  END IF;
-  RETURN result;
-END $$;
+CREATE FUNCTION sys.date_add(x bigint, amount bigint) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE WHEN x + amount BETWEEN 0 AND 3155378975999999999 THEN x + amount
+  ELSE sys.fail(517, 16, 'Adding a value to a ''datetime2'' column caused an overflow.' || left(x::text, 0))::bigint END;
 
 CREATE FUNCTION sys.int4(x numeric) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN x BETWEEN -2147483648 AND 2147483647 OR x IS NULL THEN x::int
   ELSE sys.fail(535, 16, 'The datediff function resulted in an overflow. The number of dateparts separating two date/time instances is too large. Try to use datediff with a less precise datepart.' || left(x::text, 0))::int END;
 
-CREATE FUNCTION sys.try_dto(x text) RETURNS sys.datetimeoffset LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
-BEGIN
-  RETURN sys.text_dto(x);
-EXCEPTION WHEN OTHERS THEN
-  RETURN NULL;
-END $$;
-
--- The text if it can be cast. Not immutable, so that the cast around it is not tried when planning.
-CREATE FUNCTION sys.try_input(x text, kind text, pattern text) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
-RETURN CASE WHEN x ~ pattern AND pg_input_is_valid(x, kind) THEN x END;
-
 CREATE FUNCTION sys.number_text(x text, n int) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN length(x) > n
   THEN sys.fail(8115, 16, 'Arithmetic overflow error converting expression to data type varchar.' || left(x::text, 0)) ELSE x END;
 
--- The last n bytes, with zeros in front if asked: how numbers become binary(n) or varbinary(n).
-CREATE FUNCTION sys.right_bytes(x bytea, n int, fill boolean) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN octet_length(x) >= n THEN substr(x, octet_length(x) - n + 1)
-  WHEN fill THEN decode(repeat('00', n - octet_length(x)), 'hex') || x ELSE x END;
-
 CREATE FUNCTION sys.replace_ci(x text, old text, new text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN old = '' THEN x ELSE regexp_replace(x, regexp_replace(old, '([^[:alnum:][:space:]_])', '\\\1', 'g'),
   replace(new, '\', '\\'), 'gi') END;
-
--- SHA-1 in plain SQL: PostgreSQL's core has none, and pgcrypto is not in the wheel.
-CREATE FUNCTION sys.sha1(x bytea) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
-DECLARE
-  h bigint[] := ARRAY[1732584193, 4023233417, 2562383102, 271733878, 3285377520];
-  w bigint[]; m bytea; a bigint; b bigint; c bigint; d bigint; e bigint; f bigint; k bigint; t bigint;
-  mask bigint := 4294967295; o int;
-BEGIN
-  m := x || '\x80'::bytea;
-  m := m || decode(repeat('00', (56 - octet_length(m) % 64 + 64) % 64), 'hex') || int8send(octet_length(x)::bigint * 8);
-  FOR block IN 0 .. octet_length(m) / 64 - 1 LOOP
-    FOR i IN 0 .. 15 LOOP
-      o := block * 64 + i * 4;
-      w[i] := (get_byte(m, o)::bigint << 24) | (get_byte(m, o + 1) << 16) | (get_byte(m, o + 2) << 8) | get_byte(m, o + 3);
-    END LOOP;
-    FOR i IN 16 .. 79 LOOP
-      t := w[i - 3] # w[i - 8] # w[i - 14] # w[i - 16];
-      w[i] := ((t << 1) | (t >> 31)) & mask;
-    END LOOP;
-    a := h[1]; b := h[2]; c := h[3]; d := h[4]; e := h[5];
-    FOR i IN 0 .. 79 LOOP
-      IF i < 20 THEN f := (b & c) | (~b & mask & d); k := 1518500249;
-      ELSIF i < 40 THEN f := b # c # d; k := 1859775393;
-      ELSIF i < 60 THEN f := (b & c) | (b & d) | (c & d); k := 2400959708;
-      ELSE f := b # c # d; k := 3395469782;
-      END IF;
-      t := ((((a << 5) | (a >> 27)) & mask) + f + e + k + w[i]) & mask;
-      e := d; d := c; c := ((b << 30) | (b >> 2)) & mask; b := a; a := t;
-    END LOOP;
-    h := ARRAY[(h[1] + a) & mask, (h[2] + b) & mask, (h[3] + c) & mask, (h[4] + d) & mask, (h[5] + e) & mask];
-  END LOOP;
-  RETURN substr(int8send(h[1]), 5) || substr(int8send(h[2]), 5) || substr(int8send(h[3]), 5)
-    || substr(int8send(h[4]), 5) || substr(int8send(h[5]), 5);
-END $$;

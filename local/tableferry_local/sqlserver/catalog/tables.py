@@ -52,14 +52,12 @@ class ObjectName:
 
     @property
     def temporary(self) -> bool:
-        return self.name.startswith("#") and not self.name.startswith("##")
+        return self.name.startswith("#")
 
     @property
     def pg_schema(self) -> str:
         if self.temporary:
             return "pg_temp"
-        if self.name.startswith("##"):
-            return pg_name("tempdb.dbo")
         return pg_name(f"{self.database}.{self.schema}")
 
     @property

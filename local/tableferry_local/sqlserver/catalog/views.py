@@ -10,7 +10,7 @@ from tableferry_local.sqlserver.types.sqltype import SqlType, storage
 from tableferry_local.sqlserver.types.typerules import parse_type
 
 _FILE = Path(__file__).with_suffix(".sql")
-_SYNONYMS = {"all_columns": "columns", "all_objects": "objects"}
+_SYNONYMS = {"all_columns": "columns"}
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ def storage(sql_type: SqlType) -> str:
     return _FIXED_STORAGE.get(name, "text")
 
 
-# Other names of the types of SYSTEM_TYPES, and those that have no values here.
+# Other names of the types of SYSTEM_TYPES.
 ALIASES = {
     "integer": "int",
     "dec": "decimal",

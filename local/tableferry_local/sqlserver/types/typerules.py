@@ -23,7 +23,7 @@ SYSNAME = SqlType("nvarchar", 128)
 
 # learn.microsoft.com/sql/t-sql/data-types/data-type-precedence-transact-sql, highest first
 _PRECEDENCE = [
-    "sql_variant", "xml", "datetimeoffset", "datetime2", "datetime", "smalldatetime", "date",
+    "xml", "datetimeoffset", "datetime2", "datetime", "smalldatetime", "date",
     "time", "float", "real", "decimal", "numeric", "money", "smallmoney", "bigint", "int",
     "smallint", "tinyint", "bit", "ntext", "text", "image", "timestamp", "uniqueidentifier",
     "nvarchar", "nchar", "varchar", "char", "varbinary", "binary",
@@ -34,8 +34,8 @@ INTEGERS = {"bigint": 19, "int": 10, "smallint": 5, "tinyint": 3, "bit": 1}
 DECIMALS = {"decimal", "numeric", "money", "smallmoney"}
 FLOATS = {"float", "real"}
 DATES = {"date", "time", "datetime", "smalldatetime", "datetime2", "datetimeoffset"}
-TEXTS = {"char", "varchar", "nchar", "nvarchar", "text", "ntext", "xml", "sql_variant"}
-BINARIES = {"binary", "varbinary", "image", "timestamp", "hierarchyid", "geometry", "geography"}
+TEXTS = {"char", "varchar", "nchar", "nvarchar", "text", "ntext", "xml"}
+BINARIES = {"binary", "varbinary", "image", "timestamp"}
 
 
 def family(sql_type: SqlType) -> str:
@@ -68,7 +68,7 @@ def parse_type(text: str, *, in_cast: bool = False) -> SqlType:
     found = re.fullmatch(r"\s*\[?(\w+)\]?\s*(?:\(\s*([\w-]+)\s*(?:,\s*([\d-]+)\s*)?\))?\s*", text)
     name = found[1].lower() if found else text
     name = ALIASES.get(name, name)
-    if not found or (name not in SYSTEM_TYPES and name not in _EXTRA):
+    if not found or name not in SYSTEM_TYPES:
         raise SqlError(2715, 16, f"Column, parameter, or variable: Cannot find data type {text}.")
     first, second = found[2], found[3]
     if name == "sysname":
@@ -99,9 +99,6 @@ def parse_type(text: str, *, in_cast: bool = False) -> SqlType:
     if name == "float":
         return REAL if first and int(first) <= 24 else FLOAT
     return SqlType(name)
-
-
-_EXTRA = {"sql_variant", "hierarchyid", "geometry", "geography"}
 
 
 def max_length(name: str) -> int:

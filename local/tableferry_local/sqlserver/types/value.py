@@ -81,11 +81,11 @@ def pg_type(sql_type: SqlType) -> str:
     return storage(sql_type)
 
 
-def ticks(value: Value, tried: bool = False) -> str | None:
+def ticks(value: Value) -> str | None:
     """The value as ticks of 100 ns since 0001-01-01, a time being on 1900-01-01."""
     name, sql = value.type.name, value.sql
     if family(value.type) == "text":
-        return f"sys.dto_local(sys.try_dto({sql}))" if tried else f"sys.text_ticks({sql})"
+        return f"sys.text_ticks({sql})"
     if name == "datetime2" and value.type.scale == 7:
         return sql
     if name == "datetime":
@@ -98,8 +98,6 @@ def ticks(value: Value, tried: bool = False) -> str | None:
         return f"({DAY_ZERO} + {time_ticks(value)})"
     if name == "datetimeoffset":
         return f"sys.dto_local({sql})"
-    if family(value.type) in ("int", "dec", "float"):
-        return f"({DAY_ZERO} + round({sql}::numeric * 864000000000)::bigint)"
     return None
 
 

@@ -64,13 +64,6 @@ def test_definitions_are_rolled_back(session: Session) -> None:
     assert session.rows("SELECT * FROM t") == []
 
 
-def test_implicit_transactions_begin_with_the_first_statement(session: Session) -> None:
-    session.run("SET IMPLICIT_TRANSACTIONS ON; INSERT t VALUES (1, 'a')")
-    assert session.engine.in_transaction
-    session.run("ROLLBACK; SET IMPLICIT_TRANSACTIONS OFF")
-    assert session.rows("SELECT COUNT(*) FROM t") == [(0,)]
-
-
 def test_a_lock_timeout_is_an_error_that_keeps_the_transaction(
     session: Session, other: Session
 ) -> None:

@@ -22,14 +22,11 @@ def builds_on_itself(node: exp.Select, names: list[str]) -> bool:
     return any(_mentions(item.expression, names) for item in node.expressions)
 
 
-def accumulate(state: State, node: exp.Select, names: list[str]) -> int:
+def accumulate(state: State, node: exp.Select, names: list[str]) -> None:
     """Assign row by row.
 
     What depends on a row but not on the variables is computed by one query; then, for every row,
     the expressions are evaluated with these parts as variables.
-
-    Returns:
-        The number of rows.
     """
     parts: list[exp.Expr] = []
     expressions = [
@@ -54,7 +51,6 @@ def accumulate(state: State, node: exp.Select, names: list[str]) -> int:
     finally:
         for number in range(len(parts)):
             variables.pop(_part(number), None)
-    return len(rows)
 
 
 def _part(number: int) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tableferry_local.sqlserver.errors import ErrorContext
 from tableferry_local.sqlserver.tsql.execution.run import Run
-from tableferry_local.sqlserver.tsql.syntax.clauses import Tokens, find, name_at, split, words
+from tableferry_local.sqlserver.tsql.syntax.clauses import Tokens, name_at, split
 from tableferry_local.sqlserver.tsql.syntax.parsing import type_text
 from tableferry_local.sqlserver.tsql.translation.conversions import convert
 from tableferry_local.sqlserver.types.sqltype import SqlType
@@ -24,7 +24,6 @@ class Argument:
     """PostgreSQL text of the storage type."""
     variable: str | None = None
     """The variable that an OUTPUT goes to."""
-    default: bool = False
 
     def converted(self, run: Run, kind: SqlType) -> str | None:
         """The value as text of another type's storage."""
@@ -44,24 +43,10 @@ def bound(arguments: list[Argument], *names: str) -> dict[str, str | None]:
     return values
 
 
-Definition = tuple[str, SqlType, Tokens | None, bool]
-
-
-def definitions_of(tokens: Tokens) -> list[Definition]:
-    """Read `@a int, @b nvarchar(10) = N'x' OUTPUT`: name, type, default, whether OUTPUT."""
-    found: list[Definition] = []
+def definitions_of(tokens: Tokens) -> list[tuple[str, SqlType]]:
+    """Read `@a int, @b nvarchar(10) OUTPUT`: names and types."""
+    found = []
     for part in split(tokens):
-        if not part:
-            continue
         names, at = name_at(part, 0)
-        if words(part[at : at + 1]) == ["AS"]:
-            at += 1
-        text, used = type_text(part[at:])
-        at += used
-        default = None
-        if words(part[at : at + 1]) == ["="]:
-            end = find(part, {"OUTPUT", "OUT", "READONLY"}, at)
-            default, at = part[at + 1 : end], end
-        output = words(part[at : at + 1]) in (["OUTPUT"], ["OUT"])
-        found.append((names[-1].lower(), parse_type(text), default, output))
+        found.append((names[-1].lower(), parse_type(type_text(part[at:])[0])))
     return found

@@ -10,11 +10,9 @@ from tableferry_local.sqlserver.tsql.execution.evaluation import evaluate
 from tableferry_local.sqlserver.tsql.execution.run import Run
 from tableferry_local.sqlserver.tsql.execution.state import State, Variable
 from tableferry_local.sqlserver.tsql.syntax.batch import Statement
-from tableferry_local.sqlserver.tsql.syntax.clauses import name_at, prefixed, split, words
+from tableferry_local.sqlserver.tsql.syntax.clauses import name_at, split, words
 from tableferry_local.sqlserver.tsql.syntax.parsing import parse_expression, type_text, word
 from tableferry_local.sqlserver.types.typerules import parse_type
-
-_COMPOUND = {"+", "-", "*", "/", "%", "&", "|", "^"}
 
 
 def declare(state: State, statement: Statement) -> None:
@@ -61,16 +59,9 @@ def run_set(run: Run, statement: Statement) -> None:
 def _set_variable(run: Run, tokens: list[Token]) -> None:
     names, at = name_at(tokens, 0)
     variable = run.state.variable(names[-1])
-    sign = word(tokens[at]) if at < len(tokens) else ""
-    rest = tokens[at + 1 :]
-    if sign == "=":
-        node = parse_expression(rest)
-    elif sign[:1] in _COMPOUND:
-        rest = rest if sign.endswith("=") else rest[1:]
-        closing = prefixed(")", [])
-        node = parse_expression([*tokens[:at], *prefixed(sign[0] + " (", rest), *closing])
-    else:
+    if words(tokens[at : at + 1]) != ["="]:
         raise syntax_error(tokens[at].text if at < len(tokens) else names[-1])
+    node = parse_expression(tokens[at + 1 :])
     _, variable.value = evaluate(run.state, node, variable.type)
 
 
@@ -98,17 +89,7 @@ def _set_options(run: Run, tokens: list[Token]) -> None:
         _, value = evaluate(state, parse_expression(tokens[1:]))
         state.row_limit = int(value or 0)
         return
-    if first[0] in (
-        "TEXTSIZE",
-        "DATEFIRST",
-        "DATEFORMAT",
-        "LANGUAGE",
-        "DEADLOCK_PRIORITY",
-        "CONTEXT_INFO",
-        "QUERY_GOVERNOR_COST_LIMIT",
-        "STATISTICS",
-        "OFFSETS",
-    ):
+    if first[0] in ("TEXTSIZE", "DATEFIRST", "LANGUAGE"):
         return
     on = first[-1] == "ON"
     if first[-1] not in ("ON", "OFF"):
@@ -123,8 +104,8 @@ def _option(run: Run, name: str, on: bool) -> None:
         state.nocount = on
     elif name == "XACT_ABORT":
         state.xact_abort = on
-    elif name == "IMPLICIT_TRANSACTIONS":
-        state.implicit = on
+    elif name == "IMPLICIT_TRANSACTIONS" and on:
+        raise unsupported("SET IMPLICIT_TRANSACTIONS ON")
     elif name == "FMTONLY":
         state.fmtonly = on
     elif name not in _HARMLESS:
@@ -132,11 +113,9 @@ def _option(run: Run, name: str, on: bool) -> None:
 
 
 _HARMLESS = {
-    "ANSI_NULLS", "ANSI_PADDING", "ANSI_WARNINGS", "ANSI_DEFAULTS", "ANSI_NULL_DFLT_ON",
-    "ANSI_NULL_DFLT_OFF", "ARITHABORT", "ARITHIGNORE", "CONCAT_NULL_YIELDS_NULL",
-    "CURSOR_CLOSE_ON_COMMIT", "NUMERIC_ROUNDABORT", "QUOTED_IDENTIFIER", "FORCEPLAN", "NOEXEC",
-    "PARSEONLY", "SHOWPLAN_ALL", "SHOWPLAN_TEXT", "SHOWPLAN_XML", "REMOTE_PROC_TRANSACTIONS",
-    "NO_BROWSETABLE", "STATISTICSIO", "STATISTICSTIME", "STATISTICSXML",
+    "ANSI_NULLS", "ANSI_PADDING", "ANSI_WARNINGS", "ANSI_NULL_DFLT_ON", "ARITHABORT",
+    "CONCAT_NULL_YIELDS_NULL", "CURSOR_CLOSE_ON_COMMIT", "IMPLICIT_TRANSACTIONS",
+    "NUMERIC_ROUNDABORT", "QUOTED_IDENTIFIER",
 }  # fmt: skip
 
 

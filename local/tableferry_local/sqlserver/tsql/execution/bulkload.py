@@ -99,7 +99,6 @@ class BulkInsert:
             self._leave(error)
             raise
         self._stack.close()
-        self.state.rowcount = rows
         return rows
 
     def _item(self, name: str, attnum: int, default: str | None) -> str:

@@ -28,7 +28,6 @@ from tableferry_local.sqlserver.tsql.syntax.columndefs import (
     ColumnDef,
     KeyDef,
     TableItems,
-    after_options,
     ordered_names,
     read_items,
 )
@@ -50,7 +49,6 @@ def run_ddl(run: Run, statement: Statement) -> None:
             run_drop(run, statement.tokens)
         else:
             run_truncate(run, statement.tokens)
-    run.state.rowcount = 0
     run.sink.done(None, f"{statement.kind} {word(statement.tokens[1])}")
 
 
@@ -75,7 +73,7 @@ def run_create(run: Run, statement: Statement) -> None:
         _create_index(run, tokens)
     elif words(tokens[1:], 2) == ["SECURITY", "POLICY"]:
         create_policy(run, tokens)
-    elif what in ("LOGIN", "USER", "ROLE", "STATISTICS"):
+    elif what in ("LOGIN", "USER"):
         return
     else:
         raise unsupported(f"CREATE {what}")
@@ -204,7 +202,8 @@ def _create_index(run: Run, tokens: Sequence[Token]) -> None:
     parts, at = name_at(tokens, at + 1)
     end = matching(tokens, at)
     key.columns = ordered_names(tokens[at + 1 : end])
-    after_options(tokens, end + 1, key)
+    if len(tokens) > end + 1:
+        raise unsupported(f"CREATE INDEX ... {word(tokens[end + 1])}")
     table = run.state.catalog.get(object_name(parts, run.state.database), ".".join(parts))
     if index_of(run, table, key.name):
         raise SqlError(
@@ -220,7 +219,7 @@ def _create_index(run: Run, tokens: Sequence[Token]) -> None:
 
 def _create_schema(run: Run, tokens: Sequence[Token]) -> None:
     state = run.state
-    name = tokens[2].text if word(tokens[2]) != "AUTHORIZATION" else tokens[3].text
+    name = tokens[2].text
     pg_schema = pg_name(f"{state.database}.{name}")
     if state.link.rows("SELECT FROM sys._schema WHERE pg_schema = $1", [pg_schema]):
         raise SqlError(2714, 16, f"There is already an object named '{name}' in the database.", 6)

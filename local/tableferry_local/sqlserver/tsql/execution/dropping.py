@@ -58,7 +58,7 @@ def run_drop(run: Run, tokens: Sequence[Token]) -> None:
         _drop_schema(run, tokens[at].text, optional)
     elif what == "DATABASE":
         _drop_database(run, tokens[at].text, optional)
-    elif what not in ("LOGIN", "USER", "ROLE", "STATISTICS"):
+    elif what not in ("LOGIN", "USER"):
         raise unsupported(f"DROP {what}")
 
 

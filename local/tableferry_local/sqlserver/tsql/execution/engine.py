@@ -37,8 +37,6 @@ class Engine:
         *,
         login: str,
         database: str | None = None,
-        app_name: str = "",
-        host_name: str = "",
     ) -> None:
         """Connect, and prepare PostgreSQL if this is its first session.
 
@@ -52,7 +50,7 @@ class Engine:
             raise SqlError(17142, 21, f"The stand-in's PostgreSQL fails: {error}") from error
         if login.lower().endswith(LIMITED):
             link.limit()
-        self.state = State(link, login, DEFAULT_DATABASE, app_name, host_name)
+        self.state = State(link, login, DEFAULT_DATABASE)
         if database:
             try:
                 self.state.set_database(database)

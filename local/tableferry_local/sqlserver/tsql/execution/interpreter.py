@@ -71,7 +71,6 @@ class Interpreter(Run):
                     prepare_all(node)
             except SqlError as error:
                 # the batch does not parse: nothing of it runs
-                self.state.error = error.number
                 self.sink.error(error)
                 return
             self.run(nodes)
@@ -103,7 +102,6 @@ class Interpreter(Run):
             action()
         except SqlError as error:
             error.line = max(error.line, node.line)
-            state.error = error.number
             rolls_back = error.number in BATCH_ABORTING or (
                 state.xact_abort and error.severity > 10
             )
@@ -136,7 +134,6 @@ class Interpreter(Run):
         if runner is None:
             raise unsupported(kind)
         runner(statement)
-        self.state.error = 0
 
     # Queries and changes -----------------------------------------------------------------------
 
@@ -201,7 +198,7 @@ class Interpreter(Run):
     def _select_variables(self, node: exp.Select, names: list[str]) -> None:
         state = self.state
         if builds_on_itself(node, names):
-            state.rowcount = accumulate(state, node, names)
+            accumulate(state, node, names)
             self.sink.done(None, "SELECT")
             return
         with state.statement(ErrorContext("SELECT")):
@@ -222,7 +219,6 @@ class Interpreter(Run):
         if rows:
             for name, value in zip(names, rows[-1], strict=True):
                 state.variable(name).value = value
-        state.rowcount = len(rows)
         self.sink.done(None, "SELECT")
 
     def _run_insert(self, statement: Statement) -> None:
@@ -230,18 +226,9 @@ class Interpreter(Run):
         with state.statement(ErrorContext("INSERT")):
             name = object_name(insert.target, state.database)
             table = state.catalog.get(name, ".".join(insert.target))
-            if insert.call is not None:
-                run_execute(self, insert.call, into=(table, insert))
-                return
             compiler = state.compiler()
-            made = compile_insert(compiler, insert, table, state.identity_insert == table.sql)
-            self._change("INSERT", made.sql, compiler.params)
-            if made.identity is not None and state.rowcount:
-                identity = next(column for column in table.columns if column.identity)
-                rows = state.link.rows(
-                    f"SELECT sys.sequence_value({table.oid}::oid, {identity.attnum})"
-                )
-                state.identity = rows[0][0]
+            sql = compile_insert(compiler, insert, table, state.identity_insert == table.sql)
+            self._change("INSERT", sql, compiler.params)
 
     def _run_update(self, statement: Statement) -> None:
         self._run_change("UPDATE", statement)
@@ -252,8 +239,7 @@ class Interpreter(Run):
     def _run_change(self, word: str, statement: Statement) -> None:
         with self.state.statement(ErrorContext(word)):
             compiler = self.state.compiler()
-            made = compile_change(compiler, statement.parsed)
-            self._change(word, made.sql, compiler.params)
+            self._change(word, compile_change(compiler, statement.parsed), compiler.params)
 
     def _change(self, word: str, sql: str, params: list[str]) -> None:
         self.done(self.state.link.execute(sql, self.state.values(params)) or 0, word)
@@ -305,4 +291,4 @@ class Interpreter(Run):
     def _run_grant(self, statement: Statement) -> None:
         self.sink.done(None, statement.kind)
 
-    _run_deny = _run_revoke = _run_checkpoint = _run_dbcc = _run_reconfigure = _run_grant
+    _run_deny = _run_revoke = _run_grant

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from tableferry_local.sqlserver.errors import SqlError
 from tableferry_local.sqlserver.tsql.execution.state import Frame, Sink, State, Variable
 
 
@@ -19,18 +18,10 @@ class Run(ABC):
         """Run a batch with its own variables."""
 
     def done(self, rowcount: int | None, command: str) -> None:
-        """Report a statement's end, and remember @@ROWCOUNT."""
-        self.state.rowcount = rowcount or 0
+        """Report a statement's end."""
         self.sink.done(None if self.state.nocount else rowcount, command)
 
 
-def run_text(run: Run, text: str, variables: dict[str, Variable]) -> None:
+def run_text(run: Run, text: str, variables: dict[str, Variable] | None = None) -> None:
     """Run a batch inside of this one, with variables of its own."""
-    if run.state.frame.depth >= 31:
-        raise SqlError(
-            217,
-            16,
-            "Maximum stored procedure, function, trigger, or view nesting level exceeded "
-            "(limit 32).",
-        )
-    run.run_batch(text, Frame(variables, parent=run.state.frame))
+    run.run_batch(text, Frame(variables or {}, parent=run.state.frame))

@@ -53,15 +53,10 @@ class Variable:
 
 @dataclass
 class Frame:
-    """The variables of one batch or procedure."""
+    """The variables of one batch."""
 
     variables: dict[str, Variable] = field(default_factory=dict)
     parent: Frame | None = None
-
-    @property
-    def depth(self) -> int:
-        """How many batches are around."""
-        return 0 if self.parent is None else self.parent.depth + 1
 
 
 @dataclass
@@ -71,15 +66,9 @@ class State:
     link: Link
     login: str
     database: str
-    app_name: str = ""
-    host_name: str = ""
     trancount: int = 0
-    rowcount: int = 0
-    error: int = 0
-    identity: str | None = None
     xact_abort: bool = False
     nocount: bool = False
-    implicit: bool = False
     fmtonly: bool = False
     row_limit: int = 0
     isolation: str = "READ COMMITTED"
@@ -126,34 +115,20 @@ class State:
             for name in names
         ]
 
-    def _session_value(self, name: str) -> str | None:
+    def _session_value(self, name: str) -> str:
         values: dict[str, Callable[[], object]] = {
-            "@@rowcount": lambda: self.rowcount,
-            "@@error": lambda: self.error,
             "@@trancount": lambda: self.trancount,
             "@@spid": lambda: self.spid,
-            "@@identity": lambda: self.identity,
-            "@@scope_identity": lambda: self.identity,
             "@@version": lambda: VERSION_TEXT,
-            "@@servername": lambda: "TABLEFERRY",
-            "@@language": lambda: "us_english",
             "@@datefirst": lambda: 7,
             "@@lock_timeout": lambda: self.lock_timeout,
-            "@@max_precision": lambda: 38,
-            "@@nestlevel": lambda: self.frame.depth,
             "@@options": lambda: (
                 5432 | (16384 if self.xact_abort else 0) | (512 if self.nocount else 0)
             ),
-            "@@textsize": lambda: 2147483647,
-            "@@dbts": lambda: self.link.rows("SELECT int8send(last_value) FROM sys._dbts")[0][0],
             "@@db_name": lambda: self.database,
             "@@user_name": lambda: self.login,
-            "@@app_name": lambda: self.app_name,
-            "@@host_name": lambda: self.host_name,
-            "@@xact_state": lambda: int(self.trancount > 0),
         }
-        value = values[name]()
-        return None if value is None else str(value)
+        return str(values[name]())
 
     @property
     def spid(self) -> int:
@@ -215,8 +190,6 @@ class State:
         Raises:
             SqlError: the statement failed, in SQL Server's words.
         """
-        if self.implicit and not self.trancount:
-            self.begin()
         inside = self.trancount > 0
         if inside:
             self.link.run("SAVEPOINT statement")

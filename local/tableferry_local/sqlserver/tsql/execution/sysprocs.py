@@ -140,7 +140,7 @@ def _describe(run: Run, arguments: list[Argument]) -> int:
     fmtonly = run.state.fmtonly
     run.sink, run.state.fmtonly = described, True
     try:
-        run_text(run, text, {})
+        run_text(run, text)
     finally:
         run.sink, run.state.fmtonly = sink, fmtonly
     run.sink.columns(
@@ -272,6 +272,4 @@ SYSTEM_PROCEDURES: dict[str, Procedure] = {
     "sp_getapplock": _getapplock,
     "sp_releaseapplock": _releaseapplock,
     "sp_tablecollations_100": _table_collations,
-    "sp_tablecollations_90": _table_collations,
-    "sp_tablecollations": _table_collations,
 }

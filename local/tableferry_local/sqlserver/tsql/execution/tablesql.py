@@ -211,16 +211,8 @@ def index_sql(
         items.append(shown + (" DESC" if descending else ""))
         numbers.append(column.attnum)
         directions.append(descending)
-    included = [_named(by_name, item) for item in definition.included]
     unique = definition.unique if definition.kind == "IX" else True
     pg_index = f"ix_{serial}"
-    include = f" INCLUDE ({', '.join(column.sql for column in included)})" if included else ""
-    where = ""
-    if definition.where is not None:
-        condition = state.compiler().condition(
-            parse_expression(definition.where), column_scope(columns, name)
-        )
-        where = f" WHERE {condition}"
     # T-SQL's UNIQUE finds two NULLs equal
     distinct = " NULLS NOT DISTINCT" if unique else ""
     shown = definition.name or _made_up(definition.kind, name.name, "")
@@ -230,12 +222,11 @@ def index_sql(
     schema = "" if name.pg_schema == "pg_temp" else f"{quoted(name.pg_schema)}."
     return (
         f"CREATE {'UNIQUE ' if unique else ''}INDEX {pg_index} ON {name.sql} ({', '.join(items)})"
-        f"{include}{distinct}{where};"
+        f"{distinct};"
         "INSERT INTO sys._index SELECT c.oid, x.indrelid, "
         f"{literal(shown)}, {literal(definition.kind)}, {str(unique).lower()}, "
         f"{str(clustered).lower()}, "
-        f"ARRAY{numbers}::int[], ARRAY{str(directions).lower()}::boolean[], "
-        f"ARRAY{[c.attnum for c in included]}::int[] "
+        f"ARRAY{numbers}::int[], ARRAY{str(directions).lower()}::boolean[] "
         "FROM pg_class c JOIN pg_index x ON x.indexrelid = c.oid WHERE c.oid = "
         f"{literal((schema or 'pg_temp.') + pg_index)}::regclass"
     )

@@ -16,9 +16,8 @@ from tableferry_local.sqlserver.tsql.syntax.parsing import tokenize, word
 STARTERS = {
     "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "CREATE", "ALTER", "DROP", "TRUNCATE", "IF",
     "BEGIN", "WHILE", "DECLARE", "SET", "EXEC", "EXECUTE", "PRINT", "RAISERROR", "THROW", "RETURN",
-    "BREAK", "CONTINUE", "COMMIT", "ROLLBACK", "SAVE", "USE", "WAITFOR", "GRANT", "DENY", "REVOKE",
-    "DBCC", "KILL", "CHECKPOINT", "GOTO", "OPEN", "CLOSE", "FETCH", "DEALLOCATE", "BULK",
-    "RECONFIGURE",
+    "COMMIT", "ROLLBACK", "SAVE", "USE", "WAITFOR", "GRANT", "DENY", "REVOKE", "DBCC", "KILL",
+    "FETCH",
 }  # fmt: skip
 
 
@@ -229,7 +228,7 @@ class _State:
             # what is granted are words that begin statements elsewhere
             return bool(self.seen & {"TO", "FROM"}) and before != "WITH"
         if self.head == "WITH" and not self.main:
-            if here in ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE"):
+            if here in ("SELECT", "INSERT", "UPDATE", "DELETE"):
                 self.main = here
                 self.wants_query = here == "INSERT"
                 return False
@@ -240,29 +239,14 @@ class _State:
         if here == "SELECT":
             return before not in ("UNION", "ALL", "EXCEPT", "INTERSECT", "FOR", "AS")
         if here == "SET":
-            if self.main == "UPDATE" and "SET" not in self.seen:
-                return False
-            if self.head == "ALTER" and "DATABASE" in self.seen and "SET" not in self.seen:
-                return False
-            return not (self.main == "MERGE" and before == "UPDATE")
+            # UPDATE t SET ..., and ALTER DATABASE d SET ...
+            of_update = self.main == "UPDATE"
+            of_database = self.head == "ALTER" and "DATABASE" in self.seen
+            return not (of_update or of_database) or "SET" in self.seen
         if here in ("UPDATE", "DELETE", "INSERT"):
-            action = before == "ON" and self.head in ("CREATE", "ALTER")
-            return not action and before not in ("FOR", "THEN")
-        if here == "MERGE":
-            return after != "JOIN"
+            return before != "THEN" and not (before == "ON" and self.head in ("CREATE", "ALTER"))
         if here == "IF":
             return not (self.head in ("DROP", "ALTER") and after == "EXISTS" and later != "(")
         if here in ("ALTER", "DROP") and self.head == "ALTER":
-            return bool(self.seen & {"ADD", "DROP", "ALTER", "SWITCH", "REBUILD", "SET"})
-        if here in ("FETCH",) and after in ("NEXT", "FIRST") and "OFFSET" in self.seen:
-            return False
-        if here == "CHECKPOINT" or here == "USE":
-            return before not in ("OPTION",)
-        if here in ("OPEN", "CLOSE", "SAVE", "BULK", "KILL", "THROW") and before in (
-            ",",
-            "AS",
-            "SELECT",
-            "=",
-        ):
-            return False
-        return not (here == "BREAK" and before == ".")
+            return bool(self.seen & {"ADD", "DROP", "ALTER", "SET"})
+        return not (here == "FETCH" and after in ("NEXT", "FIRST") and "OFFSET" in self.seen)

@@ -12,7 +12,6 @@ from tableferry_local.sqlserver.tsql.syntax.clauses import (
     find,
     matching,
     name_at,
-    name_list,
     split,
     words,
 )
@@ -20,10 +19,7 @@ from tableferry_local.sqlserver.tsql.syntax.parsing import type_text, word
 from tableferry_local.sqlserver.types.sqltype import SqlType
 from tableferry_local.sqlserver.types.typerules import parse_type
 
-_ATTRIBUTES = {
-    "CONSTRAINT", "NOT", "NULL", "PRIMARY", "UNIQUE", "CHECK", "REFERENCES", "IDENTITY", "COLLATE",
-    "DEFAULT", "PERSISTED", "ROWGUIDCOL", "SPARSE", "INDEX", "FOREIGN", "WITH",
-}  # fmt: skip
+_BEHIND_A_FORMULA = {"CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "PERSISTED"}
 
 
 @dataclass
@@ -37,8 +33,6 @@ class KeyDef:
     name: str | None = None
     clustered: bool | None = None
     unique: bool = True
-    included: list[str] = field(default_factory=list)
-    where: Tokens | None = None
 
 
 @dataclass
@@ -88,7 +82,7 @@ def _item(tokens: Tokens, items: TableItems) -> None:
         names, at = name_at(tokens, 1)
         name = names[-1]
     head = words(tokens[at:], 2)
-    if head[:1] in (["PRIMARY"], ["UNIQUE"], ["FOREIGN"], ["CHECK"]) or head[:1] == ["INDEX"]:
+    if head[:1] in (["PRIMARY"], ["UNIQUE"], ["FOREIGN"], ["CHECK"], ["INDEX"]):
         _constraint(tokens, at, name, None, items)
     elif head[:1] == ["DEFAULT"]:
         expression, at = _default(tokens, at + 1)
@@ -104,7 +98,7 @@ def _column(tokens: Tokens, items: TableItems) -> None:
     column = ColumnDef(names[-1], None)
     items.columns.append(column)
     if words(tokens[at : at + 1]) == ["AS"]:
-        end = find(tokens, _ATTRIBUTES - {"NULL", "NOT", "COLLATE", "WITH"}, at)
+        end = find(tokens, _BEHIND_A_FORMULA, at)
         column.computed = tokens[at + 1 : end]
         at = end
     elif at >= len(tokens) and names[-1].lower() == "timestamp":
@@ -126,8 +120,6 @@ def _column(tokens: Tokens, items: TableItems) -> None:
             column.nullable, at = True, at + 1
         elif head[:2] == ["NOT", "NULL"]:
             column.nullable, at = False, at + 2
-        elif head[:3] == ["NOT", "FOR", "REPLICATION"]:
-            at += 3
         elif head[0] == "COLLATE":
             column.collation, at = tokens[at + 1].text, at + 2
         elif head[0] == "IDENTITY":
@@ -137,7 +129,7 @@ def _column(tokens: Tokens, items: TableItems) -> None:
             column.default_name = name
         elif head[:2] == ["WITH", "VALUES"]:
             column.with_values, at = True, at + 2
-        elif head[0] in ("PERSISTED", "ROWGUIDCOL", "SPARSE", "HIDDEN"):
+        elif head[0] == "PERSISTED":
             at += 1
         else:
             at = _constraint(tokens, at, name, column.name, items)
@@ -186,24 +178,14 @@ def _constraint(
         at = _key_columns(tokens, at, key, column)
         items.keys.append(key)
         return at
-    if head[0] == "INDEX":
-        names, at = name_at(tokens, at + 1)
-        key = KeyDef("IX", [], names[-1], unique=False)
-        at = _key_columns(tokens, at, key, column)
-        items.keys.append(key)
-        return at
-    if head[0] in ("CHECK", "FOREIGN", "REFERENCES"):
-        raise unsupported(f"{head[0]} constraints")
+    if head[0] in ("CHECK", "FOREIGN", "REFERENCES", "INDEX"):
+        raise unsupported(f"{head[0]} in a definition")
     raise syntax_error(tokens[at].text)
 
 
 def _key_columns(tokens: Tokens, at: int, key: KeyDef, column: str | None) -> int:
-    while words(tokens[at : at + 1])[:1] in (["UNIQUE"], ["CLUSTERED"], ["NONCLUSTERED"], ["HASH"]):
-        here = word(tokens[at])
-        if here == "UNIQUE":
-            key.unique = True
-        elif here != "HASH":
-            key.clustered = here == "CLUSTERED"
+    if words(tokens[at : at + 1]) in (["CLUSTERED"], ["NONCLUSTERED"]):
+        key.clustered = word(tokens[at]) == "CLUSTERED"
         at += 1
     if words(tokens[at : at + 1]) == ["("]:
         end = matching(tokens, at)
@@ -213,28 +195,6 @@ def _key_columns(tokens: Tokens, at: int, key: KeyDef, column: str | None) -> in
         key.columns = [(column, False)]
     else:
         raise syntax_error(tokens[at].text if at < len(tokens) else key.kind)
-    return after_options(tokens, at, key)
-
-
-def after_options(tokens: Tokens, at: int, key: KeyDef) -> int:
-    """Skip INCLUDE (...), WHERE ..., WITH (...) and ON filegroup after a key."""
-    while at < len(tokens):
-        head = words(tokens[at:], 2)
-        if head[0] == "INCLUDE":
-            key.included, at = name_list(tokens, at + 1)
-        elif head[0] == "WHERE":
-            end = find(tokens, {"WITH", "ON"}, at)
-            key.where, at = tokens[at + 1 : end], end
-        elif head == ["WITH", "("]:
-            at = matching(tokens, at + 1) + 1
-        elif head == ["WITH", "FILLFACTOR"]:
-            at += 4
-        elif head[0] == "ON" and len(head) > 1 and head[1] not in ("DELETE", "UPDATE"):
-            at += 2
-            if words(tokens[at : at + 1]) == ["("]:
-                at = matching(tokens, at) + 1
-        else:
-            break
     return at
 
 

@@ -24,16 +24,13 @@ from tableferry_local.sqlserver.tsql.syntax.parsing import parse_expression, par
 
 @dataclass
 class Insert:
-    """A parsed INSERT. Exactly one of the sources is set."""
+    """A parsed INSERT. One of the sources is set."""
 
     target: list[str]
     columns: list[str] | None
     rows: list[list[exp.Expr | None]] | None = None
     """VALUES; None in a row stands for DEFAULT."""
     query: exp.Expr | None = None
-    call: list[Token] | None = None
-    """EXEC and what follows."""
-    defaults: bool = False
 
 
 @dataclass
@@ -44,9 +41,7 @@ class Change:
     select: exp.Select
     """SELECT 1 FROM ... WHERE ..., with the target or the FROM clause as written."""
     has_from: bool
-    top: exp.Expr | None
-    assignments: list[tuple[str | None, str | None, exp.Expr]]
-    """(column, variable, expression); one of the first two may be None."""
+    assignments: list[tuple[str, exp.Expr]]
 
 
 def parse_insert(tokens: Sequence[Token]) -> Insert:
@@ -58,8 +53,6 @@ def parse_insert(tokens: Sequence[Token]) -> Insert:
     start = find(tokens, {"INSERT"})
     ctes = list(tokens[:start])
     at = start + 1
-    if words(tokens[at : at + 2]) == ["TOP", "("]:
-        at = matching(tokens, at + 1) + 1
     if word(tokens[at]) == "INTO":
         at += 1
     target, at = name_at(tokens, at)
@@ -79,11 +72,9 @@ def parse_insert(tokens: Sequence[Token]) -> Insert:
     head = words(source, 2)
     if not head:
         raise syntax_error(tokens[-1].text)
-    if head == ["DEFAULT", "VALUES"]:
-        made.defaults = True
-    elif head[0] in ("EXEC", "EXECUTE"):
-        made.call = list(source)
-    elif head[0] == "VALUES":
+    if head[0] in ("EXEC", "EXECUTE", "DEFAULT"):
+        raise unsupported(f"INSERT ... {head[0]}")
+    if head[0] == "VALUES":
         made.rows = [
             [_value(part) for part in split(row[1 : matching(row, 0)])] for row in split(source[1:])
         ]
@@ -127,11 +118,8 @@ def parse_change(tokens: Sequence[Token]) -> Change:
     ctes = list(tokens[:start])
     update = word(tokens[start]) == "UPDATE"
     at = start + 1
-    top = None
     if words(tokens[at : at + 1]) == ["TOP"]:
-        end = matching(tokens, at + 1) if words(tokens[at + 1 : at + 2]) == ["("] else at + 1
-        top = parse_expression(tokens[at + 1 : end + 1])
-        at = end + 1
+        raise unsupported("TOP in UPDATE or DELETE")
     if not update and words(tokens[at : at + 1]) == ["FROM"]:
         at += 1
     begin = at
@@ -166,43 +154,11 @@ def parse_change(tokens: Sequence[Token]) -> Change:
     select = parse_query([*ctes, *prefixed("SELECT 1", rest)])
     if not isinstance(select, exp.Select):
         raise syntax_error(tokens[start].text)
-    return Change(target, select, has_from, top, assignments)
+    return Change(target, select, has_from, assignments)
 
 
-def _assignment(tokens: Tokens) -> tuple[str | None, str | None, exp.Expr]:
+def _assignment(tokens: Tokens) -> tuple[str, exp.Expr]:
     names, at = name_at(tokens, 0)
-    name, variable = names[-1], None
-    compound = words(tokens[at : at + 1])[0] if at < len(tokens) else ""
-    if compound in (
-        "+",
-        "-",
-        "*",
-        "/",
-        "%",
-        "&",
-        "|",
-        "^",
-        "+=",
-        "-=",
-        "*=",
-        "/=",
-        "%=",
-        "&=",
-        "|=",
-        "^=",
-    ):
-        skip = 1 if compound.endswith("=") else 2
-        value = parse_expression(
-            [*tokens[:at], *prefixed(compound[0] + " (", tokens[at + skip :]), *prefixed(")", [])]
-        )
-    elif compound == "=":
-        if name.startswith("@") and at + 2 < len(tokens) and "=" in words(tokens[at + 1 :], 99):
-            variable = name
-            column, value_expression = _assignment(tokens[at + 1 :])[0::2]
-            return column, variable, value_expression
-        value = parse_expression(tokens[at + 1 :])
-    else:
-        raise syntax_error(tokens[at].text if at < len(tokens) else name)
-    if name.startswith("@"):
-        return None, name, value
-    return name, variable, value
+    if words(tokens[at : at + 1]) != ["="] or names[-1].startswith("@"):
+        raise syntax_error(tokens[at].text if at < len(tokens) else names[-1])
+    return names[-1], parse_expression(tokens[at + 1 :])

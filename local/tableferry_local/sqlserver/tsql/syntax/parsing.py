@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -28,7 +27,7 @@ _LONG_TYPES = {
     ("national", "text"): "ntext",
 }
 
-TYPE_NAMES = {*SYSTEM_TYPES, *ALIASES, "sql_variant", "hierarchyid", "geometry", "geography"}
+TYPE_NAMES = {*SYSTEM_TYPES, *ALIASES}
 
 QUOTED = {TokenType.IDENTIFIER, TokenType.STRING, TokenType.NATIONAL_STRING}
 
@@ -38,8 +37,7 @@ class _Parser(TSQLParser):
 
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-        name: TSQLParser.FUNCTION_PARSERS[name]
-        for name in ("CAST", "TRY_CAST", "CONVERT", "TRY_CONVERT", "TRIM")
+        name: TSQLParser.FUNCTION_PARSERS[name] for name in ("CAST", "CONVERT")
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         "CASE": TSQLParser.NO_PAREN_FUNCTION_PARSERS["CASE"]
@@ -94,30 +92,11 @@ def tokenize(text: str) -> list[Token]:
         found = _dialect.tokenize(text)
     except sqlglot.errors.TokenError:
         raise SqlError(105, 15, "Unclosed quotation mark after the character string ''.") from None
-    if "$" in text:
-        found = _money(found)
     for at, token in enumerate(found):
         # sqlglot takes the empty binary literal for a name
         if token.token_type == TokenType.IDENTIFIER and text[token.start : token.end + 1] in _EMPTY:
             found[at] = _empty(token)
     return found
-
-
-def _money(tokens: list[Token]) -> list[Token]:
-    """`$1.50` is money; sqlglot sees a name, a dot and a number."""
-    made: list[Token] = []
-    at = 0
-    while at < len(tokens):
-        token = tokens[at]
-        if token.token_type != TokenType.VAR or not re.fullmatch(r"\$\d+", token.text):
-            made.append(token)
-            at += 1
-            continue
-        digits, at = token.text[1:], at + 1
-        if [item.token_type for item in tokens[at : at + 2]] == [TokenType.DOT, TokenType.NUMBER]:
-            digits, at = f"{digits}.{tokens[at + 1].text}", at + 2
-        made += _dialect.tokenize(f"CAST({digits} AS money)")
-    return made
 
 
 _EMPTY = ("0x", "0X")

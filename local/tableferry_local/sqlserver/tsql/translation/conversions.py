@@ -6,7 +6,6 @@ from tableferry_local.sqlserver.errors import SqlError, unsupported
 from tableferry_local.sqlserver.types.sqltype import MAX, SqlType
 from tableferry_local.sqlserver.types.typerules import BINARIES, INTEGERS, family, text_length
 from tableferry_local.sqlserver.types.value import (
-    DAY_ZERO,
     Value,
     from_ticks,
     literal,
@@ -16,24 +15,22 @@ from tableferry_local.sqlserver.types.value import (
 )
 
 
-def convert(value: Value, to: SqlType, style: int | None = None, *, tried: bool = False) -> str:
+def convert(value: Value, to: SqlType) -> str:
     """SQL for the value as another type.
 
     Args:
         value: what to convert.
         to: the type wanted.
-        style: CONVERT's third argument.
-        tried: NULL instead of an error where the value does not convert (TRY_CAST).
 
     Raises:
         SqlError: 529, there is no such conversion.
     """
     if value.is_null:
         return f"NULL::{pg_type(to)}"
-    if value.type == to and style is None:
+    if value.type == to:
         return value.sql
     maker = _TARGETS[family(to)]
-    result = maker(value, to, style, tried)
+    result = maker(value, to)
     if result is None:
         raise SqlError(
             529,
@@ -73,13 +70,13 @@ def assign(value: Value, to: SqlType, place: str) -> str:
     return whole
 
 
-def _to_date(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
+def _to_date(value: Value, to: SqlType) -> str | None:
     name, scale = value.type.name, 7 if to.scale is None else to.scale
     if to.name == "datetimeoffset":
         if name == "datetimeoffset" or family(value.type) == "text":
             sql = value.sql
             if name != "datetimeoffset":
-                sql = f"sys.{'try' if tried else 'text'}_dto({sql})"
+                sql = f"sys.text_dto({sql})"
             if scale == 7 or (name == "datetimeoffset" and (value.type.scale or 0) <= scale):
                 return sql
             return f"sys.dto_round({sql}, {scale})"
@@ -103,22 +100,16 @@ def _to_date(value: Value, to: SqlType, style: int | None, tried: bool) -> str |
         if value.type.scale == 7:
             return f"sys.ticks_time({value.sql}, {scale})"
         return f"sys.time_ticks({value.sql})" if scale == 7 else f"{value.sql}::time({scale})"
-    if to.name in ("date", "datetime2", "time") and family(value.type) in ("int", "dec", "float"):
-        return None
-    whole = ticks(value, tried)
+    whole = ticks(value)
     return None if whole is None else from_ticks(whole, to)
 
 
-def _to_int(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
+def _to_int(value: Value, to: SqlType) -> str | None:
     kind, sql = family(value.type), value.sql
     target = pg_type(to)
     if kind == "text":
-        text = f"btrim({sql})"
         if to.name == "bit":
             return f"sys.text_bit({sql})"
-        if tried:
-            number = f"sys.try_input({text}, '{target}', '^[+-]?[0-9]+$')::{target}"
-            return f"CASE WHEN {text} = '' THEN 0 ELSE {number} END"
         number = f"sys.text_number({sql}, 'int')::{target}"
         return f"sys.tinyint({number})" if to.name == "tinyint" else number
     if kind == "binary":
@@ -134,74 +125,36 @@ def _to_int(value: Value, to: SqlType, style: int | None, tried: bool) -> str | 
         number = f"trunc({sql})"
     elif kind == "dec":
         number = f"round({sql})"
-    elif kind == "date" and value.type.name in ("datetime", "smalldatetime"):
-        number = f"round(({ticks(value)} - {DAY_ZERO})::numeric / 864000000000)"
     else:
         return None
     if to.name == "bit":
         return f"({number} <> 0)::int::smallint"
-    if tried:
-        low, high = _RANGES[to.name]
-        return f"CASE WHEN {number} BETWEEN {low} AND {high} THEN ({number})::{target} END"
     if to.name == "tinyint":
         return f"sys.tinyint(({number})::bigint)"
     return f"({number})::{target}"
 
 
-_RANGES = {
-    "tinyint": (0, 255),
-    "smallint": (-32768, 32767),
-    "int": (-2147483648, 2147483647),
-    "bigint": (-9223372036854775808, 9223372036854775807),
-}
-
-
-def _to_decimal(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
+def _to_decimal(value: Value, to: SqlType) -> str | None:
     kind, sql, target = family(value.type), value.sql, pg_type(to)
     if kind == "text":
         if to.name in ("money", "smallmoney"):
             return f"sys.text_money({sql})::{target}"
-        text = f"btrim({sql})"
-        if tried:
-            return f"sys.try_input({text}, '{target}', '^[+-]?[0-9.]+$')::{target}"
         return f"sys.text_number({sql}, 'numeric')::{target}"
-    if kind == "binary":
-        return f"sys.bytes_int({sql})::{target}" if to.name == "money" else None
-    if kind not in ("int", "dec", "float"):
-        if value.type.name in ("datetime", "smalldatetime"):
-            return f"(({ticks(value)} - {DAY_ZERO})::numeric / 864000000000)::{target}"
-        return None
-    if tried:
-        precision, scale = (to.precision or 19), (to.scale if to.precision else 4)
-        limit = 10 ** (precision - (scale or 0))
-        return (
-            f"CASE WHEN abs(round(({sql})::numeric, {scale})) < {limit} THEN ({sql})::{target} END"
-        )
-    return f"({sql})::{target}"
+    return f"({sql})::{target}" if kind in ("int", "dec", "float") else None
 
 
-def _to_float(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
+def _to_float(value: Value, to: SqlType) -> str | None:
     kind, sql, target = family(value.type), value.sql, pg_type(to)
     if kind == "text":
-        text = f"btrim({sql})"
-        if tried:
-            number = f"sys.try_input({text}, '{target}', '^[0-9.eE+-]+$')::{target}"
-            return f"CASE WHEN {text} = '' THEN 0 ELSE {number} END"
         return f"sys.text_number({sql}, 'float')::{target}"
-    if kind in ("int", "dec", "float"):
-        return f"({sql})::{target}"
-    if value.type.name in ("datetime", "smalldatetime"):
-        return f"(({ticks(value)} - {DAY_ZERO})::{target} / 864000000000)"
-    return None
+    return f"({sql})::{target}" if kind in ("int", "dec", "float") else None
 
 
-def _to_text(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
+def _to_text(value: Value, to: SqlType) -> str:
     kind, length = family(value.type), to.length
     bounded = length is not None and length != MAX
-    sql = _shown(value, to, style)
-    if sql is None:
-        return None
-    if kind == "text" and value.type.is_unicode and not to.is_unicode and to.name != "sql_variant":
+    sql = _shown(value, to)
+    if kind == "text" and value.type.is_unicode and not to.is_unicode:
         sql = sql if value.utf8 else f"sys.cp1252({sql})"
     longest = text_length(value.type)
     if bounded and length is not None and (longest == MAX or longest > length):
@@ -214,91 +167,56 @@ def _to_text(value: Value, to: SqlType, style: int | None, tried: bool) -> str |
     return sql
 
 
-def _shown(value: Value, to: SqlType, style: int | None) -> str | None:
+def _shown(value: Value, to: SqlType) -> str:
     kind, sql, name = family(value.type), value.sql, value.type.name
     if kind == "text":
         return sql
     if kind == "int" or name in ("decimal", "numeric"):
         return f"({sql})::text"
     if kind == "dec":
-        if style == 1:
-            return f"to_char({sql}, 'FM999,999,999,999,990.00')"
-        return f"({sql})::text" if style == 2 else f"round({sql}, 2)::text"
+        return f"round({sql}, 2)::text"
     if kind == "float":
-        return f"sys.float_text({sql}, {style or 0})"
+        return f"sys.float_text({sql}, 0)"
     if kind == "guid":
         return f"upper(({sql})::text)"
     if kind == "binary":
-        if style in (1, 2):
-            return ("'0x' || " if style == 1 else "") + f"upper(encode({sql}, 'hex'))"
         if to.is_unicode:
             return f"sys.from_utf16({sql})"
         return f"convert_from({sql}, 'WIN1252')"
     scale = 7 if value.type.scale is None else value.type.scale
     if name == "time":
-        if style in (None, 21, 25, 121, 126):
-            return f"sys.time_text({time_ticks(value)}, {scale})"
-        return f"sys.date_text({time_ticks(value)}, {scale}, {114 if style in (14, 114) else 108})"
+        return f"sys.time_text({time_ticks(value)}, {scale})"
     if name == "date":
-        if style is None:
-            return f"to_char({sql}, 'YYYY-MM-DD')"
-        return (
-            f"sys.date_text({ticks(value)}, 0, {23 if style in (20, 21, 120, 121, 126) else style})"
-        )
+        return f"to_char({sql}, 'YYYY-MM-DD')"
     if name == "datetimeoffset":
-        return (
-            f"(sys.ticks_text(sys.dto_local({sql}), {scale}, '{'T' if style == 126 else ' '}') || "
-            f"{'' if style == 126 else chr(39) + ' ' + chr(39) + ' || '}"
-            f"sys.offset_text(({sql}).minutes))"
-        )
+        shown = f"sys.stamp_text(sys.dto_local({sql}), {scale})"
+        return f"({shown} || ' ' || sys.offset_text(({sql}).minutes))"
     if name == "datetime2":
-        if style is None:
-            return f"sys.ticks_text({ticks(value)}, {scale})"
-        return f"sys.date_text({ticks(value)}, {scale}, {style})"
-    digits = 3 if name == "datetime" else 0
-    return f"sys.date_text(round({ticks(value)}, -4)::bigint, {digits}, {style or 0})"
+        return f"sys.stamp_text({ticks(value)}, {scale})"
+    return f"sys.datetime_text({sql})"
 
 
-def _to_guid(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
+def _to_guid(value: Value, to: SqlType) -> str | None:
     kind, sql = family(value.type), value.sql
     if kind == "text":
-        text = f"btrim({sql}, ' {{}}')"
-        if tried:
-            return f"sys.try_input({text}, 'uuid', '')::uuid"
-        return f"{text}::uuid"
+        return f"btrim({sql}, ' {{}}')::uuid"
     return f"sys.bytes_guid({sql})" if kind == "binary" else None
 
 
-def _to_binary(value: Value, to: SqlType, style: int | None, tried: bool) -> str | None:
+def _to_binary(value: Value, to: SqlType) -> str:
     kind, sql, length = family(value.type), value.sql, to.length
     bounded = length is not None and length != MAX
     if kind == "text":
-        if style in (1, 2):
-            text = f"substr({sql}, 3)" if style == 1 else sql
-            result = f"decode({text}, 'hex')"
-        else:
-            page = "UTF8" if value.utf8 else "WIN1252"
-            result = (
-                f"sys.utf16({sql})" if value.type.is_unicode else f"convert_to({sql}, '{page}')"
-            )
+        page = "UTF8" if value.utf8 else "WIN1252"
+        result = f"sys.utf16({sql})" if value.type.is_unicode else f"convert_to({sql}, '{page}')"
     elif kind == "binary":
         result = sql
     elif kind == "guid":
         result = f"sys.guid_bytes({sql})"
     elif kind == "float":
         result = f"float{8 if value.type.name == 'float' else 4}send({sql})"
-    elif kind in ("dec", "date"):
-        raise unsupported(f"a {value.type.name} as binary")
-    elif kind == "int":
-        sender = {"bigint": "int8send", "int": "int4send"}.get(value.type.name, "int2send")
-        result = f"{sender}({sql})"
-        if value.type.name in ("tinyint", "bit"):
-            result = f"substr({result}, 2)"
-        if bounded:
-            result = f"sys.right_bytes({result}, {length}, {str(to.name == 'binary').lower()})"
-        return result
     else:
-        return None
+        raise unsupported(f"a {value.type.name} as binary")
     if bounded and not (kind == "binary" and _fits(value.type, to)):
         result = f"substr({result}, 1, {length})"
     if to.name == "binary":

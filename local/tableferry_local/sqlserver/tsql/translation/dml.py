@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -16,15 +16,6 @@ from tableferry_local.sqlserver.tsql.translation.query import Query
 from tableferry_local.sqlserver.tsql.translation.scope import Scope, Source
 from tableferry_local.sqlserver.tsql.translation.sources import from_clause, table_parts
 from tableferry_local.sqlserver.types.value import Value, pg_type
-
-
-@dataclass
-class Dml:
-    """A translated statement."""
-
-    sql: str
-    identity: str | None = None
-    """The table whose identity value was generated."""
 
 
 def place(table: Table, column: TableColumn) -> str:
@@ -51,8 +42,8 @@ def writable(table: Table, name: str, *, update: bool = False) -> TableColumn:
     return column
 
 
-def compile_insert(compiler: Compiler, insert: Insert, table: Table, identity_insert: bool) -> Dml:
-    """Translate an INSERT that does not EXEC.
+def compile_insert(compiler: Compiler, insert: Insert, table: Table, identity_insert: bool) -> str:
+    """Translate an INSERT.
 
     Args:
         identity_insert: whether SET IDENTITY_INSERT is on for this table.
@@ -62,19 +53,11 @@ def compile_insert(compiler: Compiler, insert: Insert, table: Table, identity_in
     """
     columns = insert_columns(insert, table, identity_insert)
     names = ", ".join(column.sql for column in columns)
-    generated = any(column.identity for column in table.columns) and not any(
-        column.identity for column in columns
-    )
-    if insert.defaults:
-        body = " DEFAULT VALUES"
-    elif insert.rows is not None:
-        body = f" ({names}) VALUES {_rows(compiler, insert.rows, table, columns)}"
+    if insert.query is not None:
+        body = converted(compiler, compiler.query(insert.query, None), table, columns)
     else:
-        if insert.query is None:
-            raise unsupported("INSERT ... EXEC here")
-        query = compiler.query(insert.query, None)
-        body = f" ({names}) {converted(compiler, query, table, columns)}"
-    return Dml(f"INSERT INTO {table.sql}{body}", table.sql if generated else None)
+        body = f"VALUES {_rows(compiler, insert.rows or [], table, columns)}"
+    return f"INSERT INTO {table.sql} ({names}) {body}"
 
 
 def insert_columns(insert: Insert, table: Table, identity_insert: bool) -> list[TableColumn]:
@@ -175,7 +158,7 @@ def converted(compiler: Compiler, query: Query, table: Table, columns: list[Tabl
     return f"SELECT {', '.join(items)} FROM ({query.sql}) AS {name}({listed})"
 
 
-def compile_change(compiler: Compiler, change: Change) -> Dml:
+def compile_change(compiler: Compiler, change: Change) -> str:
     """Translate an UPDATE or DELETE.
 
     Raises:
@@ -195,38 +178,24 @@ def compile_change(compiler: Compiler, change: Change) -> Dml:
     where_sql = f" WHERE {compiler.condition(where.this, scope)}" if where is not None else ""
     update = bool(change.assignments)
     sets = []
-    for column_name, variable, node in change.assignments:
-        value = compiler.expression(node, scope)
-        if variable is not None:
-            raise unsupported("UPDATE ... SET @variable")
-        column = writable(table, str(column_name), update=True)
-        sets.append((column, _stored(value, table, column)))
+    for column_name, node in change.assignments:
+        column = writable(table, column_name, update=True)
+        sets.append((column, _stored(compiler.expression(node, scope), table, column)))
     for column in table.columns:
         if update and column.type.name == "timestamp":
             sets.append((column, "int8send(nextval('sys._dbts'))"))
     # by ctid, which a view has not, only where rows are found by others
-    alone = not change.has_from or (not update and len(scope.sources) == 1)
-    plain = alone and change.top is None
-    if plain and update:
+    if not change.has_from or (not update and len(scope.sources) == 1):
+        if not update:
+            return f"{prefix}DELETE FROM {table.sql} AS {source.pg_alias}{where_sql}"
         assigned = ", ".join(f"{column.sql} = {sql}" for column, sql in sets)
-        sql = f"{prefix}UPDATE {table.sql} AS {source.pg_alias} SET {assigned}{where_sql}"
-    elif plain:
-        sql = f"{prefix}DELETE FROM {table.sql} AS {source.pg_alias}{where_sql}"
-    else:
-        limit = ""
-        if change.top is not None:
-            limit = f" LIMIT ({compiler.expression(change.top, scope).sql})"
-        names = "".join(f", {sql} AS v{n}" for n, (_, sql) in enumerate(sets))
-        inner = f"SELECT {source.pg_alias}.ctid AS id{names}{from_sql}{where_sql}{limit}"
-        if update:
-            assigned = ", ".join(f"{column.sql} = q.v{n}" for n, (column, _) in enumerate(sets))
-            sql = (
-                f"{prefix}UPDATE {table.sql} AS t SET {assigned} FROM ({inner}) AS q "
-                f"WHERE t.ctid = q.id"
-            )
-        else:
-            sql = f"{prefix}DELETE FROM {table.sql} WHERE ctid IN ({inner})"
-    return Dml(sql)
+        return f"{prefix}UPDATE {table.sql} AS {source.pg_alias} SET {assigned}{where_sql}"
+    names = "".join(f", {sql} AS v{n}" for n, (_, sql) in enumerate(sets))
+    inner = f"SELECT {source.pg_alias}.ctid AS id{names}{from_sql}{where_sql}"
+    if not update:
+        return f"{prefix}DELETE FROM {table.sql} WHERE ctid IN ({inner})"
+    assigned = ", ".join(f"{column.sql} = q.v{n}" for n, (column, _) in enumerate(sets))
+    return f"{prefix}UPDATE {table.sql} AS t SET {assigned} FROM ({inner}) AS q WHERE t.ctid = q.id"
 
 
 def _target(compiler: Compiler, change: Change, scope: Scope) -> tuple[Source, Table]:

@@ -9,7 +9,6 @@ from sqlglot import exp
 from tableferry_local.sqlserver.errors import SqlError, unsupported
 from tableferry_local.sqlserver.tsql.translation.aggregates import (
     AGGREGATES,
-    WINDOW_FUNCTIONS,
     aggregate,
     window,
 )
@@ -22,15 +21,11 @@ from tableferry_local.sqlserver.tsql.translation.scope import Scope
 from tableferry_local.sqlserver.tsql.translation.textfunctions import (
     TEXT_FUNCTIONS,
     Handler,
-    as_text,
     integer,
     nullable,
-    trim,
 )
 from tableferry_local.sqlserver.types.sqltype import MAX, SqlType
 from tableferry_local.sqlserver.types.typerules import (
-    FLOAT,
-    GUID,
     INT,
     family,
 )
@@ -45,24 +40,13 @@ def call(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
     """
     if isinstance(node, exp.Window):
         return window(compiler, node, scope)
-    if isinstance(node, exp.WithinGroup):
-        order = node.expression
-        return aggregate(compiler, node.this, scope, order)
-    if isinstance(node, exp.Trim):
-        return trim(compiler, node, scope)
     if not isinstance(node, exp.Anonymous):
         raise unsupported(type(node).__name__)
     name = node.name.lower()
     if name in AGGREGATES:
-        return aggregate(compiler, node, scope, None)
-    if name in WINDOW_FUNCTIONS:
-        raise SqlError(10753, 15, f"The function '{node.name}' must have an OVER clause.")
+        return aggregate(compiler, node, scope)
     if name in DATE_FUNCTIONS:
         return DATE_FUNCTIONS[name](compiler, node.expressions, scope)
-    if name == "iif":
-        condition = compiler.condition(node.expressions[0], scope)
-        values = [compiler.expression(item, scope) for item in node.expressions[1:]]
-        return compiler.case([(condition, values[0])], values[1])
     values = [compiler.expression(item, scope) for item in node.expressions]
     handler = _SCALARS.get(name) or META_FUNCTIONS.get(name)
     if handler is None:
@@ -107,9 +91,6 @@ def _hashbytes(compiler: Compiler, args: list[Value]) -> Value:
     function = {
         "MD5": "decode(md5({}), 'hex')",
         "SHA2_256": "sha256({})",
-        "SHA2_512": "sha512({})",
-        "SHA1": "sys.sha1({})",
-        "SHA": "sys.sha1({})",
     }.get(algorithm)
     if function is None:
         raise unsupported(f"HASHBYTES('{algorithm}', ...)")
@@ -120,51 +101,15 @@ def _hashbytes(compiler: Compiler, args: list[Value]) -> Value:
     return Value(function.format(data), SqlType("varbinary", 8000), nullable(args[1:]))
 
 
-def _numeric(function: str) -> Handler:
-    """A function whose result has its argument's type."""
-
-    def handler(compiler: Compiler, args: list[Value]) -> Value:
-        value = args[0]
-        if family(value.type) == "text" or value.is_null:
-            value = Value(convert(value, FLOAT), FLOAT)
-        kind = value.type
-        if kind.name in ("decimal", "numeric") and function in ("ceil", "floor"):
-            kind = replace(kind, scale=0)
-        if kind.name in ("tinyint", "smallint", "bit"):
-            kind = INT
-        sql = f"{function}({value.sql})"
-        return Value(
-            convert(Value(sql, value.type), kind) if kind != value.type else _cast(sql, kind),
-            kind,
-            value.nullable,
-        )
-
-    return handler
-
-
-def _cast(sql: str, kind: SqlType) -> str:
-    return f"({sql})::{pg_type(kind)}"
+def _abs(compiler: Compiler, args: list[Value]) -> Value:
+    kind = INT if args[0].type.name in ("tinyint", "smallint") else args[0].type
+    return Value(f"abs({args[0].sql})::{pg_type(kind)}", kind, args[0].nullable)
 
 
 def _round(compiler: Compiler, args: list[Value]) -> Value:
-    value, digits = args[0], integer(args[1])
-    if family(value.type) == "text":
-        value = Value(convert(value, FLOAT), FLOAT)
-    cut = len(args) > 2 and args[2].constant != 0
-    function = "trunc" if cut else "round"
-    kind = INT if value.type.name in ("tinyint", "smallint") else value.type
-    return Value(_cast(f"{function}(({value.sql})::numeric, {digits})", kind), kind, nullable(args))
-
-
-def _fixed(sql: str, kind: SqlType) -> Handler:
-    return lambda compiler, args: Value(sql, kind, False)
-
-
-def _template(template: str, kind: SqlType) -> Handler:
-    """A function of texts with a fixed result type."""
-    return lambda compiler, args: Value(
-        template.format(*(as_text(arg).sql for arg in args)), kind, True
-    )
+    value, digits = args[0], args[1]
+    sql = f"round(({value.sql})::numeric, {integer(digits)})::{pg_type(value.type)}"
+    return Value(sql, value.type, nullable(args))
 
 
 _SCALARS: dict[str, Handler] = {
@@ -173,14 +118,6 @@ _SCALARS: dict[str, Handler] = {
     "coalesce": _coalesce,
     "nullif": _nullif,
     "hashbytes": _hashbytes,
-    "space": lambda compiler, args: Value(
-        f"repeat(' ', {integer(args[0])})", SqlType("varchar", 8000), nullable(args)
-    ),
-    "ascii": _template("ascii({})", INT),
-    "abs": _numeric("abs"),
-    "ceiling": _numeric("ceil"),
-    "floor": _numeric("floor"),
-    "sign": _numeric("sign"),
+    "abs": _abs,
     "round": _round,
-    "newid": _fixed("gen_random_uuid()", GUID),
 }

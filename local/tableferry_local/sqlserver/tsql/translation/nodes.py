@@ -13,10 +13,8 @@ from tableferry_local.sqlserver.tsql.translation.expressions import Compiler, Tr
 from tableferry_local.sqlserver.tsql.translation.scope import Scope
 from tableferry_local.sqlserver.types.sqltype import CODE_PAGE, MAX, SqlType
 from tableferry_local.sqlserver.types.typerules import (
-    DATETIME,
     FLOAT,
     INT,
-    SYSNAME,
     family,
     parse_type,
     text_type,
@@ -129,26 +127,20 @@ def _collate(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
 def _cast(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
     value = compiler.expression(node.this, scope)
     kind = parse_type(node.args["to"].args["kind"], in_cast=True)
-    tried = isinstance(node, exp.TryCast)
-    sql = convert(value, kind, tried=tried)
-    nullable = tried or value.nullable or value.is_null
-    return Value(sql, kind, nullable, value.collation, utf8=value.utf8)
+    nullable = value.nullable or value.is_null
+    return Value(convert(value, kind), kind, nullable, value.collation, utf8=value.utf8)
 
 
 def _convert(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
     value = compiler.expression(node.expression, scope)
     kind = parse_type(node.this.args["kind"], in_cast=True)
     style = node.args.get("style")
-    number_of_style = None
     if style is not None:
-        constant = compiler.expression(style, scope).constant
-        if not isinstance(constant, int):
-            raise unsupported("CONVERT with a style that is not a literal")
-        number_of_style = constant
-    tried = bool(node.args.get("safe"))
-    sql = convert(value, kind, number_of_style, tried=tried)
-    nullable = tried or value.nullable or value.is_null
-    return Value(sql, kind, nullable, value.collation, utf8=value.utf8)
+        if compiler.expression(style, scope).constant != 3 or family(value.type) != "float":
+            raise unsupported("CONVERT with another style than 3, which is for floats,")
+        value = Value(f"sys.float_text({value.sql}, 3)", SqlType("varchar", 24), value.nullable)
+    nullable = value.nullable or value.is_null
+    return Value(convert(value, kind), kind, nullable, value.collation, utf8=value.utf8)
 
 
 def _subquery(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
@@ -184,14 +176,6 @@ NODES: dict[type[exp.Expr], Translator] = {
     exp.Neg: _negative,
     exp.Case: _case,
     exp.Cast: _cast,
-    exp.TryCast: _cast,
     exp.Convert: _convert,
     exp.Collate: _collate,
-    exp.CurrentTimestamp: lambda compiler, node, scope: Value(
-        "sys.to_datetime(clock_timestamp() AT TIME ZONE 'UTC')", DATETIME, False
-    ),
-    exp.CurrentUser: lambda compiler, node, scope: replace(
-        compiler.parameter("@@user_name"), type=SYSNAME
-    ),
-    exp.SessionUser: lambda compiler, node, scope: compiler.parameter("@@user_name"),
 }

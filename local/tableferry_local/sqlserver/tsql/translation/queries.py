@@ -7,6 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupported
+from tableferry_local.sqlserver.tsql.translation.aggregates import AGGREGATES
 from tableferry_local.sqlserver.tsql.translation.comparing import key, order_item, unified
 from tableferry_local.sqlserver.tsql.translation.conversions import convert
 from tableferry_local.sqlserver.tsql.translation.expressions import Compiler
@@ -132,15 +133,10 @@ def _output(column: Value) -> Value:
     return replace(column, constant=None)
 
 
-_AGGREGATES = {
-    "count", "count_big", "sum", "avg", "min", "max", "string_agg",
-}  # fmt: skip
-
-
 def _has_aggregate(node: exp.Select) -> bool:
     return any(
         isinstance(found, exp.Anonymous)
-        and found.name.lower() in _AGGREGATES
+        and found.name.lower() in AGGREGATES
         and not isinstance(found.parent, exp.Window)
         for item in node.expressions
         for found in item.find_all(exp.Anonymous)

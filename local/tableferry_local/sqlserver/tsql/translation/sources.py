@@ -77,8 +77,6 @@ def table_parts(node: exp.Table) -> list[str]:
         if isinstance(part, exp.Identifier):
             if part.args.get("temporary"):
                 name = "#" + name
-            elif part.args.get("global_"):
-                name = "##" + name
         elif isinstance(part, exp.Parameter):
             name = "@" + part.name
         parts.append(name)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sqlglot import exp
-
+from tableferry_local.sqlserver.errors import unsupported
 from tableferry_local.sqlserver.tsql.translation.conversions import convert
 from tableferry_local.sqlserver.tsql.translation.expressions import Compiler
-from tableferry_local.sqlserver.tsql.translation.scope import Scope
 from tableferry_local.sqlserver.types.sqltype import MAX, SqlType
 from tableferry_local.sqlserver.types.typerules import (
     INT,
@@ -18,7 +16,7 @@ from tableferry_local.sqlserver.types.typerules import (
     text_length,
     text_type,
 )
-from tableferry_local.sqlserver.types.value import Value, literal
+from tableferry_local.sqlserver.types.value import Value
 
 Handler = Callable[[Compiler, list[Value]], Value]
 
@@ -51,28 +49,13 @@ def _len(compiler: Compiler, args: list[Value]) -> Value:
 
 def _datalength(compiler: Compiler, args: list[Value]) -> Value:
     value = args[0]
-    kind, name = family(value.type), value.type.name
-    if kind == "text":
-        each = 2 if value.type.is_unicode else 1
-        sql = f"({each} * sys.units({value.sql}))"
-        if value.utf8 and each == 1:
-            sql = f"octet_length({value.sql})"
-    elif kind == "binary":
+    kind = family(value.type)
+    if kind == "binary" or (value.utf8 and not value.type.is_unicode):
         sql = f"octet_length({value.sql})"
-    elif name in ("decimal", "numeric"):
-        precision = value.type.precision or 18
-        size = 5 if precision <= 9 else 9 if precision <= 19 else 13 if precision <= 28 else 17
-        sql = f"CASE WHEN {value.sql} IS NULL THEN NULL ELSE {size} END"
+    elif kind == "text":
+        sql = f"({2 if value.type.is_unicode else 1} * sys.units({value.sql}))"
     else:
-        scale = 7 if value.type.scale is None else value.type.scale
-        small = 0 if scale > 4 else 1 if scale > 2 else 2
-        size = {
-            "bigint": 8, "int": 4, "smallint": 2, "tinyint": 1, "bit": 1, "money": 8, "float": 8,
-            "smallmoney": 4, "real": 4, "date": 3, "datetime": 8, "smalldatetime": 4,
-            "uniqueidentifier": 16, "time": 5 - small, "datetime2": 8 - small,
-            "datetimeoffset": 10 - small,
-        }.get(name, 8)  # fmt: skip
-        sql = f"CASE WHEN ({value.sql})::text IS NULL THEN NULL ELSE {size} END"
+        raise unsupported(f"DATALENGTH of a {value.type.name}")
     return Value(sql, INT, nullable(args))
 
 
@@ -133,11 +116,7 @@ def _charindex(compiler: Compiler, args: list[Value]) -> Value:
     a, b = needle.sql, hay.sql
     if not (needle.collation or hay.collation):
         a, b = f'lower({a} COLLATE "pg_c_utf8")', f'lower({b} COLLATE "pg_c_utf8")'
-    if len(args) < 3:
-        return Value(f"strpos({b}, {a})", INT, nullable(args))
-    start = f"greatest({integer(args[2])}, 1)"
-    sql = f"COALESCE(nullif(strpos(substr({b}, {start}), {a}), 0) + {start} - 1, 0)"
-    return Value(sql, INT, nullable(args))
+    return Value(f"strpos({b}, {a})", INT, nullable(args))
 
 
 def _replace(compiler: Compiler, args: list[Value]) -> Value:
@@ -159,45 +138,22 @@ def _replicate(compiler: Compiler, args: list[Value]) -> Value:
     return Value(sql, text_type(text.type.is_unicode, longest), nullable(args), text.collation)
 
 
-def _char(unicode: bool) -> Handler:
-    def handler(compiler: Compiler, args: list[Value]) -> Value:
-        code = integer(args[0])
-        kind = SqlType("nchar" if unicode else "char", 1)
-        if unicode:
-            # PostgreSQL has no character 0
-            return Value(f"chr(nullif({code}, 0))", kind, True)
-        return Value(f"convert_from(set_byte('\\x00'::bytea, 0, {code}), 'WIN1252')", kind, True)
-
-    return handler
-
-
-def trim(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
-    text = as_text(compiler.expression(node.this, scope))
-    chars = node.args.get("expression")
-    what = f", {as_text(compiler.expression(chars, scope)).sql}" if chars is not None else ""
-    kind = text_type(text.type.is_unicode, text_length(text.type))
-    return Value(f"btrim({text.sql}{what})", kind, text.nullable, text.collation)
+def _nchar(compiler: Compiler, args: list[Value]) -> Value:
+    # PostgreSQL has no character 0
+    return Value(f"chr(nullif({integer(args[0])}, 0))", SqlType("nchar", 1), True)
 
 
 def _trimmed(function: str) -> Handler:
     def handler(compiler: Compiler, args: list[Value]) -> Value:
         text = as_text(args[0])
-        what = f", {as_text(args[1]).sql}" if len(args) > 1 else ""
         kind = text_type(text.type.is_unicode, text_length(text.type))
-        return Value(f"{function}({text.sql}{what})", kind, nullable(args), text.collation)
+        return Value(f"{function}({text.sql})", kind, nullable(args), text.collation)
 
     return handler
 
 
 def _quotename(compiler: Compiler, args: list[Value]) -> Value:
-    text = as_text(args[0]).sql
-    mark = str(args[1].constant) if len(args) > 1 else "["
-    pair = {"(": "()", "'": "''", '"': '""'}.get(mark, "[]")
-    left, right = pair[0], pair[1]
-    sql = (
-        f"({literal(left)} || replace({text}, {literal(right)}, {literal(right * 2)}) || "
-        f"{literal(right)})"
-    )
+    sql = f"('[' || replace({as_text(args[0]).sql}, ']', ']]') || ']')"
     return Value(sql, SqlType("nvarchar", 258), True)
 
 
@@ -206,10 +162,8 @@ TEXT_FUNCTIONS: dict[str, Handler] = {
     "datalength": _datalength,
     "upper": _text_function('upper({} COLLATE "pg_c_utf8")'),
     "lower": _text_function('lower({} COLLATE "pg_c_utf8")'),
-    "reverse": _text_function("reverse({})"),
     "ltrim": _trimmed("ltrim"),
     "rtrim": _trimmed("rtrim"),
-    "trim": _trimmed("btrim"),
     "substring": _substring,
     "left": _left_right("left"),
     "right": _left_right("right"),
@@ -217,7 +171,6 @@ TEXT_FUNCTIONS: dict[str, Handler] = {
     "charindex": _charindex,
     "replace": _replace,
     "replicate": _replicate,
-    "char": _char(False),
-    "nchar": _char(True),
+    "nchar": _nchar,
     "quotename": _quotename,
 }
