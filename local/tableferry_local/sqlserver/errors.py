@@ -9,24 +9,7 @@ from dataclasses import dataclass, field
 # After these the batch ends and the transaction is rolled back, whatever XACT_ABORT says.
 BATCH_ABORTING = {241, 242, 244, 245, 248, 295, 1205, 3960, 3930, 3998, 8114, 8169}
 # After these only the rest of the batch is skipped: the scope could not be compiled.
-SCOPE_ABORTING = {
-    102,
-    105,
-    137,
-    156,
-    201,
-    207,
-    208,
-    209,
-    2812,
-    4104,
-    4121,
-    8120,
-    8144,
-    8145,
-    195,
-    40510,
-}
+SCOPE_ABORTING = {102, 105, 137, 195, 207, 208, 209, 2812, 4104, 8120, 40510}
 
 
 class SqlError(Exception):
@@ -39,11 +22,10 @@ class SqlError(Exception):
         message: str,
         state: int = 1,
         line: int = 1,
-        procedure: str = "",
     ) -> None:
         super().__init__(message)
         self.number, self.severity, self.message = number, severity, message
-        self.state, self.line, self.procedure = state, line, procedure
+        self.state, self.line = state, line
 
     def __str__(self) -> str:
         return f"Msg {self.number}, Level {self.severity}, State {self.state}: {self.message}"
@@ -70,8 +52,6 @@ class PgFailure:
     table: str = ""
     column: str = ""
     constraint: str = ""
-    datatype: str = ""
-    context: str = ""
 
 
 @dataclass

@@ -59,18 +59,6 @@ BATCHES: list[tuple[str, list[object]]] = [
         "SELECT CASE WHEN 1 = 1 THEN 2 ELSE 3 END FROM t SELECT 4",
         ["SELECT CASE WHEN 1 = 1 THEN 2 ELSE 3 END FROM t", "SELECT 4"],
     ),
-    (
-        "SELECT a FROM t ORDER BY a OFFSET 5 ROWS FETCH NEXT 5 ROWS ONLY SELECT 1",
-        ["SELECT a FROM t ORDER BY a OFFSET 5 ROWS FETCH NEXT 5 ROWS ONLY", "SELECT 1"],
-    ),
-    (
-        "WITH c AS (SELECT 1 AS x) INSERT t SELECT * FROM c;"
-        " WITH d AS (SELECT 2 AS x) SELECT * FROM d",
-        [
-            "WITH c AS (SELECT 1 AS x) INSERT t SELECT * FROM c",
-            "WITH d AS (SELECT 2 AS x) SELECT * FROM d",
-        ],
-    ),
     ("BEGIN TRAN INSERT t VALUES (1) COMMIT", ["BEGIN TRAN", "INSERT t VALUES (1)", "COMMIT"]),
     (
         "IF OBJECT_ID('t', 'U') IS NOT NULL DROP TABLE t CREATE TABLE t (a int)",

@@ -261,6 +261,4 @@ def _failure(result: pq.abc.PGresult) -> PgFailure:
         get(DiagnosticField.TABLE_NAME),
         get(DiagnosticField.COLUMN_NAME),
         get(DiagnosticField.CONSTRAINT_NAME),
-        get(DiagnosticField.DATATYPE_NAME),
-        get(DiagnosticField.CONTEXT),
     )

@@ -79,7 +79,6 @@ class WireSink:
                 state=error.state,
                 line=error.line,
                 server=self._server,
-                procedure=error.procedure,
             )
         )
         self._buffer += self._before_done("ROLLBACK TRANSACTION")

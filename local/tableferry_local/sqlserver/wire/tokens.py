@@ -9,7 +9,7 @@ from tableferry_local.sqlserver.types.sqltype import ResultColumn
 from tableferry_local.sqlserver.wire.wiretypes import COLLATION, type_info
 
 DONE = 0xFD
-MORE, ERROR, IN_TRANSACTION, COUNT, ATTENTION = 0x01, 0x02, 0x04, 0x10, 0x20
+MORE, ERROR, COUNT, ATTENTION = 0x01, 0x02, 0x10, 0x20
 
 PROGRAM = "Microsoft SQL Server"
 # SQL Server 2019, as @@VERSION says too: clients switch features on by it.
@@ -22,7 +22,6 @@ _COMMANDS = {
     "INSERT": 0xC3,
     "DELETE": 0xC4,
     "UPDATE": 0xC5,
-    "MERGE": 0x117,
     "BEGIN TRANSACTION": 0xD4,
     "COMMIT TRANSACTION": 0xD5,
     "ROLLBACK TRANSACTION": 0xD2,
@@ -61,14 +60,13 @@ def message(
     state: int = 1,
     line: int = 1,
     server: str = "",
-    procedure: str = "",
 ) -> bytes:
     """INFO up to severity 10, ERROR above."""
     body = (
         struct.pack("<iBB", number, state, severity)
         + long_text(text)
         + short_text(server)
-        + short_text(procedure)
+        + short_text("")  # of a procedure
         + struct.pack("<i", line)
     )
     return struct.pack("<BH", 0xAB if severity <= 10 else 0xAA, len(body)) + body

@@ -156,9 +156,6 @@ class Interpreter(Run):
         state = self.state
         compiler = state.compiler()
         query = compile_query(compiler, node, None)
-        for table in compiler.locks:
-            if state.trancount:
-                state.link.run(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
         if state.fmtonly:
             self.sink.columns(query.result_columns)
             self.sink.done(0, "SELECT")

@@ -17,7 +17,6 @@ STARTERS = {
     "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "CREATE", "ALTER", "DROP", "TRUNCATE", "IF",
     "BEGIN", "WHILE", "DECLARE", "SET", "EXEC", "EXECUTE", "PRINT", "RAISERROR", "THROW", "RETURN",
     "COMMIT", "ROLLBACK", "SAVE", "USE", "WAITFOR", "GRANT", "DENY", "REVOKE", "DBCC", "KILL",
-    "FETCH",
 }  # fmt: skip
 
 
@@ -178,11 +177,7 @@ class _Reader:
             if state.ends(here, self.word(-1), self.word(1), self.word(2)):
                 break
             self._at += 1
-        kind = "SELECT" if head == "(" else head
-        made = self._made(kind, start)
-        if head == "WITH":
-            made.kind = state.main or "SELECT"
-        return made
+        return self._made("SELECT" if head in ("(", "WITH") else head, start)
 
     def _module_word(self) -> bool:
         ahead = 2 if (self.word(0), self.word(1)) == ("OR", "ALTER") else 0
@@ -194,7 +189,6 @@ class _State:
 
     def __init__(self, head: str) -> None:
         self.head, self.depth, self.cases = head, 0, 0
-        self.main = "" if head == "WITH" else head
         self.seen: set[str] = set()
         self.wants_query = head in ("INSERT", "WITH")
 
@@ -216,7 +210,7 @@ class _State:
             here in STARTERS and not self.cases and self._starts(here, before, after, later)
         ):
             return True
-        if here in ("VALUES", "DEFAULT") and self.main == "INSERT":
+        if here in ("VALUES", "DEFAULT") and self.head == "INSERT":
             self.wants_query = False
         self.seen.add(here)
         return False
@@ -227,12 +221,6 @@ class _State:
         if self.head in ("GRANT", "DENY", "REVOKE"):
             # what is granted are words that begin statements elsewhere
             return bool(self.seen & {"TO", "FROM"}) and before != "WITH"
-        if self.head == "WITH" and not self.main:
-            if here in ("SELECT", "INSERT", "UPDATE", "DELETE"):
-                self.main = here
-                self.wants_query = here == "INSERT"
-                return False
-            return True
         if here in ("SELECT", "EXEC", "EXECUTE") and self.wants_query:
             self.wants_query = False
             return False
@@ -240,7 +228,7 @@ class _State:
             return before not in ("UNION", "ALL", "EXCEPT", "INTERSECT", "FOR", "AS")
         if here == "SET":
             # UPDATE t SET ..., and ALTER DATABASE d SET ...
-            of_update = self.main == "UPDATE"
+            of_update = self.head == "UPDATE"
             of_database = self.head == "ALTER" and "DATABASE" in self.seen
             return not (of_update or of_database) or "SET" in self.seen
         if here in ("UPDATE", "DELETE", "INSERT"):
@@ -249,4 +237,4 @@ class _State:
             return not (self.head in ("DROP", "ALTER") and after == "EXISTS" and later != "(")
         if here in ("ALTER", "DROP") and self.head == "ALTER":
             return bool(self.seen & {"ADD", "DROP", "ALTER", "SET"})
-        return not (here == "FETCH" and after in ("NEXT", "FIRST") and "OFFSET" in self.seen)
+        return True

@@ -45,14 +45,12 @@ class Change:
 
 
 def parse_insert(tokens: Sequence[Token]) -> Insert:
-    """Read an INSERT with its common table expressions.
+    """Read an INSERT.
 
     Raises:
         SqlError: 102.
     """
-    start = find(tokens, {"INSERT"})
-    ctes = list(tokens[:start])
-    at = start + 1
+    at = 1
     if word(tokens[at]) == "INTO":
         at += 1
     target, at = name_at(tokens, at)
@@ -79,7 +77,7 @@ def parse_insert(tokens: Sequence[Token]) -> Insert:
             [_value(part) for part in split(row[1 : matching(row, 0)])] for row in split(source[1:])
         ]
     else:
-        made.query = parse_query([*ctes, *source])
+        made.query = parse_query(source)
     return made
 
 
@@ -109,15 +107,13 @@ def _after_hints(tokens: Tokens, at: int) -> int:
 
 
 def parse_change(tokens: Sequence[Token]) -> Change:
-    """Read an UPDATE or DELETE with its common table expressions.
+    """Read an UPDATE or DELETE.
 
     Raises:
         SqlError: 102.
     """
-    start = find(tokens, {"UPDATE", "DELETE"})
-    ctes = list(tokens[:start])
-    update = word(tokens[start]) == "UPDATE"
-    at = start + 1
+    update = word(tokens[0]) == "UPDATE"
+    at = 1
     if words(tokens[at : at + 1]) == ["TOP"]:
         raise unsupported("TOP in UPDATE or DELETE")
     if not update and words(tokens[at : at + 1]) == ["FROM"]:
@@ -151,9 +147,9 @@ def parse_change(tokens: Sequence[Token]) -> Change:
     has_from = words(rest, 1) == ["FROM"]
     if not has_from:
         rest = [*prefixed("FROM", named), *rest]
-    select = parse_query([*ctes, *prefixed("SELECT 1", rest)])
+    select = parse_query(prefixed("SELECT 1", rest))
     if not isinstance(select, exp.Select):
-        raise syntax_error(tokens[start].text)
+        raise syntax_error(tokens[0].text)
     return Change(target, select, has_from, assignments)
 
 

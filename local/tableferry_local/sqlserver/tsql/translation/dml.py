@@ -11,7 +11,6 @@ from tableferry_local.sqlserver.errors import SqlError, unsupported
 from tableferry_local.sqlserver.tsql.syntax.dmlparsing import Change, Insert
 from tableferry_local.sqlserver.tsql.translation.conversions import assign
 from tableferry_local.sqlserver.tsql.translation.expressions import Compiler
-from tableferry_local.sqlserver.tsql.translation.queries import common_tables
 from tableferry_local.sqlserver.tsql.translation.query import Query
 from tableferry_local.sqlserver.tsql.translation.scope import Scope, Source
 from tableferry_local.sqlserver.tsql.translation.sources import from_clause, table_parts
@@ -166,11 +165,7 @@ def compile_change(compiler: Compiler, change: Change) -> str:
     """
     select = change.select
     scope = Scope()
-    if select.args.get("with_") is not None:
-        prefix = common_tables(compiler, select.args["with_"], scope)
-    else:
-        prefix = ""
-    from_sql, _ = from_clause(
+    from_sql = from_clause(
         compiler, select.args.get("from_"), select.args.get("joins") or [], scope
     )
     source, table = _target(compiler, change, scope)
@@ -187,15 +182,15 @@ def compile_change(compiler: Compiler, change: Change) -> str:
     # by ctid, which a view has not, only where rows are found by others
     if not change.has_from or (not update and len(scope.sources) == 1):
         if not update:
-            return f"{prefix}DELETE FROM {table.sql} AS {source.pg_alias}{where_sql}"
+            return f"DELETE FROM {table.sql} AS {source.pg_alias}{where_sql}"
         assigned = ", ".join(f"{column.sql} = {sql}" for column, sql in sets)
-        return f"{prefix}UPDATE {table.sql} AS {source.pg_alias} SET {assigned}{where_sql}"
+        return f"UPDATE {table.sql} AS {source.pg_alias} SET {assigned}{where_sql}"
     names = "".join(f", {sql} AS v{n}" for n, (_, sql) in enumerate(sets))
     inner = f"SELECT {source.pg_alias}.ctid AS id{names}{from_sql}{where_sql}"
     if not update:
-        return f"{prefix}DELETE FROM {table.sql} WHERE ctid IN ({inner})"
+        return f"DELETE FROM {table.sql} WHERE ctid IN ({inner})"
     assigned = ", ".join(f"{column.sql} = q.v{n}" for n, (column, _) in enumerate(sets))
-    return f"{prefix}UPDATE {table.sql} AS t SET {assigned} FROM ({inner}) AS q WHERE t.ctid = q.id"
+    return f"UPDATE {table.sql} AS t SET {assigned} FROM ({inner}) AS q WHERE t.ctid = q.id"
 
 
 def _target(compiler: Compiler, change: Change, scope: Scope) -> tuple[Source, Table]:

@@ -39,12 +39,9 @@ CONDITIONS = (
     exp.Escape,
     exp.Is,
     exp.Exists,
-    exp.NullSafeEQ,
-    exp.NullSafeNEQ,
 )
 _COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=",
-    exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
 }  # fmt: skip
 _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -79,8 +76,6 @@ class Compiler:
     variable_type: Callable[[str], SqlType]
     """The type of `@name` or `@@name`; raises SqlError 137 for an unknown one."""
     params: list[str] = field(default_factory=list)
-    locks: list[str] = field(default_factory=list)
-    """PostgreSQL tables that a table hint wants locked."""
     of_catalog: bool | None = None
     """Whether all that it reads are views of the catalog; None if it reads nothing."""
     counter: int = 0
@@ -169,17 +164,8 @@ class Compiler:
         )
 
     def _comparison(self, operator: str, node: exp.Expr, scope: Scope) -> str:
-        right = node.expression
-        left = self.expression(node.this, scope)
-        if isinstance(right, (exp.Any, exp.All)):
-            inner = right.this.this if isinstance(right.this, exp.Subquery) else right.this
-            query = self.query(inner, scope)
-            name = self.alias()
-            one = replace(query.columns[0], sql=f"{name}.c1")
-            a, b = comparable(left, one)
-            word = "ANY" if isinstance(right, exp.Any) else "ALL"
-            return f"({a} {operator} {word} (SELECT {b} FROM ({query.sql}) AS {name}(c1)))"
-        return compare(operator, left, self.expression(right, scope))
+        left, right = (self.expression(side, scope) for side in (node.this, node.expression))
+        return compare(operator, left, right)
 
     def _in(self, node: exp.In, scope: Scope) -> str:
         value = self.expression(node.this, scope)

@@ -1,4 +1,4 @@
-"""T-SQL queries to PostgreSQL SQL: SELECT, set operations, common table expressions."""
+"""T-SQL queries to PostgreSQL SQL: SELECT, UNION ALL, common table expressions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def compile_query(compiler: Compiler, node: exp.Expr, outer: Scope | None) -> Qu
     """
     scope = Scope(parent=outer)
     with_ = node.args.get("with_")
-    prefix = common_tables(compiler, with_, scope) if with_ is not None else ""
+    prefix = _common_tables(compiler, with_, scope) if with_ is not None else ""
     if isinstance(node, exp.Subquery):
         query = _subquery_chain(compiler, node, scope)
     elif isinstance(node, exp.SetOperation):
@@ -51,7 +51,7 @@ def _subquery_chain(compiler: Compiler, node: exp.Subquery, scope: Scope) -> Que
     return replace(query, sql=f"({query.sql})")
 
 
-def common_tables(compiler: Compiler, with_: exp.With, scope: Scope) -> str:
+def _common_tables(compiler: Compiler, with_: exp.With, scope: Scope) -> str:
     parts, recursive = [], False
     for cte in with_.expressions:
         name, pg_alias = cte.alias, compiler.alias()
@@ -98,7 +98,7 @@ def _select(compiler: Compiler, node: exp.Select, scope: Scope) -> Query:
     if node.args.get("for_"):
         raise unsupported("FOR XML or FOR JSON")
     from_ = node.args.get("from_")
-    from_sql, row_locks = from_clause(compiler, from_, node.args.get("joins") or [], scope)
+    from_sql = from_clause(compiler, from_, node.args.get("joins") or [], scope)
     where = node.args.get("where")
     where_sql = f" WHERE {compiler.condition(where.this, scope)}" if where is not None else ""
     group_sql, groups = _group_by(compiler, node.args.get("group"), scope)
@@ -119,12 +119,9 @@ def _select(compiler: Compiler, node: exp.Select, scope: Scope) -> Query:
     grouped = bool(group_sql) or _has_aggregate(node)
     query = Query(sql, [_output(column) for column in columns], grouped)
     if distinct:
-        scope.aliases = {}
         return _ordered_outside(compiler, node, query, scope, columns)
     order_sql = _order_by(compiler, node.args.get("order"), columns, scope)
-    query.sql = sql + order_sql + _limits(compiler, node, scope, bool(order_sql))
-    if row_locks and not grouped:
-        query.sql += f" FOR UPDATE OF {', '.join(row_locks)}"
+    query.sql = sql + order_sql + _limits(compiler, node, scope)
     return query
 
 
@@ -269,26 +266,18 @@ def _ordered_outside(
             items.append(order_item(value, bool(item.args.get("desc"))))
         order_sql = " ORDER BY " + ", ".join(items)
     listed = ", ".join(f"c{n + 1}" for n in range(len(columns)))
-    limits = _limits(compiler, node, scope, bool(order_sql))
+    limits = _limits(compiler, node, scope)
     sql = f"SELECT {listed} FROM ({query.sql}) AS {name}({listed}){order_sql}{limits}"
     return Query(sql, query.columns, True)
 
 
-def _limits(compiler: Compiler, node: exp.Expr, scope: Scope, ordered: bool) -> str:
-    limit, offset = node.args.get("limit"), node.args.get("offset")
-    sql = ""
-    if offset is not None:
-        sql += f" OFFSET {_count(compiler, offset.expression, scope)}"
+def _limits(compiler: Compiler, node: exp.Expr, scope: Scope) -> str:
+    limit = node.args.get("limit")
+    if node.args.get("offset") or (limit is not None and limit.args.get("limit_options")):
+        raise unsupported("TOP ... PERCENT or WITH TIES, or OFFSET")
     if limit is None:
-        return sql
-    options = limit.args.get("limit_options")
-    if options is not None and options.args.get("percent"):
-        raise unsupported("TOP ... PERCENT")
-    count = limit.args["count"] if isinstance(limit, exp.Fetch) else limit.expression
-    rows = _count(compiler, count, scope)
-    if options is not None and options.args.get("with_ties") and ordered:
-        return f"{sql} FETCH FIRST ({rows}) ROWS WITH TIES"
-    return f"{sql} LIMIT {rows}"
+        return ""
+    return f" LIMIT {_count(compiler, limit.expression, scope)}"
 
 
 def _count(compiler: Compiler, node: exp.Expr, scope: Scope) -> str:
@@ -296,6 +285,8 @@ def _count(compiler: Compiler, node: exp.Expr, scope: Scope) -> str:
 
 
 def _set_operation(compiler: Compiler, node: exp.SetOperation, scope: Scope) -> Query:
+    if not isinstance(node, exp.Union) or node.args.get("distinct"):
+        raise unsupported("UNION without ALL, INTERSECT or EXCEPT")
     left = compile_query(compiler, node.this, scope)
     right = compile_query(compiler, node.expression, scope)
     if len(left.columns) != len(right.columns):
@@ -310,18 +301,7 @@ def _set_operation(compiler: Compiler, node: exp.SetOperation, scope: Scope) -> 
         for a, b in zip(left.columns, right.columns, strict=True)
     ]
     sides = [_as_types(compiler, side, results) for side in (left, right)]
-    word = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}[type(node)]
-    keys = [key(replace(column, sql=f"c{n + 1}")) for n, column in enumerate(results)]
-    plain = keys == [f"c{n + 1}" for n in range(len(results))]
-    if word != "UNION" or not node.args.get("distinct") or plain:
-        every = " ALL" if word == "UNION" and not node.args.get("distinct") else ""
-        sql = f"({sides[0]}) {word}{every} ({sides[1]})"
-    else:
-        listed = ", ".join(f"c{n + 1}" for n in range(len(results)))
-        sql = (
-            f"SELECT DISTINCT ON ({', '.join(keys)}) {listed} "
-            f"FROM (({sides[0]}) UNION ALL ({sides[1]})) AS {compiler.alias()}({listed})"
-        )
+    sql = f"({sides[0]}) UNION ALL ({sides[1]})"
     return _ordered_outside(compiler, node, Query(sql, results, True), scope)
 
 

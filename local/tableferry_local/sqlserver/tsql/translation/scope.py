@@ -47,8 +47,6 @@ class Scope:
     ctes: dict[str, Source] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
     """In a grouped query: SQL of a grouped expression -> SQL that selects it."""
-    aliases: dict[str, Value] = field(default_factory=dict)
-    """Result columns, for ORDER BY."""
     aggregating: bool = False
     """Inside the argument of an aggregate, where groups do not matter."""
 

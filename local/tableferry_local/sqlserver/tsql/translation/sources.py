@@ -15,57 +15,48 @@ from tableferry_local.sqlserver.tsql.translation.expressions import Compiler
 from tableferry_local.sqlserver.tsql.translation.scope import Scope, Source
 from tableferry_local.sqlserver.types.value import Value, literal
 
-_JOINS = {"LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}
-
 
 def from_clause(
     compiler: Compiler, from_: exp.From | None, joins: list[exp.Join], scope: Scope
-) -> tuple[str, list[str]]:
-    """Translate FROM and its joins, and add the sources to the scope.
-
-    Returns:
-        ` FROM ...` (or nothing), and the aliases whose rows a hint wants locked.
-    """
+) -> str:
+    """Translate FROM and its joins, if there are any, and add the sources to the scope."""
     if from_ is None:
-        return "", []
-    row_locks: list[str] = []
-    sql = _item(compiler, from_.this, scope, row_locks)
+        return ""
+    sql = _item(compiler, from_.this, scope)
     for join in joins:
-        sql = _join(compiler, sql, join, scope, row_locks)
-    return f" FROM {sql}", row_locks
+        sql = _join(compiler, sql, join, scope)
+    return f" FROM {sql}"
 
 
-def _join(compiler: Compiler, left: str, join: exp.Join, scope: Scope, row_locks: list[str]) -> str:
+def _join(compiler: Compiler, left: str, join: exp.Join, scope: Scope) -> str:
     before = len(scope.sources)
-    right = _item(compiler, join.this, scope, row_locks)
+    right = _item(compiler, join.this, scope)
     side = (join.side or "").upper()
-    if side in ("LEFT", "FULL"):
+    if side == "LEFT":
         for source in scope.sources[before:]:
             source.nullable()
-    if side in ("RIGHT", "FULL"):
-        for source in scope.sources[:before]:
-            source.nullable()
+    elif side:
+        raise unsupported(f"{side} JOIN")
     on = join.args.get("on")
     if on is None:
         return f"{left} CROSS JOIN {right}"
-    word = _JOINS.get(side, "JOIN")
-    return f"{left} {word} {right} ON {compiler.condition(on, scope)}"
+    return f"{left} {side} JOIN {right} ON {compiler.condition(on, scope)}"
 
 
-def _item(compiler: Compiler, node: exp.Expr, scope: Scope, row_locks: list[str]) -> str:
+def _item(compiler: Compiler, node: exp.Expr, scope: Scope) -> str:
     joins = node.args.get("joins") or []
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
-        sql = f"({_item(compiler, node.this, scope, row_locks)})"
+        sql = f"({_item(compiler, node.this, scope)})"
     elif isinstance(node, exp.Subquery):
         sql = _derived(compiler, node.this, node, scope)
     elif isinstance(node, exp.Values):
         sql = _values(compiler, node, scope)
     elif isinstance(node, exp.Table):
-        sql = _table(compiler, node, scope, row_locks)
+        sql = _table(compiler, node, scope)
     else:
         raise unsupported(type(node).__name__)
     for join in joins:
-        sql = _join(compiler, sql, join, scope, row_locks)
+        sql = _join(compiler, sql, join, scope)
     return f"({sql})" if joins else sql
 
 
@@ -85,7 +76,7 @@ def table_parts(node: exp.Table) -> list[str]:
     return parts
 
 
-def _table(compiler: Compiler, node: exp.Table, scope: Scope, row_locks: list[str]) -> str:
+def _table(compiler: Compiler, node: exp.Table, scope: Scope) -> str:
     if isinstance(node.this, exp.Anonymous):
         raise unsupported("a table-valued function")
     if node.args.get("pivots"):
@@ -108,9 +99,8 @@ def _table(compiler: Compiler, node: exp.Table, scope: Scope, row_locks: list[st
     compiler.of_catalog = False
     name = object_name(parts, compiler.database)
     table = compiler.catalog.get(name, ".".join(parts))
-    sql = _add(compiler, table_values(table), node, name.name, scope, table.sql, table.name)
-    _hints(compiler, node, table, scope.sources[-1].pg_alias, row_locks)
-    return sql
+    _refuse_locks(node)
+    return _add(compiler, table_values(table), node, name.name, scope, table.sql, table.name)
 
 
 def system_view(parts: list[str]) -> tuple[str, str] | None:
@@ -137,19 +127,12 @@ def table_values(table: Table) -> list[Value]:
     ]
 
 
-def _hints(
-    compiler: Compiler, node: exp.Table, table: Table, alias: str, row_locks: list[str]
-) -> None:
-    hints = {
-        item.name.upper()
-        for hint in node.args.get("hints") or []
-        for item in hint.expressions
-        if isinstance(hint, exp.WithTableHint)
-    }
-    if "TABLOCKX" in hints and table.kind == "U":
-        compiler.locks.append(table.sql)
-    elif hints & {"UPDLOCK", "XLOCK"} and table.kind == "U":
-        row_locks.append(alias)
+def _refuse_locks(node: exp.Table) -> None:
+    """Refuse the hints that lock; others do nothing."""
+    for hint in node.args.get("hints") or []:
+        for item in hint.expressions if isinstance(hint, exp.WithTableHint) else []:
+            if item.name.upper() in ("TABLOCKX", "UPDLOCK", "XLOCK"):
+                raise unsupported(f"the hint {item.name.upper()}")
 
 
 def _add(
