@@ -23,13 +23,7 @@ from tableferry.resources.clickhouse.staging import planned_image
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import markers_of
-from tableferry.resources.contract.recording import (
-    Preview,
-    Recording,
-    RecordingServer,
-    previewed_publication,
-    without_attempt,
-)
+from tableferry.resources.contract.recording import Preview, Recording, RecordingServer
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.contract.target_options import TargetOptions, written_to
@@ -106,62 +100,48 @@ def preview(
         recorder.expect_image(shadow, planned_image(plan, options))
 
     def publish(key_range: KeyRange, options: TargetOptions, rows: int | None) -> list[str]:
+        table = written_to(plan, options)
+        rejected = recorder.rejected_table(plan, key_range)
+        # statements differ by whether there are rows, and not by how many
+        staged = 1 if rows is None else min(rows, 1)
+
+        def load(attempt: ClickHouseLoad) -> str:
+            strays = 0
+            elsewhere = strays_of(plan, key_range)
+            if attempt.atomic and table in present:
+                count = f"SELECT count() FROM {qualified(table)} WHERE {elsewhere}"
+                ((strays,),) = recorder.resource.query(count)
+            own, marker = attempt.owner, attempt.marker
+            staging = qualified(attempt.staging_table)
+            standing = [(CLAIM, "", 0), (key_range.name, own.token, 1)]
+            holders = [(attempt.lock, own.text)] + ([(rejected.name, "")] if rejected else [])
+            recording.answer(definition_query(table, attempt.lock), (own.text,))
+            recording.answer("FROM system.parts WHERE database", (0,))  # nothing is replaced
+            for text in (f"FROM {qualified(table)} WHERE", staging):
+                recording.answer(text, (staged, 0))
+            in_range = plan.target_range(key_range)
+            recording.answer(f"SELECT count() FROM {qualified(table)} WHERE {in_range}", (0,))
+            recording.answer(elsewhere, (strays,))
+            recording.answer(not_in(plan, staging), (0, 0))  # rows that stay
+            recording.answer(f"SELECT count(), {marker.token}", (staged, own.token))
+            recording.answer(
+                f"SELECT countIf({in_partition(key_range)}), count(), ",
+                (staged, staged + strays, own.token),
+            )
+            recording.answer(f"SELECT {marker.standing}", (standing,))
+            recording.answer(
+                f"{marker.standing} FROM system.tables",
+                *((name, comment, staged, standing) for name, comment in holders),
+            )
+            _load(attempt, plan, options, staged)
+            return own.token
+
         with recording.answering():
-            table = written_to(plan, options)
             if table not in present:
                 recording.answer(f"FROM {qualified(table)} WHERE", (0,))
-            there = table in present
-            return _published(recorder, recording, plan, key_range, options, rows, there=there)
+            return recording.published(recorder, plan, key_range, options, load)
 
     return Preview(recording.taken(), publish)
-
-
-def _published(
-    recorder: ClickHouseTarget,
-    recording: Recording,
-    plan: CopyPlan,
-    key_range: KeyRange,
-    options: TargetOptions,
-    rows: int | None,
-    *,
-    there: bool,
-) -> list[str]:
-    table, server = written_to(plan, options), recorder.resource
-    publication = previewed_publication(plan, key_range, recorder.published(plan, options))
-    rejected = recorder.rejected_table(plan, key_range)
-    # statements differ by whether there are rows, and not by how many
-    staged = 1 if rows is None else min(rows, 1)
-    with recorder.attempt(publication, options) as load:
-        strays = 0
-        elsewhere = strays_of(plan, key_range)
-        if load.atomic and there:
-            ((strays,),) = server.query(f"SELECT count() FROM {qualified(table)} WHERE {elsewhere}")
-        own, marker = load.owner, load.marker
-        standing = [(CLAIM, "", 0), (key_range.name, own.token, 1)]
-        holders = [(load.lock, own.text)] + ([(rejected.name, "")] if rejected else [])
-        recording.answer(definition_query(table, load.lock), (own.text,))
-        recording.answer("FROM system.parts WHERE database", (0,))  # nothing is replaced
-        for text in (f"FROM {qualified(table)} WHERE", qualified(load.staging_table)):
-            recording.answer(text, (staged, 0))
-        in_range = plan.target_range(key_range)
-        recording.answer(f"SELECT count() FROM {qualified(table)} WHERE {in_range}", (0,))
-        recording.answer(elsewhere, (strays,))
-        recording.answer(not_in(plan, qualified(load.staging_table)), (0, 0))  # rows that stay
-        recording.answer(f"SELECT count(), {marker.token}", (staged, own.token))
-        recording.answer(
-            f"SELECT countIf({in_partition(key_range)}), count(), ",
-            (staged, staged + strays, own.token),
-        )
-        recording.answer(f"SELECT {marker.standing}", (standing,))
-        recording.answer(
-            f"{marker.standing} FROM system.tables",
-            *((name, comment, staged, standing) for name, comment in holders),
-        )
-        _load(load, plan, options, staged)
-        load.audited_table()
-        load.finalise()
-        attempt = own.token
-    return without_attempt(recording.taken(), attempt)
 
 
 def _load(load: ClickHouseLoad, plan: CopyPlan, options: TargetOptions, rows: int) -> None:

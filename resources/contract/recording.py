@@ -6,13 +6,14 @@ but for those about what has only been recorded: their answers are given beforeh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.markers import Publication, Published
+from tableferry.resources.contract.markers import Publication
+from tableferry.resources.contract.target import Target
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
@@ -77,6 +78,32 @@ class Recording:
         finally:
             self._answers = before
 
+    def published(
+        self,
+        target: Target,
+        plan: CopyPlan,
+        key_range: KeyRange,
+        options: TargetOptions,
+        load: Callable[[Any], str],
+    ) -> list[str]:
+        """Have a recorded target publish a range, and return the statements.
+
+        Args:
+            target: the target.
+            plan: the hop.
+            key_range: the range.
+            options: how it writes.
+            load: loads the rows of an attempt, and returns what is another in each attempt: part of
+                the names of its tables, for which a placeholder is put.
+        """
+        known = target.published(plan, options)
+        publication = Publication(plan, key_range, VERSION, RUN, HOME, known)
+        with target.attempt(publication, options) as attempt:
+            own = load(attempt)
+            attempt.audited_table()
+            attempt.finalise()
+        return [statement.replace(own, "<attempt>") for statement in self.taken()]
+
     def asked(self, sql: str, ask: Callable[[str], list[Row]]) -> list[Row]:
         """Answer a query, or pass it on."""
         for text, row in self._effects.items():
@@ -110,15 +137,3 @@ class RecordingServer:
     def execute(self, sql: str, settings: Mapping[str, str | int] | None = None) -> None:
         """See `Endpoint.execute`."""
         self._recording.record(sql)
-
-
-def previewed_publication(
-    plan: CopyPlan, key_range: KeyRange, known: Published | None
-) -> Publication:
-    """Return the publication of a run that there is not."""
-    return Publication(plan, key_range, VERSION, RUN, HOME, known)
-
-
-def without_attempt(statements: Iterable[str], attempt: str) -> list[str]:
-    """Put a placeholder for what is another in each attempt: part of the names of its tables."""
-    return [statement.replace(attempt, "<attempt>") for statement in statements]

@@ -9,17 +9,12 @@ from typing import Any
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import having
 from tableferry.resources.contract.markers import markers_of
-from tableferry.resources.contract.recording import (
-    Preview,
-    Recording,
-    RecordingServer,
-    previewed_publication,
-    without_attempt,
-)
+from tableferry.resources.contract.recording import Preview, Recording, RecordingServer
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.contract.target_options import TargetOptions, written_to
 from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.transactional.load import TransactionalLoad
 from tableferry.resources.transactional.markers import HEAD
 from tableferry.resources.transactional.statements import TargetSession
 from tableferry.resources.transactional.target import TransactionalTarget
@@ -96,39 +91,27 @@ def preview(
     recorder.prepare(plan, options, columns)
 
     def publish(key_range: KeyRange, options: TargetOptions, rows: int | None) -> list[str]:
+        table = written_to(plan, options)
+
+        def load(attempt: TransactionalLoad[Any]) -> str:
+            destroys = having(options.hazards, "destroys")
+            rows_there = sql.any_row(table, plan.target_range(key_range))
+            there = recorder.resource.query(rows_there) if destroys else []
+            # a range of no rows is as expected wherever it is counted, or its digests are summed
+            for own in (table, attempt.staging):
+                recording.answer(qualified(own), (0, 0))
+            if destroys:
+                recording.answer(rows_there, *there)
+            if counts := sql.change_counts(table):
+                recording.answer(counts, (0, 0, 0))
+            head = (attempt.identity, HEAD, 1, str(target), *[""] * 5)
+            recording.answer(f" FROM {qualified(markers)} WHERE ", head)
+            recorder.preview_rows(attempt, recording)
+            return attempt.staging.name.removeprefix(attempt.lock + "_")
+
         with recording.answering():
-            if written_to(plan, options) in missing:
-                recording.answer(qualified(written_to(plan, options)))
-            return _published(recorder, recording, plan, key_range, options)
+            if table in missing:
+                recording.answer(qualified(table))
+            return recording.published(recorder, plan, key_range, options, load)
 
     return Preview(recording.taken(), publish)
-
-
-def _published(
-    recorder: TransactionalTarget[Any],
-    recording: Recording,
-    plan: CopyPlan,
-    key_range: KeyRange,
-    options: TargetOptions,
-) -> list[str]:
-    sql, table = recorder.sql, written_to(plan, options)
-    known = recorder.published(plan, options)
-    publication = previewed_publication(plan, key_range, known)
-    with recorder.attempt(publication, options) as load:
-        destroys = having(options.hazards, "destroys")
-        rows_there = sql.any_row(table, plan.target_range(key_range))
-        there = recorder.resource.query(rows_there) if destroys else []
-        # a range of no rows is as expected wherever it is counted, or its digests are summed
-        for own in (table, load.staging):
-            recording.answer(qualified(own), (0, 0))
-        if destroys:
-            recording.answer(rows_there, *there)
-        if counts := sql.change_counts(table):
-            recording.answer(counts, (0, 0, 0))
-        head = (load.identity, HEAD, 1, str(plan.target), *[""] * 5)
-        recording.answer(f" FROM {qualified(markers_of(plan.target))} WHERE ", head)
-        recorder.preview_rows(load, recording)
-        load.audited_table()
-        load.finalise()
-        attempt = load.staging.name.removeprefix(load.lock + "_")
-    return without_attempt(recording.taken(), attempt)

@@ -226,7 +226,7 @@ def _steps(
             column.name,
             replace(column, nullable=True),
             _sent(add),
-            f"{table}: added column {column.name!r} ({column.type})",
+            f"{table}: column {column.name!r} ({column.type}) is added",
             adds=True,
         )
 
