@@ -14,8 +14,8 @@ from tableferry.assets.log.written_columns import committed_schema
 from tableferry.assets.planning.resolve import Hop
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.errors import InputError, KeyChanged
-from tableferry.resources.keys.cover import filled, gaps, in_key_order, overlapping
-from tableferry.resources.keys.range import KeyKind, KeyRange, parse_range
+from tableferry.resources.keys.cover import gaps, in_key_order, overlapping
+from tableferry.resources.keys.range import NULL_NAME, KeyKind, KeyRange, parse_range
 
 
 def known_ranges(transfer: Transfer, hops: Sequence[Hop], log: Log) -> tuple[KeyRange, ...]:
@@ -82,15 +82,11 @@ def without_gaps(
     Somebody has deleted their partitions, or a process died when it had removed one to put others
     in its place. Those of files that are gone are told to stay, as others of such files.
     """
-    missing, of_files = gaps(known), transfer.source.system.by_path is not None
-    if not (missing or of_files):
+    of_files = transfer.source.system.by_path is not None
+    if not (of_files or gaps(known)):
         return known
-    target = hops[0].spec.to
-    ids = newest_ids(log, target)
-    if of_files:
-        names = lacking_names(log, transfer, target, [range_.name for range_ in known], ids)
-        return in_key_order((*known, *(KeyRange.parse(name, "file") for name in names)))
-    newest_first = sorted(ids, key=lambda name: -ids[name])
-    moved = (parse_range(name, known[0].kind, known[0].digits) for name in newest_first)
-    earlier = [range_ for range_ in moved if range_ is not None]
-    return in_key_order((*known, *(part for gap in missing for part in filled(gap, earlier))))
+    target, names = hops[0].spec.to, [range_.name for range_ in known]
+    names = lacking_names(log, transfer, target, names, newest_ids(log, target))
+    kind, digits = key_kind(hops[0].plan.key.source, transfer.source.system)
+    lost = (KeyRange.parse(name, kind, digits) for name in names if name != NULL_NAME)
+    return in_key_order((*known, *lost))
