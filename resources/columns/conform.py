@@ -99,11 +99,22 @@ def refused_rows(
 def _refusal(
     plan: CopyPlan, column: ColumnPlan, batch: pa.RecordBatch, raw: pa.Array, row: int, reason: str
 ) -> ValueRefused:
-    system, position = plan.source.system, plan.columns.index(plan.key)
-    kind = system.types.read(plan.key.source.type).kind
-    key = shown(plain(batch.column(position))[row], system, kind)
-    value = shown(raw[row], system, system.types.read(column.source.type).kind)
+    value = shown(raw[row], plan.source.system, _kind(plan, column))
+    key = key_of(plan, batch, row)
     return ValueRefused(str(plan.source), column.source.name, key, value, reason)
+
+
+def key_of(plan: CopyPlan, batch: pa.RecordBatch, row: int) -> object:
+    """Write what names a row of a batch in messages: its primary key, else the key of ranges."""
+    values = [
+        shown(plain(batch.column(at))[row], plan.source.system, _kind(plan, plan.columns[at]))
+        for at in plan.row_key
+    ]
+    return ", ".join(map(str, values)) if values[1:] else values[0]
+
+
+def _kind(plan: CopyPlan, column: ColumnPlan) -> Kind | None:
+    return plan.source.system.types.read(column.source.type).kind
 
 
 def shown(value: pa.Scalar, system: System, kind: Kind | None = None) -> object:

@@ -83,7 +83,12 @@ def plan_copy(
         raise ColumnsRefused(str(source), problems)
     if key in exclude:
         raise InputError(f"{source}: the key column {key!r} cannot be excluded")
-    planner = _ColumnPlanner(source, target.system, key, target_version or "", text_format)
+    row = sorted((each.primary_key or 0, each.name) for each in source_columns)
+    of_row = [name for position, name in row if position and name not in exclude]
+    named_by = [source.system.quote(name) for name in (of_row if key in of_row else [key])]
+    together = ", ', ', ".join(named_by)
+    key_sql = f"CONCAT({together})" if named_by[1:] else together
+    planner = _ColumnPlanner(source, target.system, key_sql, target_version or "", text_format)
     plans: list[ColumnPlan] = []
     refused: dict[str, str] = {}
     refusal: type[ColumnsRefused] = ColumnsRefused
@@ -148,7 +153,8 @@ def incompatibility(target_system: System, planned: Column, actual: Column) -> s
 class _ColumnPlanner:
     table: TableRef
     target: System
-    key: str
+    key_sql: str
+    """What names a row in refusals: its primary key."""
     version: str
     text_format: Format | None
 
@@ -176,7 +182,7 @@ class _ColumnPlanner:
         is_float = isinstance(conversion.slot.kind, Float)
         if self.text_format and (not is_float or target.types.reads_floats(self.version)):
             text_sql = source_of(source).text_sql(
-                self.text_format, column, conversion, self.table, self._key_sql, policy
+                self.text_format, column, conversion, self.table, self.key_sql, policy
             )
         nullable = (column.nullable or policy == "null") and conversion.slot.nullable
         return ColumnPlan(
@@ -188,10 +194,6 @@ class _ColumnPlanner:
             on_overflow=policy,
             fitted=target_type if policy in ("null", "clamp") else "",
         )
-
-    @property
-    def _key_sql(self) -> str:
-        return self.table.system.quote(self.key)
 
     def _arrow_sql(self, column: Column, conversion: Conversion) -> str:
         """Write the expression for record batches, which fails if they would lose something."""
@@ -205,7 +207,7 @@ class _ColumnPlanner:
         return source_of(self.table.system).guarded(
             expression,
             refuse.replace("{}", name),
-            Where(str(self.table), column.name, self._key_sql, name),
+            Where(str(self.table), column.name, self.key_sql, name),
             export.refuse_reason,
             type_,
         )

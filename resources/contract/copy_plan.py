@@ -94,6 +94,13 @@ class CopyPlan:
         return filtered(self.fitting, self.where) if self.fitting else self.where
 
     @property
+    def row_key(self) -> list[int]:
+        """The positions of the columns that name a row in messages: the primary key's, or else the
+        key's."""
+        names, key = [column.name for column in self.target_columns], self.key.target.name
+        return [*map(names.index, self.primary_key if key in self.primary_key else [key])]
+
+    @property
     def target_columns(self) -> tuple[Column, ...]:
         return tuple(column.target for column in self.columns)
 

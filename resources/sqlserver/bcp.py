@@ -325,7 +325,7 @@ def _refused(plan: CopyPlan, chunk: bytes, mark: bytes, reason: str) -> ValueRef
     start, end = chunk.rfind(b"\n", 0, at) + 1, chunk.find(b"\n", at)
     fields = chunk[start : end if end >= 0 else None].decode(errors="replace").split("\t")
     position = chunk.count(b"\t", start, at)
-    key = fields[plan.columns.index(plan.key)]
+    key = ", ".join(fields[at] for at in plan.row_key)
     return ValueRefused(
         str(plan.source), plan.columns[position].source.name, key, fields[position][:200], reason
     )

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tableferry.resources.artifacts import workspace
+from tableferry.resources.columns.conform import key_of
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import LoadReceipt
@@ -189,7 +190,7 @@ def _without_misread(
             values = batch.column(at)
             row = pc.index(pc.greater_equal(pc.abs(values), least), True).as_py()
             if row >= 0 and not takes_38_digits(load):
-                key = batch.column(plan.columns.index(plan.key))[row].as_py()
+                key = key_of(plan, batch, row)
                 name, value = plan.columns[at].source.name, str(values[row].as_py())
                 reason = (
                     "has 38 digits, of which this server gets the last ones wrong in a bulk copy "

@@ -227,6 +227,16 @@ def test_a_cast_is_named_where_it_would_do(source, type_, declared, casts):
     assert ("no values in common" in str(refused.value)) != casts
 
 
+@pytest.mark.parametrize(("exclude", "named"), [((), True), (("line",), False)])
+def test_a_row_is_named_by_its_primary_key(exclude, named):
+    columns = [Column("id", "int", primary_key=1), Column("line", "int", primary_key=2)]
+    source, target = TableRef("sqlserver", "dbo", "t"), TableRef("clickhouse", "w", "t")
+    columns.append(Column("x", "datetime2(7)"))
+    plan = plan_copy(source, columns, target, key="id", exclude=exclude)
+    assert ('CONCAT("id", \', \', "line")' in plan.columns[-1].sql("text")) == named
+    assert plan.row_key == ([0, 1] if named else [0])
+
+
 def test_every_refused_column_is_named_at_once():
     columns = [Column("id", "integer"), Column("a", "point"), Column("b", "numeric")]
     with pytest.raises(TypeRefused, match=r"'a' of type point.*'b' of type numeric"):

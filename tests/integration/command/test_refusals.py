@@ -322,6 +322,19 @@ def test_a_login_with_some_columns_moves_these(
         one.source(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
+@pytest.mark.parametrize("wire", ["arrow", "text"])
+def test_a_row_of_a_composite_key_is_named_by_all_of_it(
+    ferry: Callable[..., Ferry], wire: str
+) -> None:
+    one = ferry(
+        "[{{to: 'clickhouse://warehouse.{t}', wire: " + wire + "}}]",
+        "CREATE TABLE {t} (sensor int, tick int, value numeric(9, 2), PRIMARY KEY (sensor, tick))",
+        "INSERT INTO {t} VALUES (0, 6, 1), (0, 7, 'NaN')",
+        key="sensor",
+    )
+    assert "column 'value', key '0, 7': value " in one.run().errors[0]
+
+
 QUERY = SqlServerServer.query
 
 
