@@ -39,26 +39,30 @@ FOREIGN_KEYS = (
     "WHERE k.is_disabled = 0"
 )
 
-UNSEEN_KEYS = (
-    "SELECT {number}, CAST('unseen keys' AS varchar(20)), CAST(USER_NAME() AS nvarchar(128)), "
-    "CAST('' AS nvarchar(128)), CAST('' AS nvarchar(128)), CAST(0 AS int), CAST(0 AS int) "
-    f"FROM {TABLE} WHERE OBJECTPROPERTY(t.object_id, 'TableHasForeignRef') = 1 "
-    f"AND {NO_DEFINITIONS}"
+
+def _of_table(kind: str, name: str, condition: str) -> str:
+    """A query for a feature that a table has as a whole."""
+    return (
+        f"SELECT {{number}}, CAST('{kind}' AS varchar(20)), CAST({name} AS nvarchar(128)), "
+        "CAST('' AS nvarchar(128)), CAST('' AS nvarchar(128)), CAST(0 AS int), CAST(0 AS int) "
+        f"FROM {TABLE} WHERE {condition}"
+    )
+
+
+UNSEEN_KEYS = _of_table(
+    "unseen keys",
+    "USER_NAME()",
+    f"OBJECTPROPERTY(t.object_id, 'TableHasForeignRef') = 1 AND {NO_DEFINITIONS}",
 )
 """A login sees the foreign keys of tables on which it has a right; that a table is referred to, it
 sees always. https://learn.microsoft.com/sql/t-sql/functions/objectproperty-transact-sql"""
-
-VERSIONED = (
-    "SELECT {number}, CAST('versions' AS varchar(20)), CAST(t.name AS nvarchar(128)), "
-    "CAST('' AS nvarchar(128)), CAST('' AS nvarchar(128)), CAST(0 AS int), CAST(0 AS int) "
-    f"FROM {TABLE} WHERE t.temporal_type = 2"
-)
 
 PARTS = {
     "triggers": TRIGGERS,
     "foreign keys": FOREIGN_KEYS,
     "foreign keys of other tables": UNSEEN_KEYS,
-    "system versioning": VERSIONED,
+    "system versioning": _of_table("versions", "t.name", "t.temporal_type = 2"),
+    "memory optimization": _of_table("in memory", "t.name", "t.is_memory_optimized = 1"),
 }
 """The queries, by subject."""
 
@@ -85,6 +89,11 @@ def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[
             own = (schema, table) == (plan.target.schema, plan.target.name)
             actions = ACTIONS[int(on_delete)], ACTIONS[int(on_update)]
             hazards += _foreign_key(f"{name} on {schema}.{table}", own, *actions, plan, options)
+        elif kind == "in memory":
+            says = (
+                "is memory-optimised: the server lets no transaction of a run write (error 41368)"
+            )
+            hazards.append(Hazard("table", name, "refused", says, "Load into a table on disk"))
         else:
             hazards += _versions(name, options)
     return sorted(hazards, key=lambda hazard: (hazard.kind, hazard.name))

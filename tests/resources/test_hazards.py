@@ -51,6 +51,7 @@ TRIGGER = ("trigger", "tr", "", "", 0, 0)
 CASCADES = ("foreign key", "fk", "dbo", "child", 1, 0)
 REFERS = ("foreign key", "fk", "dbo", "child", 0, 2)
 OF_ITSELF = ("foreign key", "fk", "dbo", "t", 0, 0)
+IN_MEMORY = ("in memory", "t", "", "", 0, 0)
 VERSIONED = ("versions", "t", "", "", 0, 0)
 
 
@@ -69,6 +70,7 @@ VERSIONED = ("versions", "t", "", "", 0, 0)
         (OF_ITSELF, "swap", None),
         (VERSIONED, "replace", "noted"),
         (VERSIONED, "swap", "refused"),
+        (IN_MEMORY, "append", "refused"),
     ],
 )
 def test_what_sqlserver_has(row: tuple[Any, ...], mode: str, effect: Effect | None) -> None:
@@ -123,7 +125,7 @@ def test_a_view_that_a_server_lacks_counts_as_if_there_were_something() -> None:
         ("foreign keys", "changes"),
         ("trigger", "changes"),
     ]
-    assert catalog.asked == 5
+    assert catalog.asked == 6
     everything = Catalog(0, TRIGGER, CASCADES)
     assert len(of_sqlserver(everything)) == 2 and everything.asked == 1
 
