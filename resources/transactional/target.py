@@ -423,6 +423,9 @@ class TransactionalTarget(Target, Generic[AnySession]):
         with self.sql.transaction(session):
             for statement in [*([drop_table(shadow)] if exists else []), *create(plan, shadow)]:
                 session.execute(statement)
+            markers.begin_shadow(session, "", former)
+        # SQL Server blocks whoever reads its catalog until statements of DDL are committed
+        with self.sql.transaction(session):
             if options.recreate:
                 self._add_indexes(session, plan, shadow)
             else:
