@@ -57,6 +57,7 @@ from tableferry.assets.declaring.sections import (
     RangesSpec,
     Section,
     Table,
+    null_word,
 )
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.levels import CHECK_NAMES, GONE
@@ -104,11 +105,6 @@ def _place(info: ValidationInfo) -> Place | None:
     """Where the source stores its rows, if the ranges are cut by that."""
     source, ranges = _source(info), info.data.get("ranges")
     return source.place if source is not None and ranges is not None and ranges.by else None
-
-
-def _null(value: object) -> object:
-    """Take YAML's null for the word."""
-    return "null" if value is None else value
 
 
 class Transfer(Section):
@@ -210,7 +206,7 @@ class Transfer(Section):
     """How much is in flight at once."""
     on_schema_drift: DriftPolicy = "fail"
     """What to do when source and target no longer have the same columns."""
-    dropped_columns: Annotated[DroppedPolicy | None, BeforeValidator(_null)] = None
+    dropped_columns: Annotated[DroppedPolicy | None, BeforeValidator(null_word)] = None
     """What becomes of a target's column that the source has no more: it keeps the values of rows
     that do not move, gets null in all rows, or is dropped. By default on_schema_drift says it."""
     tags: dict[

@@ -98,8 +98,8 @@ def _level(value: object) -> object:
     return value
 
 
-def _overflow(value: object) -> object:
-    """Take YAML's null, which `on_overflow: null` is without quotes, as the policy."""
+def null_word(value: object) -> object:
+    """Take YAML's null, which `on_overflow: null` is without quotes, as the word."""
     return "null" if value is None else value
 
 
@@ -136,7 +136,7 @@ DeclaredType = Annotated[
 ]
 Overflow = Annotated[
     OverflowPolicy,
-    BeforeValidator(_overflow, json_schema_input_type=OverflowPolicy | None),
+    BeforeValidator(null_word, json_schema_input_type=OverflowPolicy | None),
     AfterValidator(_check_overflow),
 ]
 DeclaredLevel = Annotated[Level, BeforeValidator(_level)]
