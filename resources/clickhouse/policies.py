@@ -60,7 +60,7 @@ def _unseen(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, st
     without = _without(endpoint, "SHOW COLUMNS", tables)
     if not without:
         return {}
-    user = _user(endpoint)
+    user = user_of(endpoint)
     return {
         table: f"{user} is not shown all of its columns, and one that is not shown looks like one "
         f"that is gone; GRANT SHOW COLUMNS ON {qualified(table)} TO {user}, and exclude those "
@@ -89,6 +89,16 @@ def _without(endpoint: Endpoint, right: str, tables: Sequence[TableRef]) -> list
     return [table for table in tables if not _granted(endpoint, right, qualified(table))]
 
 
+def lacks(endpoint: Endpoint, right: str, on: str) -> bool:
+    """Whether the user lacks a right; not before 24.11, which does not tell."""
+    try:
+        return not endpoint.query(f"CHECK GRANT {right} ON {on}")[0][0]
+    except StatementFailed as error:
+        if str(error.code) != NO_SYNTAX:
+            raise
+        return False
+
+
 def _granted(endpoint: Endpoint, right: str, on: str) -> bool:
     try:
         return bool(endpoint.query(f"CHECK GRANT {right} ON {on}")[0][0])
@@ -107,7 +117,8 @@ def _granted(endpoint: Endpoint, right: str, on: str) -> bool:
     return True
 
 
-def _user(endpoint: Endpoint) -> str:
+def user_of(endpoint: Endpoint) -> str:
+    """The user's name, quoted."""
     return DIALECT.quote(str(endpoint.query("SELECT currentUser()")[0][0]))
 
 
@@ -148,7 +159,7 @@ def _explained(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef,
                 raise
             continue
         found = any(str(line).lstrip(" │└─├").startswith(FILTERS) for (line,) in lines)
-        messages[table] = _message(table, None, _user(endpoint)) if found else ""
+        messages[table] = _message(table, None, user_of(endpoint)) if found else ""
     return messages
 
 

@@ -34,6 +34,7 @@ from tableferry.resources.clickhouse.markers import (
     table_identity,
 )
 from tableferry.resources.clickhouse.nodes import require_place
+from tableferry.resources.clickhouse.policies import lacks, user_of
 from tableferry.resources.clickhouse.publish_audit import BEFORE
 from tableferry.resources.clickhouse.quarantine import (
     create_quarantine,
@@ -269,6 +270,20 @@ class ClickHouseTarget(Target):
         if cluster is None:
             return "system.processes"
         return f"clusterAllReplicas({literal(cluster.name)}, system.processes)"
+
+    def unalterable(self, table: TableRef, statements: Sequence[str]) -> str:
+        """See `Target.unalterable`."""
+        path = qualified(table)
+        sent = {
+            right
+            for right in ("ADD COLUMN", "DROP COLUMN", "MODIFY COLUMN", "RENAME COLUMN", "UPDATE")
+            if any(each.startswith(f"ALTER TABLE {path} {right} ") for each in statements)
+        }
+        lacking = [right for right in sorted(sent) if lacks(self.resource, f"ALTER {right}", path)]
+        if not lacking:
+            return ""
+        user, rights = user_of(self.resource), ", ".join(f"ALTER {right}" for right in lacking)
+        return f"{user} may not alter {table}: GRANT {rights} ON {path} TO {user}"
 
     def altering(
         self, table: TableRef, before: Column, after: Column

@@ -253,6 +253,11 @@ class Target(Protocol):
         """
         return False
 
+    def unalterable(self, table: TableRef, statements: Sequence[str]) -> str:
+        """Why the login may not send statements that alter a table; empty if it may, or if that is
+        unknown."""
+        return ""
+
     def altering(
         self, table: TableRef, before: Column, after: Column
     ) -> tuple[tuple[str, ...], str]:

@@ -167,6 +167,12 @@ class PostgresStatements(Statements):
         names = self.text(table.schema), self.text(table.name)
         return _ABOUT_TABLE.format(f"current_user, {', '.join(has)}", *names)
 
+    def may_alter(self, table: TableRef) -> str:
+        """See `Statements.may_alter`. Members of the owner may."""
+        grant = "format('GRANT %I TO %I', pg_catalog.pg_get_userbyid(c.relowner), current_user)"
+        asked = f"current_user, pg_catalog.pg_has_role(c.relowner, 'USAGE'), {grant}"
+        return _ABOUT_TABLE.format(asked, self.text(table.schema), self.text(table.name))
+
     def column_exists(self, table: TableRef, name: str) -> str:
         """See `Statements.column_exists`."""
         names = self.text(table.schema), self.text(table.name)

@@ -163,6 +163,16 @@ class SqlServerStatements(Statements):
             f"WHERE s.name = {literal(table.schema)} AND t.name = {literal(table.name)}"
         )
 
+    def may_alter(self, table: TableRef) -> str:
+        """See `Statements.may_alter`. Of Babelfish it is unknown."""
+        may = f"HAS_PERMS_BY_NAME({literal(qualified(table))}, 'OBJECT', 'ALTER')"
+        grant = literal(f"GRANT ALTER ON {qualified(table)} TO ")
+        return (
+            "SELECT CAST(USER_NAME() AS nvarchar(128)), "
+            f"CASE WHEN SERVERPROPERTY('babelfish') IS NULL THEN {may} END, "
+            f"{grant} + QUOTENAME(USER_NAME(), N'\"')"
+        )
+
     def by_age(self, table: TableRef, prefix: str) -> str:
         """See `Statements.by_age`."""
         return (

@@ -156,6 +156,11 @@ class Statements:
         unknown; without a row if there is no such table, or none that the login is shown."""
         raise NotImplementedError
 
+    def may_alter(self, table: TableRef) -> str:
+        """A query for the login, whether it may alter a table, or NULL if that is unknown, and what
+        would let it."""
+        raise NotImplementedError
+
     def column_exists(self, table: TableRef, name: str) -> str:
         """A query that returns a row if the table has the column."""
         return (

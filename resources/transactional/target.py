@@ -153,6 +153,17 @@ class TransactionalTarget(Target, Generic[AnySession]):
                 self._columns[shadow] = [replace(column, identity=False) for column in columns]
         return notes
 
+    def unalterable(self, table: TableRef, statements: Sequence[str]) -> str:
+        """See `Target.unalterable`."""
+        if all(statement.startswith("UPDATE ") for statement in statements):
+            return ""
+        rows = self.resource.query(self.sql.may_alter(table))
+        return "; ".join(
+            f"{self.sql.system.quote(login)} may not alter {table}: {remedy}"
+            for login, may, remedy in rows
+            if may is not None and not may
+        )
+
     def hazards(
         self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]
     ) -> list[Hazard]:

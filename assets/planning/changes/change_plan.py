@@ -139,6 +139,8 @@ def target_changes(
         widened = widenings(hop, target)
         problems = [*filter(None, [drifted]), *too_narrow(transfer, hop, widened)]
         steps = [*_steps(transfer, hop, widened, gone)]
+        if sent := [each for step in steps for each in step.statements]:
+            problems += filter(None, [target.unalterable(hop.plan.target, sent)])
         for step in steps:
             if step.after is None:
                 del columns[step.name]

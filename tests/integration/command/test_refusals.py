@@ -448,6 +448,40 @@ def test_markers_of_another_login_are_named_before_anything_is_written(
         one.source(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
+def test_who_may_not_alter_the_last_target_alters_none(
+    ferry: Callable[..., Ferry], copies: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role, hops = own("no_owner"), f"['clickhouse://warehouse.{{t}}', 'postgres://{copies}.{{t}}']"
+    one = ferry(hops, "CREATE TABLE {t} (id int PRIMARY KEY)", "INSERT INTO {t} VALUES (1)")
+    assert command("run", one.table).exit_code == 0
+    one.source(
+        f"CREATE ROLE {role} LOGIN PASSWORD 'un5een'",
+        f"GRANT USAGE, CREATE ON SCHEMA {copies} TO {role}",
+        f"GRANT ALL ON ALL TABLES IN SCHEMA {copies} TO {role}",
+        f"GRANT SELECT ON {{t}} TO {role}",
+        "ALTER TABLE {t} ADD more int",
+        "INSERT INTO {t} VALUES (2, 2)",
+    )
+    url = urlsplit(one.stack.postgres_url)
+    login = f"{role}:un5een@{url.hostname}:{url.port}"
+    monkeypatch.setenv("TABLEFERRY_POSTGRES_URL", url._replace(netloc=login).geturl())
+    one.declare(hops, on_schema_drift="add_columns")
+    try:
+        grant = f"GRANT {url.username} TO {role}"
+        for arguments in (["plan", one.table], ["run", one.table]):
+            refused = command(*arguments)
+            assert f'"{role}" may not alter postgres://' in refused.output, refused.output
+            assert grant in refused.output
+        columns = f"SELECT name FROM system.columns WHERE table = '{one.table}'"
+        there = looking.ask_clickhouse(one.stack.clickhouse_url, columns)
+        assert "more" not in str(there) and "id" in str(there)
+        one.source(grant)
+        ran = command("run", one.table)
+        assert ran.exit_code == 0, ran.output
+    finally:
+        one.source(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
 @pytest.mark.parametrize("part", ["--failed", "--rejected", "--range=1..2"])
 @pytest.mark.parametrize("whole", ["--recreate", "--consistent"])
 def test_what_is_for_whole_tables_is_not_for_a_part(
