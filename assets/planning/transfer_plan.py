@@ -12,6 +12,7 @@ from tableferry.assets.log.declared import declaration_of
 from tableferry.assets.log.ledger import newest_ids, recorded_fingerprints
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import DataVersion, digest
+from tableferry.assets.planning.changes.change_plan import plan_changes
 from tableferry.assets.planning.hazards import with_hazards
 from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.ranges.boundaries import limit, most_rows
@@ -400,8 +401,14 @@ def apply_growth(plan: TransferPlan, servers: Servers, instance: dg.DagsterInsta
 
     Targets retire ranges first: if the process dies in between, the next plan repeats that. If it
     dies when an open range is gone and those in its place are not there, the next plan adds them.
+
+    Raises:
+        SchemaDrift: ranges would be taken from targets that no run could write to afterwards.
     """
     growth, partitions = plan.growth, plan.transfer.partitions_name
+    if growth.retire or growth.remove:
+        hops = with_hazards(plan.hops, servers)
+        plan_changes(plan.transfer, hops, servers, instance).require_allowed()
     for hop in plan.hops if growth.retire or growth.remove else ():
         target = servers.target(hop.plan.target)
         # a target that does not exist yet has nothing to retire

@@ -9,6 +9,7 @@ from tableferry.assets.log.states import Reason, State
 from tableferry.assets.planning.rows.actions import action_of_move
 from tableferry.assets.planning.rows.decision import MAY_BE_EQUAL, Action
 from tableferry.assets.planning.rows.deltas import only_whole
+from tableferry.assets.planning.snapshots import SnapshotTooOld
 from tableferry.assets.running.audit import (
     CheckFailed,
     MiddleDamaged,
@@ -29,10 +30,17 @@ from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.levels import CHECK_NAMES, GONE
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Verdict
+from tableferry.resources.connecting.guard import SourceBusy
 from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.digest.fields import not_compared
 from tableferry.resources.digest.measure import ROWS
-from tableferry.resources.errors import InputError, RowsReferredTo, TableferryError, describe
+from tableferry.resources.errors import (
+    InputError,
+    RowsReferredTo,
+    SetLost,
+    TableferryError,
+    describe,
+)
 
 
 def act(attempt: RangeAttempt) -> RangeOutcome:
@@ -162,12 +170,18 @@ def _move_differing(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
         try:
             return move(rows_that_differ(attempt, parts=parts), reason)
         except TableferryError as error:
-            if is_transient(error) or isinstance(error, MiddleDamaged | RowsReferredTo):
+            if _helps_no_whole(error):
                 raise
             why = [attempt.whole_because, describe(error)]
             if isinstance(error, TooManyDiffer):
                 break
     return move(replace(attempt, whole_because="; ".join(filter(None, why))), reason)
+
+
+def _helps_no_whole(error: TableferryError) -> bool:
+    """Whether an error says nothing against moving some rows: all of them would meet it, too."""
+    met = MiddleDamaged | RowsReferredTo | SourceBusy | SnapshotTooOld | SetLost
+    return is_transient(error) or isinstance(error, met)
 
 
 def _move_newer(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
@@ -189,7 +203,7 @@ def _move_newer(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
             try:
                 return move(rows_gone(attempt, error.newer), reason)
             except TableferryError as refused:
-                if is_transient(refused):
+                if _helps_no_whole(refused):
                     raise
                 why = f"{why}; {describe(refused)}"
     return _move_rows(replace(attempt, whole_because=why), reason)

@@ -19,7 +19,6 @@ from tableferry.assets.log.ledger import committed, committed_records, latest_re
 from tableferry.assets.log.run_tags import PARTITION, PROFILE, RANGE_END, RANGE_START
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import Writer
-from tableferry.assets.planning.changes.change_plan import require_growth_allowed
 from tableferry.assets.planning.changes.drift import Unplanned
 from tableferry.assets.planning.intent import Intent, intent_of
 from tableferry.assets.planning.planner import ranges_moving_with
@@ -134,7 +133,6 @@ def _ranges_of_run(
     if names := ranges_asked_for(context, transfer):
         return names
     plan = plan_transfer(transfer, servers, context.instance, intent, purpose="cut")
-    require_growth_allowed(plan, servers, context.instance)
     apply_growth(plan, servers, context.instance)
     known = known_ranges(transfer, plan.hops, context.instance)
     names = [range_.name for range_ in known]

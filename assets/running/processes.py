@@ -113,11 +113,11 @@ def home_name(instance: dg.DagsterInstance) -> str:
     return f"{socket.gethostname()}:{instance.root_directory}"
 
 
-def run_is_alive(instance: dg.DagsterInstance, *, elsewhere: bool = False) -> Callable[[str], bool]:
+def run_is_alive(instance: dg.DagsterInstance, *, elsewhere: bool = True) -> Callable[[str], bool]:
     """Return a predicate: whether the run of an owner name may still be working.
 
     A run of another Dagster instance is recognised only by its process, and only in this container
-    or host; of others `elsewhere` is taken for granted.
+    or host; of others nobody can be asked, and `elsewhere` is what is assumed.
     """
 
     def alive(owner: str) -> bool:

@@ -114,7 +114,8 @@ class Work:
     stop: threading.Event = field(default_factory=threading.Event)
     _published: dict[tuple[int, str], Published | None] = field(default_factory=dict)
     _observed: dict[tuple[int, TableRef | None], CopyPlan] = field(default_factory=dict)
-    _observing: threading.Lock = field(default_factory=threading.Lock)
+    _observing: dict[tuple[int, TableRef | None], threading.Lock] = field(default_factory=dict)
+    """Held while the catalog is asked of one of these; others go on."""
 
     @cached_property
     def last_ranges(self) -> frozenset[str]:
@@ -158,7 +159,7 @@ class Work:
         """
         staged = table not in (hop.plan.target, hop.written_plan.target)
         key = hop.number, None if staged else table
-        with self._observing:
+        with self._observing.setdefault(key, threading.Lock()):
             if key not in self._observed:
                 if not staged:
                     in_place = table == hop.plan.target

@@ -97,7 +97,10 @@ def take_lock(
         if holder is None:
             continue
         if holder.run != owner.run and alive(holder.run):
-            raise RangeBusy(f"{table} range {key_range.name} is being loaded by run {holder.run}")
+            raise RangeBusy(
+                f"{table} range {key_range.name} is being loaded by run {holder.run}; if that has "
+                "died on a machine that cannot be asked, `ferry clean` lets go of what it holds"
+            )
         resource.execute(drop_table(table, lock))
         taken_over = True
     raise RangeBusy(f"{table} range {key_range.name} is being taken over by another run")

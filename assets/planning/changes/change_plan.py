@@ -19,10 +19,9 @@ from tableferry.assets.planning.changes.drift import ADDING, Unplanned, drift_of
 from tableferry.assets.planning.changes.unplanned import unplanned_columns
 from tableferry.assets.planning.changes.widening import misfits, too_narrow, widenings
 from tableferry.assets.planning.columns.hop_columns import new_columns
-from tableferry.assets.planning.hazards import require_harmless, with_hazards
+from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_columns import unfilled
 from tableferry.resources.digest.measure import ROWS
@@ -154,17 +153,6 @@ def target_changes(
     return TargetChanges(
         hop, steps, columns=[*columns.values()], notes=notes, refusals=[*refused, *problems]
     )
-
-
-def require_growth_allowed(plan: TransferPlan, servers: Servers, log: Log) -> None:
-    """Refuse to take ranges away from targets that the run could not write to afterwards.
-
-    Raises:
-        SchemaDrift: see `ChangePlan.require_allowed`.
-    """
-    if plan.growth.retire or plan.growth.remove:
-        hops = with_hazards(plan.hops, servers)
-        plan_changes(plan.transfer, hops, servers, log).require_allowed()
 
 
 def _made_anew(hop: Hop, servers: Servers, log: Log) -> str | None:

@@ -16,7 +16,6 @@ from tableferry.assets.log.ledger import newest_attempts, partitions, records
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.states import State
-from tableferry.assets.planning.changes.change_plan import require_growth_allowed
 from tableferry.assets.planning.hazards import require_harmless
 from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
@@ -46,6 +45,9 @@ from tableferry.resources.words import counted
 
 if TYPE_CHECKING:
     from tableferry.pipelines.command.one.launching import RunOutcome
+
+TOLD_SECONDS = 30.0
+"""Between two notes that another run is waited for."""
 
 
 def ignore_note(note: str) -> None:
@@ -165,7 +167,7 @@ def _run(
 ) -> TransferView:
     """Move ranges as `run` does; `begun` is told when a run begins."""
     name, servers, repair = transfer.transfer, session.servers_of(transfer), intent.repair
-    pool = _take_turns(session, intent.carried_out(transfer))
+    pool = _take_turns(session, intent.carried_out(transfer), on_note)
     notes: list[str] = []
     # a plan made now is outdated once the run that blocks this one has ended
     blocked = bool(blocking_runs(session, name))
@@ -272,8 +274,10 @@ def _view(
     return TransferView(transfer.transfer, views, not errors, errors, run_ids, said)
 
 
-def _take_turns(session: Session, transfer: Transfer) -> str | None:
+def _take_turns(session: Session, transfer: Transfer, on_note: Callable[[str], None]) -> str | None:
     """Let the runs of this command share the table, and wait until no other command's run does.
+
+    It says now and then for which run.
 
     Returns:
         A note for the user.
@@ -284,7 +288,12 @@ def _take_turns(session: Session, transfer: Transfer) -> str | None:
     from tableferry.sensors.reaper import reap
 
     note = share_pool(session.instance, transfer)
-    while blocking_runs(session, transfer.transfer, moves=True):
+    told = -TOLD_SECONDS
+    while others := blocking_runs(session, transfer.transfer, moves=True):
+        if time.monotonic() - told >= TOLD_SECONDS:
+            told = time.monotonic()
+            names = ", ".join(run[:8] for run in others)
+            on_note(f"{transfer.transfer}: waiting for run {names} of it to end")
         time.sleep(1)
         reap(session.instance)
     return note
@@ -325,12 +334,11 @@ def _move(
     )
 
     try:
-        require_growth_allowed(plan, servers, session.instance)
+        apply_growth(plan, servers, session.instance)
     except SchemaDrift as error:
         alone = work.hops[0].number if len(work.hops) == 1 else None
         record_refusal(session, transfer.transfer, alone, error)
         return RunOutcome(errors=[str(error)])
-    apply_growth(plan, servers, session.instance)
     tags = {**plan.intent.tags(), **({PROFILE: profile} if profile else {})}
     assets = tuple(hop.asset for hop in work.hops)
     shares = [

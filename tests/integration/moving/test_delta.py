@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 
 from tableferry.assets.log import ledger
 from tableferry.assets.log.records import RangeRecord
+from tableferry.assets.planning.snapshots import SnapshotTooOld
+from tableferry.assets.running import actions
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.reporting.collect import report
-from tableferry.resources.errors import InputError
+from tableferry.resources.connecting.guard import SourceBusy
+from tableferry.resources.errors import InputError, SetLost, TableferryError
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 from tests.integration.support.beside import beside
@@ -559,3 +562,32 @@ def test_a_chain_follows_while_its_source_is_written_to(
         of_hop = records(one, hop).values()
         assert not any(record.whole_because for record in of_hop)
         assert {bool(record.updated) for record in of_hop if record.range == "null"} == {True}
+
+
+@pytest.mark.parametrize("error", [SourceBusy, SnapshotTooOld, SetLost])
+def test_what_all_rows_would_meet_moves_none(
+    ferry: Make, copies: str, monkeypatch: pytest.MonkeyPatch, error: type[TableferryError]
+) -> None:
+    one = ferry(
+        f"['postgres://{copies}.{{t}}']",
+        "CREATE TABLE {t} (id integer PRIMARY KEY, note text)",
+        "INSERT INTO {t} SELECT g, 'note ' || g FROM generate_series(1, 300) g",
+        ranges="{rows: 500}",
+        delta="always",
+    )
+    assert one.run().good
+    one.source("UPDATE {t} SET note = 'new' WHERE id = 7")
+    asked: list[str] = []
+
+    def refused(*_: object, **__: object) -> None:
+        asked.append("the rows that differ")
+        raise error("as of now it cannot be read")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(actions, "rows_that_differ", refused)
+        view = one.run()
+    (range_,) = view.ranges
+    assert str(range_.error).endswith("range ..: as of now it cannot be read")
+    assert len(asked) == 1
+    assert there(one, "postgres", copies, "SELECT note FROM {t} WHERE id = 7") == [("note 7",)]
+    assert one.run().good

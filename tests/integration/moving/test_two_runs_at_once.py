@@ -9,8 +9,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from tableferry.assets.running import moving
-from tableferry.pipelines.command.one import runner
+from tableferry.assets.running import moving, processes
+from tableferry.pipelines.command.one import runner, running
 from tableferry.pipelines.command.session import Session, open_session
 from tableferry.pipelines.command.show.range_views import TransferView
 from tableferry.sensors.reaper import reap, reaper
@@ -40,7 +40,7 @@ def command(tmp_path: Path) -> Command:
 
 
 @pytest.mark.invariant("I7")
-@pytest.mark.parametrize("instances", [1, 2])
+@pytest.mark.parametrize("apart", ["", "another home", "another home on another host"])
 @pytest.mark.parametrize(("system", "hops"), [("clickhouse", DIRECT), ("sqlserver", ONE_HOP)])
 def test_of_two_runs_of_a_range_one_wins(
     ferry: Make,
@@ -48,7 +48,7 @@ def test_of_two_runs_of_a_range_one_wins(
     tmp_path: Path,
     system: str,
     hops: str,
-    instances: int,
+    apart: str,
 ) -> None:
     """Without Dagster's pool, so that only the target's own lock stands between them."""
     one = ferry(hops, *TABLE, ranges="{count: 1}")
@@ -68,12 +68,14 @@ def test_of_two_runs_of_a_range_one_wins(
     def run(which: str, session: Session) -> None:
         found[which] = runner.run(session, one.table, ranges=[name])
 
-    if instances == 2:
+    if apart:
         monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "another"))
     second = open_session()
     first = threading.Thread(target=run, args=("first", one.session))
     first.start()
     assert inside.wait(300)
+    if "host" in apart:
+        monkeypatch.setattr(processes, "_space", lambda: "another host")
     run("second", second)
     go_on.set()
     first.join()
@@ -86,6 +88,20 @@ def test_of_two_runs_of_a_range_one_wins(
     assert staging_tables(one, system) == []
     schema = "warehouse" if system == "clickhouse" else "dbo"
     assert one.materializations(system, schema)[name] == 1
+
+
+def test_who_waits_for_another_run_says_so_now_and_then(
+    ferry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "TOLD_SECONDS", 1.0)
+    one = ferry(DIRECT, *TABLE, ranges="{count: 1}", parallel="{runs: 2}")
+    under_way = iter([["0123456789"]] * 3)
+    monkeypatch.setattr(running, "blocking_runs", lambda *_, **__: next(under_way, []))
+    heard: list[str] = []
+    assert one.run(on_note=heard.append).good
+    told = [note for note in heard if "waiting" in note]
+    assert len(told) >= 2
+    assert set(told) == {f"{one.table}: waiting for run 01234567 of it to end"}
 
 
 def start_and_kill(one: Ferry, command: Command) -> str:

@@ -473,3 +473,15 @@ def test_a_run_without_a_partition_moves_all_that_is_missing(ferry: Make) -> Non
     assert rows_of(one, "clickhouse") == rows_of(one, "postgres"), "also of keys that are new"
     view = one.run()
     assert view.good and not one.moved(view)
+
+
+def test_a_tick_takes_no_ranges_away_from_targets_that_no_run_could_write_to(ferry: Make) -> None:
+    one = ferry(HOPS, *TABLE, ranges="{rows: 25}", schedule="'0 3 * * *'", on_schema_drift="fail")
+    assert one.run().good
+    known = one.session.instance.get_dynamic_partitions(f"{one.table}_ranges")
+    one.source("ALTER TABLE {t} ADD extra int", MORE.replace("{t}", "{t} (id, name, amount)"))
+    assert "extra" in tick(one, "new_ranges").skip_message
+    with pytest.raises(dg.DagsterError) as error:
+        schedule_tick(one, "schedule")
+    assert "extra" in str(error.value.__cause__)
+    assert one.session.instance.get_dynamic_partitions(f"{one.table}_ranges") == known
