@@ -16,7 +16,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 # No server is named, so that the local stack is used.
 NO_SERVERS := ! env | grep -qE '^TABLEFERRY_(POSTGRES|SQLSERVER|CLICKHOUSE)_URL(_FILE)?=.'
 
-.PHONY: help install demo dev env docs screenshots test test-changed test-slow test-soak test-mutants test-cluster test-engines cluster-up cluster-logs test-storages test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
+.PHONY: help install demo dev env docs screenshots test test-changed test-slow test-soak test-mutants test-cluster test-engines test-tsql cluster-up cluster-logs test-storages test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -112,12 +112,31 @@ cluster-logs: ## Print what these have logged
 STORED = tests/integration/log tests/integration/proving tests/integration/operating \
 	tests/integration/moving/test_crash_matrix.py tests/integration/moving/test_repair.py
 
-# Those that can be had out of packages
-ENGINES ?= 24.8 25.5 25.8 26.1 26.3 26.5 26.7
+# Those that can be had out of packages: of PostgreSQL, and of ClickHouse
+ENGINES ?= 14 15 16 17 24.8 25.5 25.8 26.1 26.3 26.5 26.7
 
-test-engines: install system-packages ## Move rows on older engines of ClickHouse, kill and restart them (ENGINES="25.8 26.3")
-	@$(IN_MEMORY) TABLEFERRY_TEST_ENGINES="$(ENGINES)" $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow \
-		tests/integration/systems/test_engines.py $(ARGS)
+# Routes, types, publishing, markers, columns that come and go, and digests, tried on each PostgreSQL
+ON_POSTGRES = tests/integration/moving/test_move_direct.py tests/integration/moving/test_move_postgres_to_postgres.py \
+	tests/integration/moving/test_types_postgres_clickhouse.py tests/integration/moving/test_types_postgres_sqlserver.py \
+	tests/integration/moving/test_types_sqlserver_postgres.py tests/integration/moving/test_evolution.py \
+	tests/integration/moving/test_schema_drift.py tests/integration/log/test_markers.py \
+	tests/integration/proving/test_publishing_step.py tests/integration/proving/test_digest_agreement.py \
+	tests/integration/proving/test_record_digest.py tests/integration/proving/test_reconcile_mutations.py \
+	tests/integration/systems/test_targets.py tests/integration/systems/test_transactional_targets.py \
+	tests/integration/systems/test_postgres_resource.py tests/integration/systems/test_postgres_logins.py
+
+test-engines: install system-packages ## Move rows on older servers, kill and restart them (ENGINES="14 25.8 26.3")
+	@failed=; $(IN_MEMORY) TABLEFERRY_TEST_ENGINES="$(ENGINES)" $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
+		-m slow tests/integration/systems/test_engines.py $(ARGS) || failed=restarts; \
+	for engine in $(filter 1%,$(ENGINES)); do \
+		$(IN_MEMORY) $(BIN)/python -m tests.integration.support.engines $$engine \
+			$(BIN)/python -m pytest $(TOGETHER) $(ON_POSTGRES) -k postgres $(ARGS) || failed=$$engine; \
+	done; test -z "$$failed"
+
+# A stand-in takes more than SQL Server does
+test-tsql: install system-packages ## Have Microsoft's parser judge the T-SQL that tests send, of the guide and of the setup (MOST=: of all tests)
+	@$(IN_MEMORY) $(BIN)/python -m tests.tsql $(BIN)/python -m pytest $(TOGETHER) $(if $(MOST),--most $(MOST) --turn $(TURN)) \
+		tests/integration $(ARGS)
 
 test-storages: install system-packages ## Run tests of the event log, proofs and operating on Dagster's own storages
 	@failed=; for storage in sqlite postgres; do \

@@ -225,7 +225,7 @@ def test_the_guide_and_the_setup_grant_a_sql_server_login_what_the_doctor_asks_f
     whole, schema = (
         block.text
         for block in blocks("operations.md")
-        if block.language == "sql" and "CREATE TABLE, CREATE VIEW" in block.text
+        if block.language == "tsql" and "CREATE TABLE, CREATE VIEW" in block.text
     )
     assert granted(whole) == needed
     # the owner of a schema needs no permission on it

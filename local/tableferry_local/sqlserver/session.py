@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import socket
 import ssl
@@ -10,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tableferry_local.sqlserver.errors import SqlError, unsupported
 from tableferry_local.sqlserver.tsql.execution.engine import BulkInsert, Engine
@@ -29,6 +32,9 @@ from tableferry_local.sqlserver.wire.packets import (
 )
 from tableferry_local.sqlserver.wire.sink import WireSink
 from tableferry_local.sqlserver.wire.values import misread_binary, numeric_binary
+
+BATCHES = "TABLEFERRY_LOCAL_BATCHES"
+"""Names a folder that gets a file of each distinct batch; without it they are not kept."""
 
 _INSERT_BULK = re.compile(r"\s*insert\s+bulk\b", re.IGNORECASE)
 _BEGIN, _COMMIT, _ROLLBACK = 5, 7, 8
@@ -148,6 +154,7 @@ class Session:
             raise ProtocolError(f"a message of type {message.type} is not expected here")
 
     def _batch(self, batch: str, sink: WireSink) -> None:
+        _keep(batch)
         if _INSERT_BULK.match(batch):
             self._bulk = self._engine.bulk_begin(batch)
             sink.done(None, "INSERT BULK")
@@ -285,6 +292,12 @@ def _without_headers(payload: bytes) -> bytes:
     """A request without its ALL_HEADERS."""
     (length,) = struct.unpack_from("<I", payload)
     return payload[length:]
+
+
+def _keep(batch: str) -> None:
+    if folder := os.environ.get(BATCHES):
+        text = batch.encode("utf-8", "surrogatepass")
+        Path(folder, hashlib.blake2b(text, digest_size=16).hexdigest()).write_bytes(text)
 
 
 def _transaction_batch(data: bytes) -> str:
