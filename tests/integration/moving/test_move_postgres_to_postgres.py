@@ -19,6 +19,7 @@ from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.one.validation import validate
 from tableferry.resources.errors import InputError
 from tests.integration.conftest import Ferry
+from tests.integration.support import looking
 from tests.integration.support.proxy import Corrupts
 from tests.servers import Servers, own
 
@@ -194,11 +195,14 @@ PLACES = range(max(len(values) for _, *values in TYPES))
     [("pgcopy", {}), ("text", {}), ("pgcopy", {"key": "", "ranges": "{by: ctid, count: 2}"})],
 )
 def test_every_type_keeps_type_and_values(
-    ferry: Make, copies: str, wire: str, cut: dict[str, str]
+    ferry: Make, copies: str, pg_url: str, wire: str, cut: dict[str, str]
 ) -> None:
-    columns = ", ".join(f"c{number} {type_}" for number, (type_, *_) in enumerate(TYPES))
+    with looking.postgres(pg_url) as connection:
+        before_15 = connection.info.server_version < 150000
+    types = [given for given in TYPES if not (before_15 and given[0] == "numeric(5,-2)")]
+    columns = ", ".join(f"c{number} {type_}" for number, (type_, *_) in enumerate(types))
     rows = [
-        ", ".join(values[place] if place < len(values) else "NULL" for _, *values in TYPES)
+        ", ".join(values[place] if place < len(values) else "NULL" for _, *values in types)
         for place in PLACES
     ]
     inserts = [f"INSERT INTO {{t}} VALUES ({number}, {row})" for number, row in enumerate(rows)]
@@ -214,7 +218,7 @@ def test_every_type_keeps_type_and_values(
     )
     view = one.run()
     assert view.good, view.errors
-    texts = ", ".join(f"c{number}::text" for number, _ in enumerate(TYPES))
+    texts = ", ".join(f"c{number}::text" for number, _ in enumerate(types))
     assert one.rows(f"SELECT {texts} FROM {copies}.{{t}} ORDER BY id") == one.rows(
         f"SELECT {texts} FROM {{t}} ORDER BY id"
     )

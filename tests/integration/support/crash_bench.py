@@ -45,14 +45,16 @@ class Bench:
     """The newest event of the log when the source was changed last."""
 
     def change(self) -> None:
-        """Change every range: rows are updated and added and, where the mode follows, deleted."""
+        """Change ranges: rows are added and, where the mode follows, updated and deleted."""
         cell = next(self.cells)
         self.changed = self.ferry.session.instance.event_log_storage.get_maximum_record_id() or 0
-        statements = [
-            "UPDATE {t} SET name = name || '.', amount = amount + 1",
-            f"INSERT INTO {{t}} VALUES ({-cell}, NULL, 0)",
-        ]
-        if self.mode != "upsert":
+        after = RANGES * ROWS_PER_RANGE + cell
+        statements = [f"INSERT INTO {{t}} VALUES ({-cell}, NULL, 0)"]
+        if self.mode == "append":
+            statements.append(f"INSERT INTO {{t}} VALUES ({after}, NULL, 0)")
+        else:
+            statements.append("UPDATE {t} SET name = name || '.', amount = amount + 1")
+        if self.mode not in ("append", "upsert"):
             statements.append(f"DELETE FROM {{t}} WHERE id % {ROWS_PER_RANGE} = {cell}")
         self.ferry.source(*statements)
 
