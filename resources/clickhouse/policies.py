@@ -76,7 +76,7 @@ def _unreadable(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef
         table: [
             column.name
             for column in columns
-            if not _granted(endpoint, f"SELECT({DIALECT.quote(column.name)})", qualified(table))
+            if not granted(endpoint, f"SELECT({DIALECT.quote(column.name)})", qualified(table))
         ]
         for table, columns in (columns_of(endpoint, without) if without else {}).items()
     }
@@ -84,22 +84,13 @@ def _unreadable(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef
 
 def _without(endpoint: Endpoint, right: str, tables: Sequence[TableRef]) -> list[TableRef]:
     """Those tables of one database for all of whose columns the user lacks a right."""
-    if _granted(endpoint, right, f"{DIALECT.quote(tables[0].schema)}.*"):
+    if granted(endpoint, right, f"{DIALECT.quote(tables[0].schema)}.*"):
         return []
-    return [table for table in tables if not _granted(endpoint, right, qualified(table))]
+    return [table for table in tables if not granted(endpoint, right, qualified(table))]
 
 
-def lacks(endpoint: Endpoint, right: str, on: str) -> bool:
-    """Whether the user lacks a right; not before 24.11, which does not tell."""
-    try:
-        return not endpoint.query(f"CHECK GRANT {right} ON {on}")[0][0]
-    except StatementFailed as error:
-        if str(error.code) != NO_SYNTAX:
-            raise
-        return False
-
-
-def _granted(endpoint: Endpoint, right: str, on: str) -> bool:
+def granted(endpoint: Endpoint, right: str, on: str) -> bool:
+    """Whether the user has a right; before 24.11 also if that is unknown, as of ALTER."""
     try:
         return bool(endpoint.query(f"CHECK GRANT {right} ON {on}")[0][0])
     except StatementFailed as error:

@@ -34,7 +34,7 @@ from tableferry.resources.clickhouse.markers import (
     table_identity,
 )
 from tableferry.resources.clickhouse.nodes import require_place
-from tableferry.resources.clickhouse.policies import lacks, user_of
+from tableferry.resources.clickhouse.policies import granted, user_of
 from tableferry.resources.clickhouse.publish_audit import BEFORE
 from tableferry.resources.clickhouse.quarantine import (
     create_quarantine,
@@ -279,7 +279,9 @@ class ClickHouseTarget(Target):
             for right in ("ADD COLUMN", "DROP COLUMN", "MODIFY COLUMN", "RENAME COLUMN", "UPDATE")
             if any(each.startswith(f"ALTER TABLE {path} {right} ") for each in statements)
         }
-        lacking = [right for right in sorted(sent) if lacks(self.resource, f"ALTER {right}", path)]
+        lacking = [
+            right for right in sorted(sent) if not granted(self.resource, f"ALTER {right}", path)
+        ]
         if not lacking:
             return ""
         user, rights = user_of(self.resource), ", ".join(f"ALTER {right}" for right in lacking)
