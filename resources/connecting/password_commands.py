@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import pkgutil
+import re
 import shlex
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -29,6 +31,9 @@ KEPT_SECONDS = 300.0
 
 PATIENCE = 60.0
 """Seconds after which a program that has not ended is ended."""
+
+POLL_SECONDS = 0.1
+"""Between two looks whether a program has ended that leaves its output open."""
 
 FRESH_SECONDS = 1.0
 """A login that is refused with a password younger than this is refused for good."""
@@ -112,7 +117,9 @@ class PasswordCommand:
             raise InputError(f"{where} has not ended within {PATIENCE:g} seconds") from None
         if code:
             said = complained.decode(errors="replace")
-            for secret in (*self.given(), *printed.decode(errors="replace").split()):
+            shown = printed.decode(errors="replace")
+            # also what stands between the quotes of a JSON text
+            for secret in (*self.given(), *shown.split(), *re.split(r"[\s\"']+", shown)):
                 said = without_password(said, secret)
             said = " ".join(said.split())[-LONGEST_COMPLAINT:]
             raise InputError(f"{where} ended with {code}{f': {said}' if said else ''}")
@@ -139,12 +146,26 @@ def _run(command: Sequence[str]) -> tuple[int, bytes, bytes]:
         stderr=subprocess.PIPE,
         start_new_session=True,
     ) as process:
+        until = time.monotonic() + PATIENCE
         try:
-            printed, complained = process.communicate(timeout=PATIENCE)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
+            while True:
+                try:
+                    printed, complained = process.communicate(timeout=POLL_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    # programs in the background may hold its output open, and end with it
+                    if process.poll() is not None:
+                        _end(process.pid)
+                    if time.monotonic() >= until:
+                        raise
+        finally:
+            _end(process.pid)
     return process.returncode, printed, complained
+
+
+def _end(group: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,25 @@ def test_what_it_has_printed_is_not_in_its_complaint() -> None:
         assert PostgresResource(host="h", password_command=command).settings().password
 
 
+@pytest.mark.parametrize("printed", ['{"token": "t0ken-t0ken"}', '{"token":"t0ken-t0ken"}'])
+def test_a_token_within_json_is_not_in_its_complaint(tmp_path: Path, printed: str) -> None:
+    script = tmp_path / "program"
+    script.write_text(f"echo '{printed}'; echo asked with t0ken-t0ken >&2; exit 3")
+    with pytest.raises(InputError, match=r"sh ended with 3: asked with \*\*\*$"):
+        assert PostgresResource(host="h", password_command=f"sh {script}").settings().password
+
+
+@pytest.mark.parametrize("output", ["", " >/dev/null 2>&1"])
+def test_a_program_in_the_background_ends_with_it(tmp_path: Path, output: str) -> None:
+    started = tmp_path / "started"
+    command = f"sh -c 'sleep 1000{output} & echo $! > {started}; echo secret'"
+    began = time.monotonic()
+    assert PostgresResource(host="h", password_command=command).settings().password == "secret"
+    assert time.monotonic() - began < 20
+    process = Path("/proc", started.read_text().strip(), "stat")
+    until("its end", lambda: not process.exists() or process.read_text().split()[2] == "Z")
+
+
 def test_a_program_that_hangs_is_ended_with_those_that_it_has_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
