@@ -21,7 +21,7 @@ from tests.integration.support.crashing import Command, crash, reopen, rows_of
 from tests.integration.support.engines import Engine
 from tests.servers import Servers
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 Make = Callable[..., Ferry]
 
