@@ -7,15 +7,16 @@ import os
 import re
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
-
-import dagster as dg
 
 from tableferry.resources import extras
 from tableferry.resources.connecting import secret_files
 from tableferry.resources.connecting.names import connection_names, connection_url, system_of
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError, shortened
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 ALERTS = "TABLEFERRY_ALERTS"
 """URLs of Apprise, with blanks between: `mailtos://user:password@host?to=me@example.com`."""
