@@ -153,9 +153,11 @@ def kept_rows(plan: CopyPlan, options: TargetOptions, staged: str, in_range: str
     return in_range if options.mode.keeps_known else f"{in_range} AND {not_in(plan, staged)}"
 
 
-def stage_kept(columns: str, target: str, staged: str, kept: str) -> str:
-    """Copy the target's rows that stay into staging, so that one REPLACE publishes all."""
-    return f"INSERT INTO {staged} ({columns}) SELECT {columns} FROM {target} WHERE {kept}"
+def stage_kept(columns: str, target: str, staged: str, kept: str, *, once: bool) -> str:
+    """Copy the target's rows that stay into staging, so that one REPLACE publishes all; equal rows
+    `once`."""
+    which = f"DISTINCT {columns}" if once else columns
+    return f"INSERT INTO {staged} ({columns}) SELECT {which} FROM {target} WHERE {kept}"
 
 
 def batched_conditions(conditions: Sequence[str]) -> Iterator[str]:

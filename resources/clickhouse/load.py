@@ -30,7 +30,7 @@ from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.clickhouse.locks import HeldRange, Owner
 from tableferry.resources.clickhouse.publish_audit import PublishAudit
 from tableferry.resources.clickhouse.quarantine import replace_quarantine
-from tableferry.resources.clickhouse.replaced import let_go_ranges
+from tableferry.resources.clickhouse.replaced import let_go_ranges, may_come_back
 from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.table_sql import drop_table, qualified
@@ -58,6 +58,8 @@ class ClickHouseLoad(HeldRange):
     """Rows of the staging table after the load."""
     _audited: int | None = field(default=None, init=False)
     """Rows of the staging table as audited."""
+    _doubled: bool = field(default=False, init=False)
+    """Whether the target may have its rows twice: a server has restarted while it replaced them."""
     _target_rows: int = field(default=0, init=False)
     """`append`: the target's rows of the range, which the audit included."""
 
@@ -89,6 +91,7 @@ class ClickHouseLoad(HeldRange):
             arrived = self.staged_rows() if self._arrived is None else self._arrived
             self._audited = self._require(arrived, self._sent, "sent")
             if self.atomic and keeps_rows(self.plan, self.options):
+                self._doubled = may_come_back(self.resource) and self.marker.is_announced()
                 self._gather_strays()
             if appends(self.plan, self.options):
                 self._target_rows = self._count(qualified(self.table), self._in_range)
@@ -277,7 +280,8 @@ class ClickHouseLoad(HeldRange):
         columns = self._stored_columns()
         kept = rows or kept_rows(self.plan, self.options, self._staged, self._in_range)
         self.resource.execute(
-            stage_kept(columns, qualified(self.table), self._staged, kept), UNDIVIDED
+            stage_kept(columns, qualified(self.table), self._staged, kept, once=self._doubled),
+            UNDIVIDED,
         )
 
     def _rewrite(self) -> int:

@@ -191,6 +191,11 @@ class MarkerTable:
             if marker.version and (name not in before or before[name].token != marker.token):
                 raise TargetMoved(replaced_newer(self._target, marker))
 
+    def newest_marker(self, table: str, range_name: str) -> Marker | None:
+        """The marker of a range; None if there is none."""
+        markers = {name: _marker(name, values) for _, name, values in self._newest([table])}
+        return markers.get(range_name)
+
     def remove(self, table: str) -> None:
         """Remove the markers of a table."""
         self._remove(f"target = {literal(table)}")
@@ -253,6 +258,12 @@ class RangeMarker:
         """See `MarkerTable.standing`."""
         name, home = self.publication.key_range.name, self.publication.home
         return self._all.standing(self.identity, name, home)
+
+    def is_announced(self) -> bool:
+        """Whether the range's last publication was announced, and never confirmed."""
+        name = self.publication.key_range.name
+        newest = self._all.newest_marker(self.identity, name)
+        return newest is not None and newest.announced
 
     def require(self, token: str) -> None:
         """Raise `TargetMoved` if the marker is not this attempt's."""

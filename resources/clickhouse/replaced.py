@@ -90,8 +90,13 @@ def let_go(resource: ClickHouseServer, table: TableRef, partitions: str, absent:
             pause = min(2 * pause, LONGEST_PAUSE)
 
 
+def may_come_back(resource: ClickHouseServer) -> bool:
+    """Whether a restart may show replaced rows again that were not let go."""
+    return resource.version() < COVERED_SINCE
+
+
 def _left(resource: ClickHouseServer, table: TableRef, partitions: str) -> int:
-    if resource.version() >= COVERED_SINCE:
+    if not may_come_back(resource):
         return 0
     schema, name = literal(table.schema), literal(table.name)
     sql = LEFT_SQL.format(schema=schema, name=name, partitions=partitions)

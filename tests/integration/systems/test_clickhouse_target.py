@@ -6,10 +6,14 @@ import contextlib
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from operator import itemgetter
 
 import pyarrow as pa
 import pytest
 
+from tableferry.resources import crash_points
+from tableferry.resources.clickhouse import replaced
+from tableferry.resources.clickhouse.ddl import partition
 from tableferry.resources.clickhouse.locks import Owner, take_lock
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
@@ -30,6 +34,7 @@ from tableferry.resources.tables import staging_name
 from tableferry_local.stack import Stack
 from tests.integration.support.proxy import LosesAnswer
 from tests.integration.support.target_bench import (
+    AFTER,
     ELSEWHERE,
     HIGH,
     LOW,
@@ -509,3 +514,29 @@ def test_a_run_goes_on_whose_markers_were_removed(bench: Bench) -> None:
     assert bench.rows() == OLD
     claims = f"SELECT count() FROM warehouse.{MARKERS} WHERE `table` = '{bench.table.name}'"
     assert bench.client.query(f"{claims} AND `range` = ''").result_rows == [(1,)]
+
+
+@pytest.mark.invariant("I1")
+@pytest.mark.parametrize("mode", [WriteMode.APPEND, WriteMode.UPSERT])
+def test_rows_that_a_restart_has_brought_back_are_kept_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, mode: WriteMode
+) -> None:
+    """Before 26.6 a server shows replaced rows again that a run has not let go before both died."""
+    monkeypatch.setattr(replaced, "COVERED_SINCE", (99, 0))
+    options, table, before = bench.options(mode), bench.named(), bench.named(f"{bench.table.name}_")
+    bench.target.prepare(bench.plan, options)
+    bench.load(OLD, options=options)
+    bench.ask(f"CREATE TABLE {before} AS {table}")
+    bench.ask(f"ALTER TABLE {before} ATTACH {partition(LOW)} FROM {table}")
+
+    def die(point: str) -> None:
+        if point == "after_replace":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(crash_points, "reached", die)
+        bench.load(NEW, options=options)
+    bench.ask(f"ALTER TABLE {table} ATTACH {partition(LOW)} FROM {before}")
+    assert len(bench.rows()) == len(OLD) + len(AFTER[mode])
+    bench.load(NEW, options=options)
+    assert sorted(bench.rows(), key=itemgetter(0)) == sorted(AFTER[mode], key=itemgetter(0))

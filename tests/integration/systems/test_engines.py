@@ -39,8 +39,8 @@ RECORDING = ["after_commit", "inside_event", "after_event"]
 SWAPPING = ["after_shadowed", "before_swap", "inside_swap", "after_swap", "after_event"]
 POINTS = {
     ("clickhouse", "direct", "replace"): [*STAGING, *AUDIT, *SHOWING, *RECORDING],
-    # not after_replace: before 26.6 the old rows are back then, and stay, as append deletes none
-    ("clickhouse", "direct", "append"): ["after_marker", "inside_finalise", "after_publish"],
+    ("clickhouse", "direct", "append"): SHOWING,
+    ("clickhouse", "direct", "upsert"): SHOWING,
     ("postgres", "copy", "replace"): [*STAGING, *AUDIT, "inside_finalise", *RECORDING],
     ("postgres", "copy", "swap"): ["after_audit", "inside_finalise", *SWAPPING],
     ("postgres", "delta", "upsert"): ["during_load", "inside_finalise", "after_commit"],
