@@ -9,7 +9,6 @@ from tableferry.resources.clickhouse.errors import is_transient
 from tableferry.resources.clickhouse.health import findings
 from tableferry.resources.clickhouse.overflow import ClickHouseOverflow
 from tableferry.resources.clickhouse.policies import hidden, unseen, withheld
-from tableferry.resources.clickhouse.preview import preview
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.clickhouse.source import ClickHouseSource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
@@ -36,7 +35,6 @@ SYSTEM = System(
     source=ClickHouseSource(),
     loader=Loader(
         ClickHouseTarget,
-        preview,
         accepts=("arrow", "tab_separated"),
         deltas=True,
         stored_share=0.4,

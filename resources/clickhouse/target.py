@@ -8,10 +8,21 @@ import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from tableferry.resources import crash_points
 from tableferry.resources.clickhouse import anew, hazards
-from tableferry.resources.clickhouse.ddl import create_table, partition
+from tableferry.resources.clickhouse.ddl import (
+    create_table,
+    drop_known,
+    in_partition,
+    kept_rows,
+    names,
+    partition,
+    replace_partition,
+    rewrite,
+    stage_kept,
+)
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import EXISTS
 from tableferry.resources.clickhouse.layout import (
@@ -42,7 +53,7 @@ from tableferry.resources.clickhouse.quarantine import (
     keep_quarantined,
 )
 from tableferry.resources.clickhouse.replaced import let_go_ranges, require_sight
-from tableferry.resources.clickhouse.server import ClickHouseServer, databases
+from tableferry.resources.clickhouse.server import ClickHouseServer, databases, insert_statement
 from tableferry.resources.clickhouse.staging import (
     Image,
     defined_image,
@@ -57,6 +68,8 @@ from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.markers import Publication, Published, markers_of
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import (
+    ATTEMPT,
+    RUN,
     Alive,
     Target,
     TargetMoved,
@@ -73,7 +86,9 @@ from tableferry.resources.contract.target_names import (
 )
 from tableferry.resources.contract.target_options import (
     TargetOptions,
+    appends,
     check_mode,
+    keeps_rows,
     require_table,
     row_identity,
     written_to,
@@ -312,9 +327,41 @@ class ClickHouseTarget(Target):
         lost = anew.lost(self.resource, plan, options) if options.recreate else []
         return [*hazards.hazards(self.resource, plan, options), *lost]
 
-    def expect_image(self, table: TableRef, image: Image) -> None:
-        """Take this for what staging tables of a table look like, without asking the server."""
-        self._images[table] = image
+    def creation(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
+        """See `Target.creation`."""
+        return [self.resource.for_all(create_table(plan, options))]
+
+    def publication(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> list[str]:
+        """See `Target.publication`."""
+        layout = None if options.recreate else layout_of(self.resource, plan.target)
+        atomic = options.partition_by is None if layout is None else layout.atomic
+        table, name = written_to(plan, options), staging_name(plan.target, key_range.name)
+        staging, owner = f"{name}_{ATTEMPT}", Owner(RUN, ATTEMPT)
+        if layout is None:
+            image = planned_image(plan, options)
+        else:
+            image = defined_image(self.resource.definition(plan.target))
+        target, staged = qualified(table), qualified(table, staging)
+        in_range = in_partition(key_range) if atomic else plan.target_range(key_range)
+        if atomic:
+            statements = staging_table(table, staging, owner, key_range, image)
+        else:
+            statements = plain_staging_table(table, staging, owner)
+        fmt = "ArrowStream" if options.format in ("arrow", None) else "TabSeparated"
+        columns = [column.name for column in plan.target_columns]
+        statements.append(insert_statement(replace(table, name=staging), columns, fmt))
+        if appends(plan, options):
+            statements.append(drop_known(plan, target, staged))
+        if keeps_rows(plan, options) and (atomic or appends(plan, options)):
+            kept = kept_rows(plan, options, staged, in_range)
+            statements.append(stage_kept(names(columns), target, staged, kept, once=False))
+        if atomic:
+            statements.append(replace_partition(target, staged, key_range))
+        else:
+            rewriting = rewrite(plan, options, target, staged, in_range)
+            statements += filter(None, rewriting)
+        statements.append(drop_table(table, staging))
+        return [*map(self.resource.for_all, statements)]
 
     @contextlib.contextmanager
     def attempt(

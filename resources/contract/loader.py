@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
-from tableferry.resources.contract.recording import Preview
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target import RangeLoad, Target
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
-from tableferry.resources.types.column import Column
 
 
 class Part(NamedTuple):
@@ -34,10 +32,6 @@ class Loader:
 
     open: Callable[[Any], Target]
     """Returns the load target of a resource."""
-    preview: Callable[[Any, CopyPlan, TargetOptions, Sequence[Column] | None], Preview]
-    """Returns the statements that a load target of `open` would send to prepare a table and to
-    publish ranges of a plan, and sends none that has an effect; the columns are those that the
-    table will have then, None if there is no table. Raises what `Target.prepare` raises."""
     accepts: Sequence[Format]
     """The formats that it can load."""
     modes: Sequence[WriteMode] = tuple(mode for mode in WriteMode if mode.moves)

@@ -20,6 +20,9 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
+RUN, ATTEMPT = "<run>", "<attempt>"
+"""Stand for what only a run has, in statements that are shown."""
+
 Alive = Callable[[str], bool]
 """Whether the run whose id is in a staging table is still alive."""
 
@@ -146,6 +149,16 @@ class Target(Protocol):
 
         Raises:
             SchemaDrift, InputError: see `prepare`.
+        """
+
+    def creation(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
+        """The statements that create the table of a plan, to be shown."""
+
+    def publication(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> list[str]:
+        """The statements that stage the rows of a range and publish them, to be shown.
+
+        What is another in each attempt is `<attempt>`; lines that begin with `--` are words. Locks,
+        markers and counts are left out.
         """
 
     def hazards(

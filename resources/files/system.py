@@ -14,7 +14,7 @@ from tableferry.resources.files.object_store import KINDS
 from tableferry.resources.files.overflow import FilesOverflow
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.files.source import FilesSource
-from tableferry.resources.files.target import FilesTarget, folder_problem, preview
+from tableferry.resources.files.target import FilesTarget, folder_problem
 from tableferry.resources.files.types import TYPES
 
 SYSTEM = System(
@@ -34,7 +34,6 @@ SYSTEM = System(
     source=FilesSource(),
     loader=Loader(
         FilesTarget,
-        preview,
         accepts=("arrow",),
         modes=(WriteMode.REPLACE,),
         quarantines=False,

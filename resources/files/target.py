@@ -15,8 +15,7 @@ from tableferry.resources.connecting.names import connection_url
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.markers import Publication, Published
-from tableferry.resources.contract.recording import Preview
-from tableferry.resources.contract.target import Alive, Target, no_live_owner
+from tableferry.resources.contract.target import ATTEMPT, Alive, Target, no_live_owner
 from tableferry.resources.contract.target_names import is_rejected
 from tableferry.resources.contract.target_options import TargetOptions, require_table
 from tableferry.resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
@@ -185,6 +184,17 @@ class FilesTarget(Target):
         kept = rejected(plan.target, key_range)
         return kept if (self.folder(plan.target).staging / kept.name).exists() else None
 
+    def creation(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
+        """Describe it in a shell's words. See `Target.creation`."""
+        folder = self.folder(plan.target)
+        return [] if folder.staging.is_dir() else [f"mkdir -p {folder.staging}"]
+
+    def publication(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> list[str]:
+        """Describe it in a shell's words. See `Target.publication`."""
+        folder = self.folder(plan.target)
+        staged = f"{staging_name(plan.target, key_range.name)}_{ATTEMPT}{SUFFIX}"
+        return [f"mv '{folder.staging / staged}' '{folder.path / file_name(key_range)}'"]
+
     def folder(self, table: TableRef) -> ExportFolder:
         """The folder that is a table."""
         store = self.resource.store
@@ -203,17 +213,3 @@ def _remove(folder: ExportFolder, lock: str, *, rejected: bool = True) -> list[s
     for name in names:
         os.unlink(folder.staging / name)
     return names
-
-
-def preview(
-    target: FilesTarget, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column] | None
-) -> Preview:
-    """Describe in a shell's words what happens to files. See `Loader.preview`."""
-    folder = target.folder(plan.target)
-
-    def publish(key_range: KeyRange, options: TargetOptions, rows: int | None) -> list[str]:
-        staged = f"{staging_name(plan.target, key_range.name)}_<attempt>{SUFFIX}"
-        return [f"mv '{folder.staging / staged}' '{folder.path / file_name(key_range)}'"]
-
-    made = [] if folder.staging.is_dir() else [f"mkdir -p {folder.staging}"]
-    return Preview(made, publish)

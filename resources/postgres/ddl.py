@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from types import MappingProxyType
 
 from tableferry.resources.connecting.waiting import lock_milliseconds
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -225,10 +224,6 @@ class PostgresStatements(Statements):
     def rename(self, table: TableRef, name: str) -> str:
         """ALTER TABLE ... RENAME."""
         return f"ALTER TABLE {qualified(table)} RENAME TO {self.names([name])}"
-
-    effects = MappingProxyType(
-        {"pg_try_advisory_lock": (True,), "pg_current_xact_id": ("<transaction>",)}
-    )
 
     def take_lock(self, session: TargetSession, lock: str, seconds: float) -> bool:
         """See `Statements.take_lock`. It is an advisory lock."""

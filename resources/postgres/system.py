@@ -18,7 +18,6 @@ from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.source import PostgresSource, require_adbc
 from tableferry.resources.postgres.target import PostgresTarget
 from tableferry.resources.postgres.types import TYPES
-from tableferry.resources.transactional.preview import preview
 
 SYSTEM = System(
     name="postgres",
@@ -44,7 +43,6 @@ SYSTEM = System(
     source=PostgresSource(),
     loader=Loader(
         PostgresTarget,
-        preview,
         accepts=("pgcopy", "copy_text", "arrow"),
         deltas=True,
         delta_share=0.05,

@@ -8,7 +8,6 @@ from typing import Any
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
-from tableferry.resources.contract.recording import Recording
 from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import InputError
@@ -59,14 +58,6 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
             return statements, ""
         users = [str(user) for (user,) in self.resource.query(STATEMENTS.users(table, before.name))]
         return statements, f"{', '.join(users)} needs its type; drop that first" if users else ""
-
-    def preview_rows(self, load: Any, recording: Recording) -> None:
-        """Load no rows. See `TransactionalTarget.preview_rows`."""
-        if load.options.format in ("arrow", None):
-            return super().preview_rows(load, recording)
-        load.load_bytes(iter(()))
-        recording.record("-- the rows")
-        return None
 
     def _session(self) -> AbstractContextManager[PostgresSession]:
         return self.resource.session()

@@ -6,7 +6,6 @@ import re
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -193,8 +192,6 @@ class SqlServerStatements(Statements):
         lines = ", ".join(self.definitions(_widened(plan), staging=True))
         create = f"CREATE TABLE {qualified(kept)} ({lines})"
         return [*self.begin, create, self.insert_all(plan, kept, staging), self.commit]
-
-    effects = MappingProxyType({"sp_getapplock": (0,)})
 
     def take_lock(self, session: TargetSession, lock: str, seconds: float) -> bool:
         """See `Statements.take_lock`. It is an application lock."""

@@ -18,7 +18,6 @@ from tableferry.resources.sqlserver.source import SqlServerSource, require_bcp
 from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.sqlserver.trial import rehearsal, shut_out, trial
 from tableferry.resources.sqlserver.types import TYPES
-from tableferry.resources.transactional.preview import preview
 
 SYSTEM = System(
     name="sqlserver",
@@ -38,7 +37,6 @@ SYSTEM = System(
     source=SqlServerSource(),
     loader=Loader(
         SqlServerTarget,
-        preview,
         accepts=("arrow", "delimited"),
         deltas=True,
         delta_share=0.1,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tableferry.resources import registry
 from tableferry.resources.aliases import alias_prefix
@@ -84,9 +84,6 @@ class Statements:
         return registry.system(self.system_name)
 
     # the table
-
-    effects: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
-    """Texts of queries that have an effect, with their answers where nothing is in the way."""
 
     def create_schema(self, table: TableRef) -> str:
         """CREATE SCHEMA if missing."""

@@ -18,9 +18,9 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.markers import Publication, Published
-from tableferry.resources.contract.recording import Recording
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import (
+    ATTEMPT,
     Alive,
     Target,
     TargetMoved,
@@ -31,6 +31,7 @@ from tableferry.resources.contract.target_columns import converted
 from tableferry.resources.contract.target_names import is_rejected, rejected_of, shadow_of
 from tableferry.resources.contract.target_options import (
     TargetOptions,
+    appends,
     check_mode,
     replaces,
     require_table,
@@ -174,9 +175,35 @@ class TransactionalTarget(Target, Generic[AnySession]):
         """Take the plan's columns for the target's, without reading them."""
         self._columns[plan.target] = plan.target_columns
 
-    def preview_rows(self, load: Any, recording: Recording) -> None:
-        """Record how a load gets its rows."""
-        recording.record(f"-- the rows, by the server's bulk loader, into {load.staging}")
+    def creation(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
+        """See `Target.creation`."""
+        statements = self.sql.create_table(plan, plan.target)
+        if options.mark:
+            statements = [*statements, self.sql.add_mark(plan.target, options.mark)]
+        return [self.sql.create_schema(plan.target), *statements]
+
+    def publication(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> list[str]:
+        """See `Target.publication`."""
+        sql, table, where = self.sql, written_to(plan, options), plan.target_range(key_range)
+        with self._session() as session:
+            schema = self._staging_schema(session, table)
+        name = f"{staging_name(plan.target, key_range.name)}_{ATTEMPT}"
+        staging = replace(table, schema=schema, name=name)
+        return [
+            *sql.create_staging(plan, staging),
+            f"-- the rows, by the server's bulk loader, into {staging}",
+            *(sql.stage_known(plan, table, staging, where) if appends(plan, options) else ()),
+            *sql.begin,
+            *(
+                [sql.remove_gone(plan, table, staging, where, options.mark)]
+                if options.removes
+                else ()
+            ),
+            *sql.publish(plan, options, table, staging, where),
+            *(sql.run_deferred if options.audits_shown else ()),
+            sql.commit,
+            sql.drop_staging(staging),
+        ]
 
     def script(
         self,

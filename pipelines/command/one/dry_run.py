@@ -1,4 +1,4 @@
-"""`ferry run --dry-run`: shows the statements that a run would send, without sending them."""
+"""`ferry run --dry-run`: shows what a run would do to its targets, without doing it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.pipelines.command.one.finding import match_ranges, select_hops, unsettled
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.formats import format_of
-from tableferry.resources.contract.loader import loader_of
-from tableferry.resources.contract.quarantine import Quarantine
-from tableferry.resources.contract.recording import RUN
+from tableferry.resources.contract.target_names import shadow_of
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class RangeStatements:
     export: str
     """The query to the source."""
     publication: list[str]
-    """The statements to the target; lines that begin with `--` describe steps between them."""
+    """Those that stage the rows and publish them; lines that begin with `--` are words."""
 
 
 @dataclass(frozen=True)
@@ -158,34 +156,27 @@ def _hop(
     *,
     show_all: bool,
 ) -> HopStatements:
-    creation, shown, decided = list[str](), list[RangeStatements](), plan.decided[hop.number]
-    # the targets of all hops are prepared if one of them runs
+    table, decided, creation = hop.plan.target, plan.decided[hop.number], list[str]()
+    target = servers.target(table)
     if changes is not None:
-        table = hop.plan.target
+        # the targets of all hops are prepared if one of them runs
         creation = [sql for step in changes.steps for sql in step.statements[:1]]
         if changes.anew is not None:
             creation = [f"-- {table} is empty and does not fit: it is dropped, and made anew"]
-        options = hop.options if runs else hop.in_place.options
-        preview = loader_of(table.system).preview(
-            servers.target(table), hop.plan, options, changes.columns or None
-        )
-        creation += preview.preparation
-        format_ = format_of(hop.wire, hop.plan.source, hop.plan.target)
-        quarantine = Quarantine(0, (), RUN) if hop.plan.fitting else None
-        options = replace(options, format=format_, quarantine=quarantine)
-        rows = plan.rows() if hop.first else dict[str, int]()
+        if changes.anew is not None or not changes.columns:
+            creation += target.creation(hop.plan, hop.options)
+        if plan.declared.write.whole_table:
+            shown_in = shadow_of(table)
+            creation.append(f"-- {shown_in} is made, and takes the place of {table} in the end")
+    format_ = format_of(hop.wire, hop.plan.source, hop.plan.target)
+    options = replace(hop.options, format=format_)
+    shown = []
     for name in runs if show_all else runs[:1]:
-        range_ = plan.ranges[name]
-        since = decided[name].since
+        range_, since = plan.ranges[name], decided[name].since
         copy = from_watermark(hop.plan, plan.transfer, since) if since else hop.plan
-        shown.append(
-            RangeStatements(
-                name,
-                str(decided[name]),
-                copy.select(range_, hop.wire),
-                preview.publish(range_, options, rows.get(name)),
-            )
-        )
+        publication = target.publication(hop.plan, range_, options)
+        export = copy.select(range_, hop.wire)
+        shown.append(RangeStatements(name, str(decided[name]), export, publication))
     return HopStatements(
         hop.number,
         str(hop.plan.source),
