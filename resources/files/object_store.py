@@ -128,7 +128,7 @@ class ObjectStore:
                     return ()  # the walk would have met it
                 return facts_of(self).known(("log", log), lambda: self._names_in(log))
 
-            require_plain(table, holding, "/".join(base), names_in)
+            require_plain(table, holding, "/".join(base), names_in, f"{self.scheme}://")
         except InputError:
             raise
         except FileNotFoundError:

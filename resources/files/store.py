@@ -164,7 +164,11 @@ class Folder:
 
 
 def require_plain(
-    table: TableRef, holding: Iterable[str], root: str, names_in: Callable[[str], Iterable[str]]
+    table: TableRef,
+    holding: Iterable[str],
+    root: str,
+    names_in: Callable[[str], Iterable[str]],
+    scheme: str = "",
 ) -> None:
     """Refuse files that a table format's log, not their folder, calls the rows of a table.
 
@@ -173,6 +177,7 @@ def require_plain(
         holding: the folders that hold them.
         root: where relative folders begin: nothing is looked at above it.
         names_in: lists a folder; none where there is no such folder.
+        scheme: what a folder's name begins with in messages.
 
     Raises:
         InputError: names the table's folder and the format.
@@ -185,8 +190,8 @@ def require_plain(
     for folder, (log, (format, file)) in product(sorted(folders), LOGS.items()):
         if any(re.search(file, name) for name in names_in(str(folder / log))):
             raise InputError(
-                f"{table}: {folder} is a table of {format}, whose files may hold rows that are "
-                "deleted, replaced or not yet committed: let its own reader export the rows "
+                f"{table}: {scheme}{folder} is a table of {format}, whose files may hold rows that "
+                "are deleted, replaced or not yet committed: let its own reader export the rows "
                 "(DuckDB's delta_scan or iceberg_scan), and name these files"
             )
 

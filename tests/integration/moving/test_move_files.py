@@ -236,7 +236,9 @@ def test_what_the_readers_do_not_read_alike_is_refused(
     one = declared(ferry, f"{tmp_path}/in/*.parquet", exclude="[number]")
     view = one.run()
     assert not view.good and not one.moved(view)
-    assert "column 'at', key 'a.parquet': value '1970-01-01 00:00:00.000000001'" in view.errors[0]
+    assert (
+        "column 'at', key 'a.parquet, 1': value '1970-01-01 00:00:00.000000001'" in view.errors[0]
+    )
     assert "has more than 6 decimals of a second" in view.errors[0]
     parquet(
         tmp_path / "in" / "a.parquet", {"id": [1, 2], "at": nanos.take([1, 1]), "number": [1, 2]}
@@ -441,8 +443,8 @@ def test_guessed_types_are_kept_by_the_target(ferry: Maker, tmp_path: Path) -> N
     view = one.run()
     assert one.moved(view) == ["4.csv"]
     problems = "\n".join(view.errors)
-    assert "key '2.csv': value 'x2' is not a valid BIGINT" in problems
-    assert "key '3.csv': value '12.25' is not a valid DECIMAL(18,1)" in problems
+    assert "key '2.csv, 1': value 'x2' is not a valid BIGINT" in problems
+    assert "key '3.csv, 1': value '12.25' is not a valid DECIMAL(18,1)" in problems
     assert held(one, "id, toString(at)")[-1] == (4, "2021-02-03 04:05:06.000000")
 
 
