@@ -194,6 +194,11 @@ error that names table, column, key and value.
   `arrow`, where the client does. `python -m tableferry_bench.guards` measures it.
 - **Times without a zone** go into `DateTime64(n, 'UTC')` too: the column shows the same wall clock
   on every server, whatever its own zone.
+- **Types that can be read, but not filled**: `DateTime`, `DateTime64` with more than seven
+  decimals or in another zone than UTC, `Enum8` and `Enum16`, `Int128` and wider integers, and
+  those that ClickHouse has for addresses, tuples and maps; `datetime`, `smalldatetime` and `money`
+  of SQL Server. A target that has such a column is refused with the type that was planned; `ALTER`
+  the column, or have the table made anew by `--recreate`.
 - **ClickHouse's dates** are held to 1900-01-01 to 2299-12-31, or, from ClickHouse 26.9 on, to
   0001-01-01 to 9999-12-31; an older release would show another date. For others choose `Int32`
   (days since 1970-01-01), `Int64` (microseconds since then) or `String`.

@@ -219,7 +219,7 @@ def test_types_of_duckdbs_own_are_refused_by_name(tmp_path: Path) -> None:
 def test_nanoseconds_are_refused_by_value(tmp_path: Path, type_: pa.DataType) -> None:
     pq.write_table(pa.table({"x": stored([1_000, 1_001], type_)}), tmp_path / "a.parquet")
     reader = Reader(tmp_path / "a.parquet")
-    with pytest.raises(ValueRefused, match=r"'x', key 'a.parquet'.*more than 6 decimals"):
+    with pytest.raises(ValueRefused, match=r"'x', key 'a.parquet, 2'.*more than 6 decimals"):
         reader.loaded(reader.plan())
 
 

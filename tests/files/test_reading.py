@@ -188,7 +188,7 @@ def test_what_a_later_file_writes_otherwise_is_refused(tmp_path: Path) -> None:
     odd = {"b": "007", "c": "TRUE", "d": "1E5", "e": "1.25"}
     for name, line in late.items():
         (tmp_path / f"{name}.csv").write_text(f"a,b,c\n{line}\n")
-        with pytest.raises(ValueRefused, match=f"key '{name}.csv': value '{odd[name]}' is not "):
+        with pytest.raises(ValueRefused, match=f"key '{name}.csv, 1': value '{odd[name]}' is not "):
             reader.rows(plan, f"{name}.csv")
 
 
@@ -217,7 +217,8 @@ def test_a_declared_type_takes_any_notation_of_its_values(
     assert len(reader.rows(reader.plan(a=type_))) == len(good)
     for value in bad:
         (tmp_path / "b.csv").write_text(f"a\n{value}\n")
-        with pytest.raises(ValueRefused, match=f"'b.csv': value '{value[:20]}".replace("+", r"\+")):
+        shown = f"'b.csv, 1': value '{value[:20]}".replace("+", r"\+")
+        with pytest.raises(ValueRefused, match=shown):
             reader.rows(reader.plan(a=type_), "b.csv")
 
 
