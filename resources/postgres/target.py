@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.target_names import shadow_of
-from tableferry.resources.contract.target_options import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions, written_to
 from tableferry.resources.errors import InputError
 from tableferry.resources.postgres import anew
 from tableferry.resources.postgres.ddl import STATEMENTS
@@ -61,6 +63,13 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
 
     def _session(self) -> AbstractContextManager[PostgresSession]:
         return self.resource.session()
+
+    def _as_it_is(
+        self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]
+    ) -> TargetOptions:
+        if written_to(plan, options) != plan.target:
+            return options
+        return replace(options, hazards=tuple(self.hazards(plan, options, columns)))
 
     def _in_catalog(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
         found = hazards(self.resource, plan, options)

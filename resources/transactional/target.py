@@ -228,6 +228,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
         if table not in self._columns:
             self._columns[table] = self.resource.columns(table)
         columns = self._columns[table]
+        options = self._as_it_is(plan, options, columns)
         with contextlib.ExitStack() as stack:
             session = stack.enter_context(self._session())
             self._take_lock(session, lock, table, key_range)
@@ -420,6 +421,13 @@ class TransactionalTarget(Target, Generic[AnySession]):
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> TransactionalLoad[AnySession]:
         """Make the load of a held range; what it opens ends with the stack."""
         raise NotImplementedError
+
+    def _as_it_is(
+        self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]
+    ) -> TargetOptions:
+        """Return the options with hazards that are newer than the plan, where these are looked for
+        at each range."""
+        return options
 
     def _in_catalog(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
         """The hazards in the server's catalog."""

@@ -76,6 +76,8 @@ VALUES: list[tuple[str, Any, str]] = [
     ("CAST(1.9 AS int)", 1, "int"),
     ("CAST(-1.9e0 AS int)", -1, "int"),
     ("CAST(1.005 AS decimal(10,2))", D("1.01"), "decimal(10,2)"),
+    ("TRY_CAST(999.994e0 AS decimal(5,2))", D("999.99"), "decimal(5,2)"),
+    ("TRY_CAST(999.995e0 AS decimal(5,2))", None, "decimal(5,2)"),
     ("CAST('' AS int)", 0, "int"),
     ("CAST(' 12 ' AS int)", 12, "int"),
     ("CAST(2 AS bit)", 1, "bit"),

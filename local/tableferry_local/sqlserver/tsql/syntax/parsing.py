@@ -37,7 +37,7 @@ class _Parser(TSQLParser):
 
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-        name: TSQLParser.FUNCTION_PARSERS[name] for name in ("CAST", "CONVERT")
+        name: TSQLParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "CONVERT")
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         "CASE": TSQLParser.NO_PAREN_FUNCTION_PARSERS["CASE"]

@@ -131,6 +131,16 @@ def _cast(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
     return Value(convert(value, kind), kind, nullable, value.collation, utf8=value.utf8)
 
 
+def _try_cast(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
+    value = compiler.expression(node.this, scope)
+    kind = parse_type(node.args["to"].args["kind"], in_cast=True)
+    if kind.name != "decimal" or family(value.type) not in ("int", "dec", "float"):
+        raise unsupported("TRY_CAST but of numbers as decimals")
+    scale = kind.scale or 0
+    fits = f"abs(round(({value.sql})::numeric, {scale})) < {10 ** ((kind.precision or 18) - scale)}"
+    return Value(f"CASE WHEN {fits} THEN {convert(value, kind)} END", kind)
+
+
 def _convert(compiler: Compiler, node: exp.Expr, scope: Scope) -> Value:
     value = compiler.expression(node.expression, scope)
     kind = parse_type(node.this.args["kind"], in_cast=True)
@@ -176,6 +186,7 @@ NODES: dict[type[exp.Expr], Translator] = {
     exp.Neg: _negative,
     exp.Case: _case,
     exp.Cast: _cast,
+    exp.TryCast: _try_cast,
     exp.Convert: _convert,
     exp.Collate: _collate,
 }
