@@ -16,7 +16,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 # No server is named, so that the local stack is used.
 NO_SERVERS := ! env | grep -qE '^TABLEFERRY_(POSTGRES|SQLSERVER|CLICKHOUSE)_URL(_FILE)?=.'
 
-.PHONY: help install demo dev env docs screenshots test test-changed test-slow test-soak test-mutants test-cluster test-engines test-tsql cluster-up cluster-logs test-storages test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
+.PHONY: help install demo dev env docs screenshots test test-changed test-slow test-soak test-mutants test-mutants-changed test-cluster test-engines test-tsql cluster-up cluster-logs test-storages test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -146,6 +146,10 @@ test-storages: install system-packages ## Run tests of the event log, proofs and
 
 test-mutants: install ## Change the code that decides what is true, and see that tests fail (ARGS='digest --sample 60')
 	@$(IN_MEMORY) $(BIN)/python -m tests.mutants $(ARGS)
+
+# In a check of a commit, so long at most; one that takes long may take another minute
+test-mutants-changed: install system-packages ## Change what differs from the commit in .ci/judged, for four minutes
+	@$(IN_MEMORY) $(BIN)/python -m tests.mutants --seconds 240 --patience 5 --seed $$((16#$(TURN))) $(ARGS)
 
 test-all: ## Run all tests
 	@$(MAKE) test MOST=

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import queue
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.mutants.operators import Mutant, mutants
+from tests.mutants.operators import Mutant, Place, mutants
 
 PATIENCE = 30.0
 """By default, the seconds of tests that a mutant has to survive, by their times without it, of each
@@ -27,15 +28,26 @@ Reach = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Group:
-    """Modules that decide something together."""
+    """Modules that decide something together, and files of tests: what survives the first kind has
+    to survive the next."""
 
     name: str
     files: list[str]
+    tests: Sequence[list[str]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A mutant to judge, of a group, and the source without it."""
+
+    group: str
+    mutant: Mutant
+    source: str
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant: `killed`, `survived` or `timed out`."""
+    """What became of a mutant: `killed`, `survived`, `timed out`, or `not judged` in time."""
 
     group: str
     mutant: Mutant
@@ -126,9 +138,10 @@ class Reaches:
     changes.
     """
 
-    def __init__(self, root: Path, team: list[Worker]) -> None:
+    def __init__(self, root: Path, team: list[Worker], end: float = math.inf) -> None:
         self._root = root
         self._team = team
+        self._end = end
         self._cache = root / "build" / "mutants" / "reach.json"
         self._kept = json.loads(self._cache.read_text()) if self._cache.exists() else {}
 
@@ -150,7 +163,8 @@ class Reaches:
         return {name: one for name, one in seen.items() if one["passed"] and "reached" in one}
 
     def _run(self, worker: Worker, batch: list[str]) -> None:
-        answer = worker.ask(tests=batch, mutant=None, seconds=900)
+        seconds = max(1, min(900, self._end - time.monotonic()))
+        answer = worker.ask(tests=batch, mutant=None, seconds=seconds)
         for test in batch:
             seen = {
                 name: one for name, one in answer["tests"].items() if name.startswith(f"{test}::")
@@ -173,10 +187,10 @@ class Reaches:
 
 
 def tests_for(mutant: Mutant, reach: Reach, patience: float = PATIENCE) -> list[str]:
-    """The quickest of the tests that get to the function, or at least to its file."""
+    """The quickest of the tests that get to the function, or to the file of what is in none."""
     file = f"{mutant.file}:"
     tests = [name for name, one in reach.items() if file + mutant.within in one["reached"]]
-    if not tests:
+    if not mutant.function:
         tests = [
             name
             for name, one in reach.items()
@@ -187,31 +201,21 @@ def tests_for(mutant: Mutant, reach: Reach, patience: float = PATIENCE) -> list[
     return [name for n, name in enumerate(tests) if next(spent) < patience or not n]
 
 
-def judge(
-    worker: Worker,
-    group: str,
-    mutant: Mutant,
-    source: str,
-    kinds: list[Reach],
-    *,
-    grace: float,
-    patience: float,
-) -> Outcome:
-    """Run the tests of a mutant, those without servers first, until one fails."""
-    for reach in kinds:
-        if not (tests := tests_for(mutant, reach, patience)):
-            continue
-        seconds = grace + 6 * sum(reach[name]["seconds"] for name in tests)
-        if mutant.function:
-            changed = {"function": mutant.function, "source": mutant.applied(source)}
-            changed["file"] = mutant.file
-            answer = worker.ask(tests=tests, mutant=changed, seconds=seconds)
-        else:
-            answer = _imported(worker.root, mutant, source, tests, seconds)
-        if answer["state"] != "survived":
-            failed = [name for name, seen in answer["tests"].items() if not seen["passed"]]
-            return Outcome(group, mutant, answer["state"], "".join(failed[-1:]))
-    return Outcome(group, mutant, "survived")
+def judge(worker: Worker, job: Job, reach: Reach, *, grace: float, patience: float) -> Outcome:
+    """Run the tests of a mutant until one fails."""
+    mutant = job.mutant
+    tests = tests_for(mutant, reach, patience)
+    if not tests:
+        return Outcome(job.group, mutant, "survived")
+    seconds = grace + 6 * sum(reach[name]["seconds"] for name in tests)
+    if mutant.function:
+        changed = {"function": mutant.function, "source": mutant.applied(job.source)}
+        changed["file"] = mutant.file
+        answer = worker.ask(tests=tests, mutant=changed, seconds=seconds)
+    else:
+        answer = _imported(worker.root, mutant, job.source, tests, seconds)
+    failed = [name for name, seen in answer["tests"].items() if not seen["passed"]]
+    return Outcome(job.group, mutant, answer["state"], "".join(failed[-1:]))
 
 
 def _imported(
@@ -231,25 +235,33 @@ def _imported(
         worker.close()
 
 
-def sample(sources: dict[str, str], size: int, seed: int, changed: Collection[str]) -> list[Mutant]:
-    """So many mutants of these files, by chance, those of changed files first."""
-    every = [one for file, text in sources.items() for one in mutants(file, text)]
-    every.sort(key=lambda one: (one.file not in changed, one.rank(seed)))
+def sample(
+    root: Path, group: Group, size: int, seed: int, old: Collection[Place], only: str
+) -> list[Job]:
+    """So many mutants of a group, by chance, new ones first."""
+    files = [file for file in files_of(root, group.files) if only in file]
+    every = [
+        Job(group.name, one, source)
+        for file in files
+        for source in [(root / file).read_text("utf-8")]
+        for one in mutants(file, source)
+    ]
+    every.sort(key=lambda job: (job.mutant.place in old, job.mutant.rank(seed)))
     return every[:size]
 
 
 def run(
     root: Path,
     groups: list[Group],
-    kinds: Sequence[list[str]],
     *,
-    size: int,
+    size: int = sys.maxsize,
     seed: int = 1,
-    changed: Collection[str] = (),
+    old: Collection[Place] = (),
     only: str = "",
     workers: int = 1,
     grace: float = 30,
     patience: float = PATIENCE,
+    seconds: float = math.inf,
     tell: Callable[[Outcome], object],
 ) -> list[Outcome]:
     """Judge a sample of each group's mutants.
@@ -257,48 +269,56 @@ def run(
     Args:
         root: the checkout.
         groups: what to mutate.
-        kinds: test files; what survives the first has to survive the next.
         size: how many mutants of each group.
         seed: chooses them.
-        changed: files whose mutants come first.
+        old: places whose mutants come last; with `seconds`, not at all.
         only: a part of the paths of the files to mutate.
         workers: how many at a time.
         grace: seconds that tests may take beyond six times what they take without a mutant.
         patience: seconds of tests that a mutant has to survive, of each kind.
+        seconds: no mutant is begun later; those that the first kind of tests reach come first.
         tell: is called with each survivor, as soon as it is one.
     """
-    files = dict.fromkeys(itertools.chain(*kinds))
-    team = [Worker(root, files) for _ in range(workers)]
-    outcomes: list[Outcome] = []
+    end = time.monotonic() + seconds
+    jobs = [job for group in groups for job in sample(root, group, size, seed, old, only)]
+    if seconds < math.inf:
+        jobs = [job for job in jobs if job.mutant.place not in old]
+        jobs.sort(key=lambda job: job.mutant.rank(seed))
+    outcomes: dict[Place, Outcome] = {}
+    if not jobs:
+        return []
+    kinds = len(groups[0].tests)
+    team = [
+        Worker(root, dict.fromkeys(file for one in groups for kind in one.tests for file in kind))
+        for _ in range(workers)
+    ]
     try:
-        reaches = Reaches(root, team)
-        reach = [reaches.of(tests) for tests in kinds]
-        for group in groups:
-            start = time.monotonic()
-            sources = {
-                file: (root / file).read_text("utf-8")
-                for file in files_of(root, group.files)
-                if only in file
-            }
+        reaches = Reaches(root, team, end)
+        for kind in range(kinds):
+            concerned = {job.group for job in jobs}
+            tests = {file for one in groups if one.name in concerned for file in one.tests[kind]}
+            reach = reaches.of(sorted(tests)) if time.monotonic() < end else {}
+            if seconds < math.inf:
+                jobs.sort(key=lambda job: not tests_for(job.mutant, reach))
 
             def work(
-                worker: Worker,
-                mutant: Mutant,
-                group: Group = group,
-                sources: dict[str, str] = sources,
+                worker: Worker, job: Job, reach: Reach = reach, last: bool = kind + 1 == kinds
             ) -> None:
-                source = sources[mutant.file]
-                outcome = judge(
-                    worker, group.name, mutant, source, reach, grace=grace, patience=patience
-                )
-                outcomes.append(outcome)
-                print(f"{mutant.file}:{mutant.line}: {outcome.state}", outcome.by, flush=True)
-                if outcome.state == "survived":
+                place = job.mutant.place
+                if time.monotonic() > end:
+                    outcomes[place] = Outcome(job.group, job.mutant, "not judged")
+                    return
+                outcome = judge(worker, job, reach, grace=grace, patience=patience)
+                outcomes[place] = outcome
+                if outcome.state != "survived" or last:
+                    told = f"{place[0]}:{job.mutant.line}: {outcome.state}"
+                    print(told, outcome.by, flush=True)
+                if outcome.state == "survived" and last:
                     tell(outcome)
 
-            on_workers(team, sample(sources, size, seed, changed), work)
-            print(f"{group.name}: {time.monotonic() - start:.0f} s", flush=True)
+            on_workers(team, jobs, work)
+            jobs = [job for job in jobs if outcomes[job.mutant.place].state == "survived"]
     finally:
         for worker in team:
             worker.close()
-    return outcomes
+    return [*outcomes.values()]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import subprocess
+import sys
 
 import pytest
 
@@ -49,8 +50,8 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
     told: list[Outcome] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(command.ROOT))
-        group, tests = Group("all", ["sample.py"]), [["tests/test_sample.py"]]
-        judged = run(root, [group], tests, size=99, tell=told.append, grace=10)
+        group = Group("all", ["sample.py"], [["tests/test_sample.py"]])
+        judged = run(root, [group], tell=told.append, grace=10)
     assert told == [one for one in judged if one.state == "survived"]
     return judged
 
@@ -95,17 +96,29 @@ def test_operators(source: str, changed: list[str]) -> None:
 
 @pytest.mark.slow
 def test_a_survivor_without_a_verdict_ends_the_command_with_1(
-    outcomes: list[Outcome], tmp_path: Path
+    outcomes: list[Outcome],
 ) -> None:
     survivors = [one for one in outcomes if one.state == "survived"]
     entries = "".join(command.told(one) for one in survivors)
-    said = tmp_path / "verdicts.toml"
-    said.write_text(entries)
-    assert len(command.unjudged(outcomes, command.verdicts(said))) == 2
-    said.write_text(entries.replace('verdict = ""', 'verdict = "equivalent: none of them"'))
-    known = command.verdicts(said)
-    assert command.unjudged(outcomes, known) == []
+    known = command.verdicts(entries)
+    assert len(command.unjudged(outcomes, known)) == command.accepted(known) == 2
+    known = command.verdicts(entries.replace('verdict = ""', 'verdict = "equivalent: to none"'))
+    assert command.unjudged(outcomes, known) == [] and command.accepted(known) == 0
     assert command.table(outcomes, known).splitlines()[-1] == "| all | 7 | 4 | 1 | 2 | 2 | 100% |"
     known.popitem()
     assert len(command.unjudged(outcomes, known)) == 1
     assert command.table(outcomes, known).splitlines()[-1] == "| all | 7 | 4 | 1 | 2 | 1 | 83% |"
+
+
+@pytest.mark.parametrize(
+    ("since", "code", "says"),
+    [
+        ("0" * 40, 0, "0 is not in this clone: what has changed since is not mutated"),
+        # the tree that has no files, which git always knows
+        ("4b825dc642cb6eb9a060e54bf8d69288fbee4904", 1, "more is accepted than in 4b825dc"),
+    ],
+)
+def test_what_is_accepted_only_shrinks(since: str, code: int, says: str) -> None:
+    given = [sys.executable, "-m", "tests.mutants", "--seconds", "1", "--since", since]
+    done = subprocess.run(given, cwd=command.ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, "") and says in done.stdout
