@@ -130,7 +130,7 @@ class ClickHouseLoad(HeldRange):
         if self.options.delta is not None and self.atomic:
             self._complete(self.options.delta)
         assert self._audited is not None
-        self.marker.announce()
+        self.marker.put(announced=True)
         crash_points.reached("after_marker")
         rows, number = self._owned_rows()
         self._require(rows, self._audited, "audited")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.clickhouse.server import ClickHouseServer, among
+from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.markers import (
     ANNOUNCED,
     Marker,
@@ -95,20 +96,31 @@ class MarkerTable:
 
         Raises:
             InputError: runs write to it by another name.
+            StatementFailed: the server does not show a claim that it has taken.
         """
-        if not self._written_as(table):
-            self._resource.execute(
-                f"INSERT INTO {self._name} (target, `range`, number, `table`, token) "
-                f"SELECT {literal(table)}, {literal(CLAIM)}, "
-                f"{_next_number()}, {literal(self._target.name)}, {literal(str(self._target))} "
-                f"FROM {self._name} WHERE {_of(table, CLAIM)} HAVING argMax(token, number) = ''",
-                _SMALL,
-            )
-        require_written_as(self._target, self._written_as(table))
+        for attempt in retrying():
+            with attempt:
+                name = self.newest("token", table, CLAIM)
+                if not name:
+                    self._insert_claim(table)
+                    name = self.newest("token", table, CLAIM)
+                if not name:
+                    raise StatementFailed(
+                        "clickhouse",
+                        f"{self._target}: {markers_of(self._target)} lacks the row that was just "
+                        "inserted, which says by which name runs write to the table",
+                        transient=True,
+                    )
+        require_written_as(self._target, name)
 
-    def _written_as(self, table: str) -> str:
-        ((name,),) = self._resource.query(f"SELECT {self.last_token(table, CLAIM)}")
-        return str(name)
+    def _insert_claim(self, table: str) -> None:
+        self._resource.execute(
+            f"INSERT INTO {self._name} (target, `range`, number, `table`, token) "
+            f"SELECT {literal(table)}, {literal(CLAIM)}, "
+            f"{_next_number()}, {literal(self._target.name)}, {literal(str(self._target))} "
+            f"FROM {self._name} WHERE {_of(table, CLAIM)} HAVING argMax(token, number) = ''",
+            _SMALL,
+        )
 
     def putting(
         self, table: str, publication: Publication, token: str, *, announced: bool = False
@@ -155,9 +167,14 @@ class MarkerTable:
                 _SMALL,
             )
 
-    def last_token(self, table: str, range_name: str) -> str:
-        """A scalar subquery for the token of a range's marker."""
-        return f"(SELECT argMax(token, number) FROM {self._name} WHERE {_of(table, range_name)})"
+    def newest(self, column: str, table: str, range_name: str) -> str:
+        """Return a column of a range's marker; empty if there is no marker."""
+        ((value,),) = self._resource.query(f"SELECT {self.selecting(column, table, range_name)}")
+        return str(value)
+
+    def selecting(self, column: str, table: str, range_name: str) -> str:
+        """A scalar subquery for a column of a range's marker."""
+        return f"(SELECT argMax({column}, number) FROM {self._name} WHERE {_of(table, range_name)})"
 
     def standing(self, table: str, range_name: str, home: str) -> str:
         """A scalar subquery for the names, tokens and numbers of the claim, of a range, and of
@@ -173,7 +190,7 @@ class MarkerTable:
 
     def require(self, table: str, gathered: Mapping[str, str]) -> None:
         """Raise `TargetMoved` unless the ranges have these data versions."""
-        markers = {name: _marker(name, values) for _, name, values in self._newest([table])}
+        markers = {marker.range: marker for _, marker in self._newest([table])}
         for name, version in gathered.items():
             marker = markers.get(name)
             if marker is None or marker.version != version:
@@ -186,15 +203,10 @@ class MarkerTable:
     def require_unmoved(self, table: str, known: Published) -> None:
         """Raise `TargetMoved` if a range of a table was published since its markers were read."""
         before = known.markers.get(table, {})
-        for _, name, values in self._newest([table]):
-            marker = _marker(name, values)
+        for _, marker in self._newest([table]):
+            name = marker.range
             if marker.version and (name not in before or before[name].token != marker.token):
                 raise TargetMoved(replaced_newer(self._target, marker))
-
-    def newest_marker(self, table: str, range_name: str) -> Marker | None:
-        """The marker of a range; None if there is none."""
-        markers = {name: _marker(name, values) for _, name, values in self._newest([table])}
-        return markers.get(range_name)
 
     def remove(self, table: str) -> None:
         """Remove the markers of a table."""
@@ -212,7 +224,7 @@ class MarkerTable:
                 f"ALTER TABLE {self._name} DELETE WHERE {condition}", {"mutations_sync": 2}
             )
 
-    def _newest(self, tables: Iterable[str]) -> Iterator[tuple[str, str, Sequence[str]]]:
+    def _newest(self, tables: Iterable[str]) -> Iterator[tuple[str, Marker]]:
         return _newest(self._resource, self._target, tables)
 
 
@@ -231,12 +243,9 @@ class RangeMarker:
     atomic: bool
     """Whether rows of ranges that are cut otherwise would stay beside these."""
 
-    def announce(self) -> None:
-        """Write it before its rows are there. See `put`."""
-        self.put(announced=True)
-
     def put(self, *, announced: bool = False) -> None:
-        """Write it, unless the present marker differs from the one that the attempt knows."""
+        """Write it, unless the present marker differs from the one that the attempt knows;
+        `announced` before its rows are there."""
         statement = self._all.putting(
             self.identity, self.publication, self.own_token, announced=announced
         )
@@ -251,7 +260,7 @@ class RangeMarker:
     @property
     def token(self) -> str:
         """A scalar subquery for the token of the present marker."""
-        return self._all.last_token(self.identity, self.publication.key_range.name)
+        return self._all.selecting("token", self.identity, self.publication.key_range.name)
 
     @property
     def standing(self) -> str:
@@ -262,8 +271,7 @@ class RangeMarker:
     def is_announced(self) -> bool:
         """Whether the range's last publication was announced, and never confirmed."""
         name = self.publication.key_range.name
-        newest = self._all.newest_marker(self.identity, name)
-        return newest is not None and newest.announced
+        return self._all.newest("version", self.identity, name).startswith(ANNOUNCED)
 
     def require(self, token: str) -> None:
         """Raise `TargetMoved` if the marker is not this attempt's."""
@@ -304,8 +312,10 @@ class RangeMarker:
         before.
         """
         target = self.publication.plan.target
-        known = published(self.resource, [target])[target]
-        if self.table == target and known.table == self.identity:
+        if (
+            self.table == target
+            and published(self.resource, [target])[target].table == self.identity
+        ):
             self._all.claim(self.identity)
             return TargetMoved(f"{target}: its markers were removed while a run wrote to it")
         return self._moved("into a new table")
@@ -335,8 +345,8 @@ def published(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[Ta
     }
     read: dict[str, dict[str, Marker]] = {}
     if ids and markers_of(tables[0]).name in stored:
-        for where, name, values in _newest(resource, tables[0], ids.values()):
-            read.setdefault(where, {})[name] = _marker(name, values)
+        for where, marker in _newest(resource, tables[0], ids.values()):
+            read.setdefault(where, {})[marker.range] = marker
     written_as = {
         where: claim.token
         for where, by_range in read.items()
@@ -359,8 +369,8 @@ def published(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[Ta
 
 def _newest(
     resource: ClickHouseServer, target: TableRef, tables: Iterable[str]
-) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Yield for each range the table's identity, the range's name and its marker's values.
+) -> Iterator[tuple[str, Marker]]:
+    """Yield the marker of each range, with the table's identity.
 
     Args:
         resource: the server.
@@ -369,8 +379,9 @@ def _newest(
     """
     wanted = ", ".join(map(literal, tables))
     try:
-        yield from resource.query(
-            f"SELECT target, `range`, argMax(({_COLUMNS}), number) "
+        rows = resource.query(
+            f"SELECT target, `range`, "
+            "argMax((version, `key`, owner, home, published, token), number) "
             f"FROM {qualified(markers_of(target))} "
             f"WHERE target IN ({wanted}) GROUP BY target, `range`"
         )
@@ -381,16 +392,12 @@ def _newest(
             f"{target}: {markers_of(target)}, which says what runs have published, "
             f"cannot be read: {error}"
         ) from None
+    return ((where, Marker(name, *values)) for where, name, values in rows)
 
 
 def table_identity(table: TableRef, uuid: str) -> str:
     """The UUID of a table, which a later one of its name does not share; else its name."""
     return uuid if uuid != NO_UUID else table.name
-
-
-def _marker(name: str, values: Sequence[str]) -> Marker:
-    key, version, owner, home, at, token = values
-    return Marker(name, version, key, owner, home, at, token)
 
 
 def _next_number(newest: str = "max(number)") -> str:

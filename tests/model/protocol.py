@@ -336,7 +336,7 @@ def delete(p: Protocol, w: World, run: Run, me: int) -> Outcome:
 
 
 def announce(p: Protocol, w: World, run: Run, me: int) -> Outcome:
-    """`RangeMarker.announce`: the marker before its rows, with a version that no log has."""
+    """`RangeMarker.put`: the marker before its rows, with a version that no log has."""
     if w.marker == run.known or _is_mine(w.marker, me):
         w = w._replace(marker=Marker(ANNOUNCED, (me, run.attempt)))
     yield w, run, "next"

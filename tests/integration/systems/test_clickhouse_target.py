@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from operator import itemgetter
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +17,9 @@ from tableferry.resources.clickhouse import replaced
 from tableferry.resources.clickhouse.ddl import partition
 from tableferry.resources.clickhouse.locks import Owner, take_lock
 from tableferry.resources.clickhouse.resource import ClickHouseResource
+from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.clickhouse.target import ClickHouseTarget
+from tableferry.resources.connecting.retry import ATTEMPTS
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import MARKERS, Publication
 from tableferry.resources.contract.target import TargetMoved, no_live_owner
@@ -514,6 +517,31 @@ def test_a_run_goes_on_whose_markers_were_removed(bench: Bench) -> None:
     assert bench.rows() == OLD
     claims = f"SELECT count() FROM warehouse.{MARKERS} WHERE `table` = '{bench.table.name}'"
     assert bench.client.query(f"{claims} AND `range` = ''").result_rows == [(1,)]
+
+
+@pytest.mark.parametrize("losses", [1, ATTEMPTS])
+def test_a_claim_that_gets_lost_is_made_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, losses: int
+) -> None:
+    execute, lost = ClickHouseServer.execute, 0
+
+    def loses(server: ClickHouseServer, sql: str, *given: Any) -> None:
+        nonlocal lost
+        execute(server, sql, *given)
+        if "HAVING argMax(token" in sql and lost < losses:
+            lost += 1
+            claims = f"`table` = '{bench.table.name}' SETTINGS mutations_sync = 2"
+            bench.ask(f"ALTER TABLE warehouse.{MARKERS} DELETE WHERE {claims}")
+
+    monkeypatch.setattr(ClickHouseServer, "execute", loses)
+    monkeypatch.setattr("tableferry.resources.connecting.retry.FIRST_SECONDS", 0.01)
+    if losses == ATTEMPTS:
+        with pytest.raises(StatementFailed, match="lacks the row that was just") as caught:
+            bench.target.prepare(bench.plan, REPLACE)
+        assert caught.value.transient
+    bench.target.prepare(bench.plan, REPLACE)
+    bench.load(OLD)
+    assert bench.rows() == OLD
 
 
 @pytest.mark.invariant("I1")
