@@ -274,18 +274,18 @@ def _fitting(servers: Servers, plan: CopyPlan) -> int:
     """
     source, target = servers.endpoint(plan.source), servers.endpoint(plan.target)
     budget = target.budget(plan.target.connection)
-    if budget is None or not budget.of_pooler:
+    if budget is None or budget.lent is None:
         return sys.maxsize
     per_range, beside, who = 2, 0, "a target takes"
     if source.settings().facts is target.settings().facts:
         per_range, beside, who = 3, 1, "source and target together take"
-    if budget.slots < per_range + beside:
+    if budget.lent < per_range + beside:
         raise InputError(
-            f"{plan.target}: a pooler between lends {budget}, and {who} {per_range + beside} at a "
-            "time, as one holds a range while another one loads or reads it; give the pool more "
-            "(PgBouncer: default_pool_size)"
+            f"{plan.target}: a pooler between lends {counted(budget.lent, 'connection')}, and "
+            f"{who} {per_range + beside} at a time, as one holds a range while another one loads "
+            "or reads it; give the pool more (PgBouncer: default_pool_size)"
         )
-    return (budget.slots - beside) // per_range
+    return (budget.lent - beside) // per_range
 
 
 def _earlier(

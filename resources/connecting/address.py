@@ -296,7 +296,8 @@ class Server(BaseModel):
         copy = self.model_copy()
         if bounds is not None:
             # what a pooler lends each process is found out by each
-            copy._gate = gate(connection, bounds, unshared if bounds.of_pooler else sharing)
+            found = bounds.connections is None and bounds.rate is None
+            copy._gate = gate(connection, bounds, unshared if found else sharing)
         if not self.system.by_path:
             copy._limits = SourceLimits.of(declared, limits)
             copy._guard = guard(connection, copy._limits) if copy._limits.above else None

@@ -6,13 +6,14 @@ connections, and gives them back when it closes these; idle connections are soon
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from tableferry.resources.connecting.pace import Pace, going_on
@@ -286,7 +287,7 @@ class Gate:
             if self._claiming or missing <= 0 or needed() > self.budget.slots:
                 return False
             self._claiming = True
-            number = self.budget.slots
+            number = self.budget.shared_slots
             unused = self._keeper is None and not self._queued
             fresh = not self._claimed and (unused or self._slots_of != number)
         granted = False
@@ -380,7 +381,8 @@ class Gate:
             slots, surplus = self._slots, max(0, self._claimed - self._used())
             self._claimed -= surplus
         if surplus:
-            slots.release(surplus)
+            with suppress(Exception):  # a closed instance, see `_keep`
+                slots.release(surplus)
 
     def _used(self) -> int:
         return max(self._sessions(), self._reserved)
@@ -416,8 +418,10 @@ def gate(connection: str, budget: Budget, sharing: Sharing | None = None) -> Gat
         return known
 
 
+@atexit.register
 def close_gates() -> None:
-    """Give back the slots of connections that nobody uses."""
+    """Close connections that nobody uses, as a pooler's have to be put in order, and give back
+    their slots."""
     for each in tuple(_gates.values()):
         each.close()
 

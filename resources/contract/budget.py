@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from tableferry.resources.words import counted
+
 USUAL_CONNECTIONS = 64
 """The most connections where only their rate is bounded: those that share it have to be known."""
 
@@ -17,13 +19,23 @@ class Budget:
     connections: int | None = None
     rate: float | None = None
     """Megabytes (10^6 bytes) per second."""
-    of_pooler: bool = False
-    """Whether nobody has declared it: a pooler lends no more connections to this process."""
+    lent: int | None = None
+    """How many connections a small pooler between lends to this process."""
+
+    @property
+    def shared_slots(self) -> int:
+        """The number of connections that all processes may have open at a time."""
+        return self.connections or USUAL_CONNECTIONS
 
     @property
     def slots(self) -> int:
-        """The number of connections that may be open at a time."""
-        return self.connections or USUAL_CONNECTIONS
+        """The number of connections that this process may have open at a time."""
+        return min(self.shared_slots, self.lent or self.shared_slots)
+
+    @property
+    def of_pooler(self) -> bool:
+        """Whether a pooler lends fewer connections than are declared."""
+        return self.slots < self.shared_slots
 
     @property
     def has_snapshots(self) -> bool:
@@ -35,14 +47,15 @@ class Budget:
         """A sentence that says who reads within it."""
         if self.of_pooler:
             alone = "" if self.has_snapshots else ", and are read each in a state of its own"
-            return f"a pooler between lends {self}, so that ranges take turns{alone}"
+            pool = counted(self.slots, "connection")
+            declared = f"; all runs together read by at most {self}" if str(self) else ""
+            return f"a pooler between lends {pool}, so that ranges take turns{alone}{declared}"
         return f"all runs together read by at most {self}"
 
     def __str__(self) -> str:
         parts = []
         if self.connections is not None:
-            plural = "" if self.connections == 1 else "s"
-            parts.append(f"{self.connections} connection{plural}")
+            parts.append(counted(self.connections, "connection"))
         if self.rate is not None:
             parts.append(f"{self.rate:g} MB/s")
         return " and ".join(parts)

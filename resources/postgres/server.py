@@ -16,6 +16,7 @@ from contextlib import (
     nullcontext,
     suppress,
 )
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -271,12 +272,12 @@ class PostgresServer(Server):
                     connection.close()
 
     def budget(self, connection: str) -> Budget | None:
-        """See `Server.budget`. Unless one is declared, a small pool's is what it lends."""
+        """See `Server.budget`. A small pool bounds it by what it lends."""
         declared = super().budget(connection)
         sessions = self.settings().facts.latest(POOL_SESSIONS, MOST_SESSIONS)
-        if declared is not None or sessions >= MOST_SESSIONS:
+        if sessions >= MOST_SESSIONS:
             return declared
-        return Budget(sessions, of_pooler=True)
+        return replace(declared or Budget(), lent=sessions)
 
     @property
     def asks_beside(self) -> bool:

@@ -82,6 +82,20 @@ class Session:
         return True
 
 
+def test_a_pooler_bounds_what_is_declared() -> None:
+    pool = Budget(3, 2.5, lent=2)
+    assert (pool.slots, pool.shared_slots, pool.of_pooler) == (2, 3, True)
+    assert pool.rule == (
+        "a pooler between lends 2 connections, so that ranges take turns; all runs together read "
+        "by at most 3 connections and 2.5 MB/s"
+    )
+    assert not Budget(2, lent=2).of_pooler
+    assert Budget(lent=1).rule == (
+        "a pooler between lends 1 connection, so that ranges take turns, and are read each in a "
+        "state of its own"
+    )
+
+
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConnectionPool[Session]]:
     monkeypatch.setattr(gate, "LINGER_SECONDS", 0.05)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -273,6 +275,33 @@ def test_readers_fit_a_small_pool_by_themselves(
         assert alone_in(through) == before
 
 
+def test_a_command_leaves_clean_sessions_when_it_ends(
+    ferry: Callable[..., Ferry], stack: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its readers stay open for as long as it runs."""
+    with pgbouncer(stack.postgres_url, pool_mode="session", **UNCLEANED) as through:
+        before = only(left_in(through))
+        monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE", through)
+        monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE_MAX_MB_PER_SECOND", "50")
+        one = ferry("['clickhouse://warehouse.{t}']", TABLE, ROWS)
+        for wire in ("text", "arrow"):
+            one.declare(
+                f"[{{{{to: 'clickhouse://warehouse.{one.table}', wire: {wire}}}}}]",
+                source=f"there://public.{one.table}", ranges="{count: 4}",
+            )  # fmt: skip
+            command = [
+                sys.executable,
+                "-m",
+                "tableferry.pipelines.cli",
+                "run",
+                one.table,
+                "--force",
+            ]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert only(left_in(through)) == before
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_target_takes_two_sessions_of_a_pool(
     ferry: Callable[..., Ferry], stack: Servers, size: int, monkeypatch: pytest.MonkeyPatch
@@ -304,14 +333,18 @@ def test_a_target_takes_two_sessions_of_a_pool(
             one.source("DROP TABLE IF EXISTS {t}_copy")
 
 
+@pytest.mark.parametrize("declared", [{}, {"MAX_MB_PER_SECOND": "50"}, {"MAX_CONNECTIONS": "3"}])
 @pytest.mark.parametrize("size", [3, 4])
 def test_source_and_target_in_one_pool_take_four(
-    ferry: Callable[..., Ferry], stack: Servers, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    ferry: Callable[..., Ferry], stack: Servers, size: int, declared: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     close_gates()
     pool = {"pool_mode": "session", "default_pool_size": str(size)}
     with pgbouncer(stack.postgres_url, **pool) as through:
         monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE", f"{through}?connect_timeout=30")
+        for bound, value in declared.items():
+            monkeypatch.setenv(f"TABLEFERRY_CONNECTION_THERE_{bound}", value)
         one = ferry("['there://public.{t}_copy']", TABLE, ROWS)
         hops = f"[{{{{to: 'there://public.{one.table}_copy', wire: arrow}}}}]"
         one.declare(hops, source=f"there://public.{one.table}", ranges="{count: 4}")
