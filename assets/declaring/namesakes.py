@@ -66,27 +66,36 @@ def require_one_name(
         InputError: names both, and where they lead.
     """
     for table, other in combinations(transfer.tables, 2):
-        if _same(table, other, server):
+        if same := _same(table, other, server):
             where = server(table).settings()
-            raise InputError(
-                f"{transfer.transfer}: {table} and {other} are the same table, at {where}"
-            )
+            raise InputError(f"{transfer.transfer}: {table} and {other} {same}, at {where}")
     for hop in transfer.hops if transfer.write.moves else ():
         for name, other in namesakes:
-            if _same(hop.to, other, server):
+            if same := _same(hop.to, other, server):
                 raise InputError(
-                    f"{transfer.transfer}: {hop.to} and {other} of transfer {name} are the same "
-                    f"table, at {server(hop.to).settings()}; each would replace the other's rows: "
-                    "give one of them another target"
+                    f"{transfer.transfer}: {hop.to} and {other} of transfer {name} {same}, at "
+                    f"{server(hop.to).settings()}; each would replace the other's rows: give one "
+                    "of them another target"
                 )
 
 
-def _same(table: TableRef, other: TableRef, server: Server) -> bool:
-    """Whether two references mean one table, as far as their servers tell."""
+def _same(table: TableRef, other: TableRef, server: Server) -> str | None:
+    """Say that two references mean one table, as far as their servers tell; None if they do not."""
     if alike(table) != alike(other):
-        return False
+        return None
+    here, there = server(table), server(other)
     try:
-        return server(table).place(table) == server(other).place(other)
+        if here.place(table) != there.place(other):
+            return None
+        instances = here.instance(), there.instance()
     except (ConnectionFailed, InputError):
         # where one of them is needed, that is told
-        return False
+        return None
+    if instances[0] == instances[1]:
+        return "are the same table"
+    if None not in instances:
+        return None
+    return (
+        "are the same table, or one is of a copy of the other's server, which a standby cannot "
+        "tell: name its primary instead"
+    )

@@ -206,6 +206,11 @@ class ClickHouseServer(Server):
             )
         return str(self.query(f"SELECT {number}")[0][0])
 
+    def instance(self) -> str | None:
+        """The name of its host, as a copied data folder has the server's number, too; see
+        `Endpoint.instance`."""
+        return "" if self.clustered() else str(self.query("SELECT hostName()")[0][0])
+
     def columns(self, table: TableRef) -> list[Column]:
         """The table's columns in catalog order, without our hidden one.
 

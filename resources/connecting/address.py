@@ -449,6 +449,10 @@ class Server(BaseModel):
         """
         return self.identity(), table.schema, table.name
 
+    def instance(self) -> str | None:
+        """See `Endpoint.instance`. By default, the address is in its name."""
+        return ""
+
     def digests_by(self) -> DigestsBy:
         """Who computes the digests of the server's rows."""
         return "auto"

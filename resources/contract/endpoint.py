@@ -122,6 +122,10 @@ class Endpoint(Protocol):
     def place(self, table: TableRef) -> tuple[str, str, str]:
         """A name that only this table has, whichever connection or spelling leads to it."""
 
+    def instance(self) -> str | None:
+        """What a physical copy of the server has otherwise, though all names in it are the same;
+        None of a standby, whose tables are its primary's."""
+
     def digests_by(self) -> DigestsBy:
         """Return who computes the digests of the server's rows, by the connection's settings."""
 

@@ -111,6 +111,12 @@ class PostgresServer(Server):
         cluster = "SELECT system_identifier::text FROM pg_catalog.pg_control_system()"
         return str(self.query(f"SELECT concat_ws('/', ({cluster}), current_database())")[0][0])
 
+    def instance(self) -> str | None:
+        """When a primary was started; see `Endpoint.instance`."""
+        started = "CASE WHEN NOT pg_is_in_recovery() THEN pg_postmaster_start_time()::text END"
+        ((moment,),) = self.query(f"SELECT {started}")
+        return None if moment is None else str(moment)
+
     def columns(self, table: TableRef) -> list[Column]:
         """See `Endpoint.columns`.
 

@@ -115,6 +115,10 @@ class SqlServerServer(Server):
         """Return the names of the server and the database, and when the database was created."""
         return "/".join(map(str, self.query(IDENTITY)[0]))
 
+    def instance(self) -> str | None:
+        """When the server was started, and so made tempdb anew; see `Endpoint.instance`."""
+        return str(self.query("SELECT create_date FROM sys.databases WHERE name = N'tempdb'"))
+
     def place(self, table: TableRef) -> tuple[str, str, str]:
         """Names that differ by case alone are one where the database's collation says so."""
         server, schema, name = super().place(table)

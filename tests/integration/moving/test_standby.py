@@ -17,6 +17,7 @@ import pytest
 
 from tableferry.assets.running import moving
 from tableferry.pipelines.command.one import runner
+from tableferry.resources.errors import InputError
 from tableferry.resources.postgres.arrow_session import pool as arrow_pool
 from tableferry.resources.postgres.position import Position
 from tableferry.resources.postgres.resource import PostgresResource
@@ -128,6 +129,26 @@ def _copied(postgres: object, folder: Path, primary: str) -> None:
         check=True,
         capture_output=True,
     )
+
+
+def test_a_promoted_copy_is_another_server(
+    ferry: Callable[..., Ferry], pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = ferry(COPY)
+    table = f"public.{one.table}"
+    monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE", pair.primary)
+    monkeypatch.setenv("TABLEFERRY_CONNECTION_RESTORED", pair.standby)
+    one.declare(f"['restored://{table}']", source=f"there://{table}")
+    pair.ask(pair.primary, f"CREATE TABLE {table} (id int PRIMARY KEY, note text)")
+    pair.catch_up()
+    with pytest.raises(InputError, match="which a standby cannot tell: name its primary instead"):
+        one.run()
+    pair.ask(pair.standby, "SELECT pg_promote()")
+    pair.until(pair.standby, "SELECT NOT pg_is_in_recovery()")
+    pair.ask(pair.primary, f"INSERT INTO {table} VALUES (1, 'new')")
+    view = one.run()
+    assert view.good, view.errors
+    assert pair.ask(pair.standby, f"SELECT * FROM {table}") == [(1, "new")]
 
 
 @pytest.mark.slow
