@@ -15,8 +15,9 @@ from tableferry.resources.connecting.bounds import may_write, seconds_left
 from tableferry.resources.connecting.pool import ConnectionPool
 from tableferry.resources.connecting.waiting import lock_milliseconds, watched
 from tableferry.resources.contract.settings import ConnectionSettings
-from tableferry.resources.errors import StatementFailed
+from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.extras import require
+from tableferry.resources.sqlserver.dialect import is_taken_back
 from tableferry.resources.sqlserver.errors import connecting, driver_missing, from_driver, translate
 from tableferry.resources.sqlserver.login import Login
 from tableferry.resources.sqlserver.settings import SESSION, statements
@@ -125,14 +126,22 @@ class SqlServerConnection:
         self.raw.timeout = seconds_left() or 0
 
     @contextmanager
-    def taking_back(self) -> Iterator[None]:
+    def taking_back(self, sql: str) -> Iterator[None]:
         """Take back what is written where nothing may be: no transaction of the server only reads.
 
         After an error that is left to the end of the session.
+
+        Raises:
+            InputError: the batch is no query, or could end the transaction.
         """
         if may_write():
             yield
             return
+        if not is_taken_back(sql):
+            raise InputError(
+                "a query of yours should begin with SELECT, WITH or DECLARE, and have no COMMIT, "
+                "ROLLBACK or EXECUTE: what it writes is taken back"
+            )
         self.execute("BEGIN TRANSACTION")
         yield
         if not self.raw.closed:

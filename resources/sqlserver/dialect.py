@@ -259,6 +259,19 @@ _READ_BY_SQLCMD = re.compile(
 _NUMBERED = re.compile(r"[\r\n]|\$(?=\()")
 
 
+_COMMENT = re.compile(r"--[^\r\n]*|/\*.*?\*/", re.DOTALL)
+_NO_QUERY = re.compile(r"[\s;(]*+(?!SELECT\b|WITH\b|DECLARE\b)\w", re.IGNORECASE)
+_ENDS_TRANSACTION = re.compile(r"\b(?:COMMIT|ROLLBACK|EXEC|EXECUTE)\b", re.IGNORECASE)
+
+
+def is_taken_back(batch: str) -> bool:
+    """Whether a rollback takes back all that a batch may write: nothing in it ends its transaction,
+    or calls a procedure, which could. These words are reserved: no name is one without quotes."""
+    parts = re.compile(f"({_QUOTED.pattern})|{_COMMENT.pattern}", re.DOTALL)
+    code = parts.sub(lambda match: " x " if match[1] else " ", batch)
+    return not (_NO_QUERY.match(code) or _ENDS_TRANSACTION.search(code))
+
+
 def _without_sqlcmd(quoted: str) -> str:
     """Write the characters of a constant that sqlcmd reads by their numbers; a name as it is."""
     if not quoted.endswith("'") or not _NUMBERED.search(quoted):

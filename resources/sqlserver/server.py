@@ -136,7 +136,7 @@ class SqlServerServer(Server):
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of a small result; the batch must not change its session."""
         refuse_snapshot(self.system, snapshot)
-        with self.pooled_connection() as connection, connection.taking_back():
+        with self.pooled_connection() as connection, connection.taking_back(sql):
             return connection.query(sql)
 
     def execute(self, sql: str) -> None:
@@ -156,7 +156,7 @@ class SqlServerServer(Server):
         """
         refuse_snapshot(self.system, snapshot)
         lent = pool.lent(self._pool_key() + "streams", self._streaming, self._gate)
-        with lent as connection, connection.translated(sql), connection.taking_back():
+        with lent as connection, connection.translated(sql), connection.taking_back(sql):
             connection.bound()
             cursor = quiet_cursor(connection.raw)
             with connection.waits():

@@ -39,7 +39,14 @@ WRITES = {
         "SELECT 1; DROP TABLE {t}",
         "SELECT 1; COMMIT; DROP TABLE {t}",
     ],
-    "sqlserver": ["UPDATE {t} SET n = 9 OUTPUT inserted.n", "SELECT 1; DROP TABLE {t}"],
+    "sqlserver": [
+        "UPDATE {t} SET n = 9 OUTPUT inserted.n",
+        "SELECT 1; DROP TABLE {t}",
+        "UPDATE {t} SET n = 9; COMMIT; SELECT 0",
+        "SELECT 1; UPDATE {t} SET n = 9; /* ' */ commit transaction",
+        "SELECT 1; ROLLBACK; UPDATE {t} SET n = 9",
+        "SELECT 1; EXECUTE('UPDATE {t} SET n = 9; COMMIT')",
+    ],
     "clickhouse": ["TRUNCATE TABLE {t}", "SELECT 1; DROP TABLE {t}"],
 }
 SLOW = {
