@@ -14,6 +14,7 @@ from tableferry.resources.contract.target_options import TargetOptions, appends,
 from tableferry.resources.errors import SchemaDrift
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Array, Binary, Kind, Text, Timestamp
+from tableferry.resources.words import listed
 
 Incompatibility = Callable[[System, Column, Column], str | None]
 
@@ -36,7 +37,10 @@ def verify_columns(
     for planned in plan.target_columns:
         column = by_name.get(planned.name)
         if column is None:
+            others = [repr(each.name) for each in unfilled(plan, actual)]
             remedy = "; set on_schema_drift to add_columns, or exclude what is missing"
+            if others:
+                remedy += f", or rename it to one that nothing fills ({listed(others)})"
             problems.append(f"column {planned.name!r} ({planned.type}) is missing")
         elif column.generated:
             problems.append(f"column {planned.name!r} is computed by the target and not writable")

@@ -49,17 +49,20 @@ def verify_table(
         SchemaDrift: a column is missing, cannot hold every value, or must be written but is not.
         InputError: a swap would lose columns.
     """
-    verify_columns(plan, columns, incompatibility)
+    problems: list[str] = []
+    try:
+        verify_columns(plan, columns, incompatibility)
+    except SchemaDrift as error:
+        problems.append(str(error))
     others = unfilled(plan, columns, options.mark)
-    if not others:
-        return []
-    required = {row[0] for row in session.query(sql.required_columns(plan.target))}
-    blocking = [column.name for column in others if column.name in required]
-    if blocking:
-        raise SchemaDrift(
+    required = session.query(sql.required_columns(plan.target)) if others else []
+    if blocking := [repr(column.name) for column in others if (column.name,) in required]:
+        problems.append(
             f"{plan.target} has columns that the transfer does not write and that must not be "
-            f"NULL: {', '.join(map(repr, blocking))}; give them a default, or have them filled"
+            f"NULL: {', '.join(blocking)}; give them a default, or have them filled"
         )
+    if problems:
+        raise SchemaDrift("; ".join(problems))
     if others and options.mode.whole_table:
         raise InputError(
             f"{plan.target}: {options.mode} would lose the columns that the transfer does "

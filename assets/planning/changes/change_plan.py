@@ -130,6 +130,7 @@ def target_changes(
     steps: list[Change] = []
     notes: list[str] = []
     problems: list[str] = []
+    drifted = ""
     if hop.options.recreate is None:
         if anew := _made_anew(hop, servers, log):
             planned = hop.plan.target_columns
@@ -145,11 +146,15 @@ def target_changes(
                 del columns[step.name]
             else:
                 columns[step.name] = step.after
-    if not problems:
-        try:
-            target.verify(hop.plan, hop.options, [*columns.values()])
-        except (SchemaDrift, InputError) as error:
-            problems.append(str(error))
+    # what is refused already is taken for mended, so that the rest is told with it
+    unfit = misfits(hop) if problems else {}
+    mended = {
+        column.name: column for column in hop.plan.target_columns if drifted or column.name in unfit
+    }
+    try:
+        target.verify(hop.plan, hop.options, [*{**columns, **mended}.values()])
+    except (SchemaDrift, InputError) as error:
+        problems.append(str(error))
     return TargetChanges(
         hop, steps, columns=[*columns.values()], notes=notes, refusals=[*refused, *problems]
     )

@@ -192,6 +192,43 @@ def test_validate_plan_and_run_refuse_in_the_same_words(
     assert ran.exit_code in (1, 2) and refusal in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("hop", "made", "required"),
+    [
+        (
+            "postgres://{s}.{t}",
+            "CREATE TABLE {s}.{t} (id int PRIMARY KEY, memo text, price numeric(5,2), day int,"
+            " must int NOT NULL)",
+            ["'memo', 'must'", "must not be NULL: 'must'"],
+        ),
+        (
+            "sqlserver://dbo.{t}",
+            "CREATE TABLE dbo.{t} (id int NOT NULL, memo nvarchar(max), price decimal(5,2),"
+            " day int, must int NOT NULL)",
+            ["'memo', 'must'", "must not be NULL: 'must'"],
+        ),
+        (
+            "clickhouse://warehouse.{t}",
+            "CREATE TABLE warehouse.{t} (id Int32, memo Nullable(String),"
+            " price Nullable(Decimal(5, 2)), day Nullable(Int32)) ENGINE = MergeTree ORDER BY id",
+            ["'memo'"],
+        ),
+    ],
+)
+def test_all_that_does_not_fit_is_told_at_once(
+    ferry: Callable[..., Ferry], copies: str, hop: str, made: str, required: list[str]
+) -> None:
+    one = ferry(f"['{hop.replace('{s}', copies)}']", *SOURCE)
+    system, names = hop.partition("://")[0], {"s": copies, "t": one.table}
+    if system == "postgres":
+        one.source(f"CREATE SCHEMA {copies}")
+    looking.run(one.stack, system, made.format(**names))
+    for words in (("plan", one.table), ("run", one.table)):
+        told = command(*words).stderr
+        for part in ["'price': is", "'day': is", "'note' (", "is missing; set", *required]:
+            assert part in told, (part, told)
+
+
 def test_a_target_that_a_run_makes_anew_is_valid(ferry: Callable[..., Ferry]) -> None:
     one = ferry(
         "['clickhouse://warehouse.{t}']",
