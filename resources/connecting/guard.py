@@ -139,7 +139,7 @@ class Guard:
             hint = (
                 ""
                 if name == "probe"
-                else " (the login should see the sessions of others: GRANT pg_monitor)"
+                else " (the login should see the sessions of others: GRANT pg_read_all_stats)"
             )
             shown = "NULL" if value is None else repr(value)[:60]
             raise InputError(f"{subject} should be one number; it is {shown}{hint}")

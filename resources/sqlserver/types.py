@@ -78,7 +78,8 @@ METHODS = {
 }
 UNREAD = {
     "encrypted": "encrypted by clients that have the keys (Always Encrypted), and arrives so",
-    "masked": "masked for this login, which would be moved instead of the values: GRANT UNMASK",
+    "masked": "masked for this login, which would be moved instead of the values: GRANT UNMASK, "
+    "from SQL Server 2022 on of the column alone",
 }
 """Why columns are not read, by the word that the catalog's reader adds to their types."""
 

@@ -214,7 +214,7 @@ def test_a_probe_that_fails_is_refused_but_a_lost_connection_is_not(looking_ofte
 
 def test_a_signal_that_the_login_may_not_see_says_who_lets_it(looking_often: None) -> None:
     limits = SourceLimits.of({"active_sessions": 3.0})
-    with pytest.raises(InputError, match=r"active_sessions.* it is NULL .*pg_monitor"):
+    with pytest.raises(InputError, match=r"active_sessions.* it is NULL .*pg_read_all_stats"):
         Guard("shop").wait(limits, {"active_sessions": "S"}, lambda _: [(None,)])
 
 
