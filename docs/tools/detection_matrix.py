@@ -7,12 +7,14 @@ target and hold every claim against what the levels say.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from tableferry.checks.levels import LEVELS, Level
 from tableferry.resources.registry import system
 
 _BEGIN, _END = "<!-- claims -->", "<!-- /claims -->"
+_WORDS_OF_A_CELL = 25
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,17 @@ def claims_between(source: str, target: str) -> list[Claim]:
 
 
 def table() -> str:
-    """The claims as a Markdown table."""
+    """The claims as a Markdown table, a row for each column and level."""
     lines = ["| column | damage in the target | seen by |", "|---|---|---|"]
-    lines += [f"| {claim.subject} | {claim.damage} | `{claim.cheapest}` |" for claim in CLAIMS]
+    for (subject, level), claims in groupby(CLAIMS, lambda one: (one.subject, one.cheapest)):
+        cells = [""]
+        for claim in claims:
+            cell = "; ".join([cells[-1], claim.damage] if cells[-1] else [claim.damage])
+            if len(cell.split()) > _WORDS_OF_A_CELL:
+                cells.append(claim.damage)
+            else:
+                cells[-1] = cell
+        lines += [f"| {subject} | {cell} | `{level}` |" for cell in cells]
     return "\n".join(lines) + "\n"
 
 
