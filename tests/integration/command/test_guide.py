@@ -17,8 +17,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 FIRST = "first-table.md"
 """Makes the table that the other pages go on with."""
-DEMO = "quick-start.md"
-"""Goes on with the demo, whose test follows it."""
 PROJECTS = ("in-your-project.md", "dbt.md")
 """Have a project and a virtualenv made: test_in_a_project.py and test_dbt.py follow them."""
 
@@ -34,7 +32,7 @@ def _does_something(block: Block) -> bool:
 PAGES = [
     page
     for page in pages()
-    if page not in (FIRST, DEMO, *PROJECTS) and any(map(_does_something, _lines(page)))
+    if page not in (FIRST, *PROJECTS) and any(map(_does_something, _lines(page)))
 ]
 
 

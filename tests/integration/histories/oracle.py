@@ -47,7 +47,7 @@ def hold(condition: bool, kind: str, text: object = "") -> None:
 
 @dataclass(frozen=True)
 class Range:
-    """A key range by its name, as `docs/concepts.md` has it."""
+    """A key range by its name, as `docs/ranges.md` has it."""
 
     name: str
 
