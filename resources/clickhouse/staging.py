@@ -58,29 +58,25 @@ def _without_paths(definition: str) -> str:
 
 
 def staging_table(
-    like: TableRef, staging: str, owner: Owner, key_range: KeyRange, image: Image = ()
+    like: TableRef, staging: str, owner: Owner, key_range: KeyRange | None, image: Image = ()
 ) -> list[str]:
-    """The statements that create a staging table from which REPLACE PARTITION can take a range.
+    """The statements that create the staging table of a range.
 
-    It differs from `like` only in the default of the range column, the range's number, so that rows
-    of every wire format get it without naming it. With an image of `like` one statement is enough:
-    the ALTER costs the server more than the rest.
+    From it REPLACE PARTITION can take the range: it differs from `like` only in the default of the
+    range column, the range's number, so that rows of every wire format get it without naming it.
+    With an image of `like` one statement is enough: the ALTER costs the server more than the rest.
+    Without a range, the target is one that somebody else partitioned: only its columns matter.
     """
-    table, number = qualified(like, staging), range_hash(key_range)
+    table = qualified(like, staging)
+    comment, copied = f"COMMENT {owner.comment()}", f"CREATE TABLE {table} AS {qualified(like)}"
+    window = f"non_replicated_deduplication_window = {DEDUP_WINDOW}"
+    if key_range is None:
+        return [f"{copied} ENGINE = MergeTree ORDER BY tuple() SETTINGS {window} {comment}"]
+    number = range_hash(key_range)
     if image:
-        return [f"CREATE TABLE {table} {str(number).join(image)} COMMENT {owner.comment()}"]
+        return [f"CREATE TABLE {table} {str(number).join(image)} {comment}"]
     return [
-        f"CREATE TABLE {table} AS {qualified(like)} COMMENT {owner.comment()}",
+        f"{copied} {comment}",
         f"ALTER TABLE {table} "
-        f"MODIFY COLUMN {RANGE_COLUMN} UInt64 MATERIALIZED {number}, "
-        f"MODIFY SETTING non_replicated_deduplication_window = {DEDUP_WINDOW}",
-    ]
-
-
-def plain_staging_table(like: TableRef, staging: str, owner: Owner) -> list[str]:
-    """The statements for a target that somebody else partitioned: only its columns matter."""
-    return [
-        f"CREATE TABLE {qualified(like, staging)} AS {qualified(like)} "
-        f"ENGINE = MergeTree ORDER BY tuple() "
-        f"SETTINGS non_replicated_deduplication_window = {DEDUP_WINDOW} COMMENT {owner.comment()}"
+        f"MODIFY COLUMN {RANGE_COLUMN} UInt64 MATERIALIZED {number}, MODIFY SETTING {window}",
     ]

@@ -57,7 +57,6 @@ from tableferry.resources.clickhouse.server import ClickHouseServer, databases, 
 from tableferry.resources.clickhouse.staging import (
     Image,
     defined_image,
-    plain_staging_table,
     planned_image,
     staging_table,
 )
@@ -337,16 +336,10 @@ class ClickHouseTarget(Target):
         atomic = options.partition_by is None if layout is None else layout.atomic
         table, name = written_to(plan, options), staging_name(plan.target, key_range.name)
         staging, owner = f"{name}_{ATTEMPT}", Owner(RUN, ATTEMPT)
-        if layout is None:
-            image = planned_image(plan, options)
-        else:
-            image = defined_image(self.resource.definition(plan.target))
+        image = self._image(plan.target) if layout else planned_image(plan, options)
         target, staged = qualified(table), qualified(table, staging)
         in_range = in_partition(key_range) if atomic else plan.target_range(key_range)
-        if atomic:
-            statements = staging_table(table, staging, owner, key_range, image)
-        else:
-            statements = plain_staging_table(table, staging, owner)
+        statements = staging_table(table, staging, owner, key_range if atomic else None, image)
         fmt = "ArrowStream" if options.format in ("arrow", None) else "TabSeparated"
         columns = [column.name for column in plan.target_columns]
         statements.append(insert_statement(replace(table, name=staging), columns, fmt))
@@ -382,12 +375,8 @@ class ClickHouseTarget(Target):
         staging = f"{lock}_{owner.token}"
         take_lock(self.resource, table, lock, owner, key_range, alive)
         try:
-            statements = (
-                staging_table(table, staging, owner, key_range, self._image(table))
-                if layout.atomic
-                else plain_staging_table(table, staging, owner)
-            )
-            for statement in statements:
+            image, of_range = (self._image(table), key_range) if layout.atomic else ((), None)
+            for statement in staging_table(table, staging, owner, of_range, image):
                 self.resource.execute(statement)
             yield ClickHouseLoad(
                 resource=self.resource,
