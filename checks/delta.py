@@ -52,23 +52,87 @@ class StillDiffers(TableferryError):
     """The range would not agree with its source once its delta is written."""
 
 
-def delta_of(comparison: Comparison, *, rows: int, most: int, keeps: bool) -> Delta:
+@dataclass(kw_only=True)
+class FoundDelta(Delta):
+    """A delta that proves its range: by all of the rows, never by those that differ alone."""
+
+    comparison: Comparison
+    """Both sides, as they were when it was found."""
+    proven: Verdict | None = None
+    """The comparison of the whole range, once it has passed."""
+
+    def require_staged(self, plan: CopyPlan) -> None:
+        """Require the staging table of a plan to hold the rows that were compared.
+
+        Raises:
+            StillDiffers: it does not.
+        """
+        names = {column.target.name for column in self.comparison.plan.columns}
+        columns = tuple(column for column in plan.columns if column.target.name in names)
+        plan = replace(plan, columns=columns, figures=())
+        verdict = self._compared(plan, self.staged, self.comparison.target)
+        if not verdict.passed:
+            raise StillDiffers(f"the staged rows are not those that differ: {verdict.summary()}")
+
+    def prove(self, reader: Endpoint, table: TableRef) -> int:
+        """Compare the whole range as a session sees it in a table; see `Delta.prove`.
+
+        Raises:
+            StillDiffers: it has other rows than the source's and those kept.
+        """
+        verdict = self._compared(replace(self.comparison.plan, target=table), self.source, reader)
+        beyond = tuple(
+            int(verdict.target[name]) - int(verdict.source[name]) for name in (ROWS, DIGEST_SUM)
+        )
+        if beyond != self.kept or not (verdict.passed or self.kept[0]):
+            raise StillDiffers(f"with its changed rows written: {verdict.summary()}")
+        self.proven = replace(verdict, passed=True, disagreeing=())
+        return int(verdict.target[ROWS])
+
+    def _compared(self, plan: CopyPlan, known: KnownFigures, target: Endpoint) -> Verdict:
+        (key_range,) = self.comparison.ranges
+        both = replace(self.comparison, plan=plan, known={key_range.name: known}, target=target)
+        return reconcile(both, "checksum")
+
+
+def delta_of(
+    comparison: Comparison,
+    *,
+    rows: int,
+    most: int,
+    keeps: bool,
+    parts: Sequence[KeyRange] = (),
+    known: KnownFigures | None = None,
+) -> FoundDelta:
     """Find the rows by which both sides of a range differ, in at most two scans of each.
 
     The first scan sums up the digests in buckets by the rows' identity; the second reads identities
     and digests, without values, of the buckets whose sums differ. Memory holds figures of buckets,
-    a few batches, and the identities of at most `most` rows.
+    a few batches, and the identities of at most `most` rows. Where the parts of the range that have
+    changed are known, these alone are read: the proof of the range has to show that others agree.
 
     Args:
         comparison: both sides of the range, observed.
         rows: about how many rows the range has.
         most: maximum number of rows that may differ.
         keeps: whether rows stay that only the target has.
+        parts: the parts of the range that have changed, if they are known.
+        known: the source's figures of the whole range, without which all of it is read.
 
     Raises:
         TooManyDiffer: more rows differ.
         NotUnique: an identity that differs is not unique on a side.
     """
+    definition = comparison.digests.row["source"].id
+    if parts and known is not None and known.digest == definition:
+        differing = _DifferingRows(comparison.plan, most, int(known.figures[ROWS]))
+        # rows between the parts are not read, however many there are
+        where = {
+            side: " OR ".join(f"({table.rows_in([part])})" for part in parts)
+            for side, table in comparison.sides.items()
+        }
+        _read(comparison, where, differing)
+        return _delta(comparison, differing, known, keeps=keeps)
     number = min(MOST_BUCKETS, max(BUCKETS, rows // ROWS_PER_BUCKET))
     buckets = comparison.buckets(comparison.where, number)
     both = buckets.source, buckets.target
@@ -80,45 +144,12 @@ def delta_of(comparison: Comparison, *, rows: int, most: int, keeps: bool) -> De
         )
         _read(comparison, buckets.rows_of_unequal(), differing)
     sums = _figures(_total(buckets.source, ROWS), _total(buckets.source, DIGEST_SUM))
-    known = KnownFigures(comparison.digests.row["source"].id, sums)
-    return _delta(comparison, differing, known, keeps=keeps)
-
-
-def delta_in(
-    comparison: Comparison, parts: Sequence[KeyRange], known: KnownFigures, *, most: int
-) -> Delta | None:
-    """Find the rows by which some parts of a range differ; its other rows are not read.
-
-    That these agree, the proof of the range has to show.
-
-    Args:
-        comparison: both sides of the range, observed.
-        parts: the parts of the range.
-        known: the source's figures of the whole range.
-        most: maximum number of rows that may differ.
-
-    Returns:
-        The rows; None if the figures are by another digest than both sides have in common.
-
-    Raises:
-        TooManyDiffer: more rows differ.
-        NotUnique: an identity that differs is not unique on a side.
-    """
-    if known.digest != comparison.digests.row["source"].id:
-        return None
-    differing = _DifferingRows(comparison.plan, most, int(known.figures[ROWS]))
-    # rows between the parts are not read, however many there are
-    where = {
-        side: " OR ".join(f"({table.rows_in([part])})" for part in parts)
-        for side, table in comparison.sides.items()
-    }
-    _read(comparison, where, differing)
-    return _delta(comparison, differing, known, keeps=False)
+    return _delta(comparison, differing, KnownFigures(definition, sums), keeps=keeps)
 
 
 def _delta(
     comparison: Comparison, differing: _DifferingRows, known: KnownFigures, *, keeps: bool
-) -> Delta:
+) -> FoundDelta:
     """Put together the rows that were found, and how to select them.
 
     Args:
@@ -136,7 +167,8 @@ def _delta(
         [*conditions(comparison.sides[side], identity[side], key_range.kind, rows)]
         for side, rows in zip(SIDES, (moved, deleted), strict=True)
     )
-    return Delta(
+    return FoundDelta(
+        comparison=comparison,
         inserted=len(inserted),
         updated=len(updated),
         deleted=len(deleted),
@@ -146,53 +178,6 @@ def _delta(
         source=known,
         kept=(len(extra), summed(extra[DIGEST])) if keeps else (0, 0),
     )
-
-
-@dataclass
-class RangeProof:
-    """The proof of a range that a delta is written to: of all rows, never of the delta alone."""
-
-    comparison: Comparison
-    delta: Delta
-    seconds: float = 0.0
-    """The time that the comparison has taken."""
-    verdict: Verdict | None = None
-    """The comparison of the whole range, once it has passed."""
-
-    def require_staged(self, plan: CopyPlan) -> None:
-        """Require the staging table of a plan to hold the rows that were compared.
-
-        Raises:
-            StillDiffers: it does not.
-        """
-        names = {column.target.name for column in self.comparison.plan.columns}
-        columns = tuple(column for column in plan.columns if column.target.name in names)
-        plan = replace(plan, columns=columns, figures=())
-        verdict = self._compared(plan, self.delta.staged, self.comparison.target)
-        if not verdict.passed:
-            raise StillDiffers(f"the staged rows are not those that differ: {verdict.summary()}")
-
-    def prove(self, reader: Endpoint, table: TableRef) -> int:
-        """Compare the whole range as a session sees it in a table; see `contract.delta.Proof`.
-
-        Raises:
-            StillDiffers: it has other rows than the source's and those kept.
-        """
-        kept, digests = self.delta.kept
-        plan = replace(self.comparison.plan, target=table)
-        verdict = self._compared(plan, self.delta.source, reader)
-        beyond = tuple(
-            int(verdict.target[name]) - int(verdict.source[name]) for name in (ROWS, DIGEST_SUM)
-        )
-        if beyond != (kept, digests) or not (verdict.passed or kept):
-            raise StillDiffers(f"with its changed rows written: {verdict.summary()}")
-        self.verdict = replace(verdict, passed=True, disagreeing=())
-        return int(verdict.target[ROWS])
-
-    def _compared(self, plan: CopyPlan, known: KnownFigures, target: Endpoint) -> Verdict:
-        (key_range,) = self.comparison.ranges
-        both = replace(self.comparison, plan=plan, known={key_range.name: known}, target=target)
-        return reconcile(both, "checksum")
 
 
 def _figures(rows: int, digest: int) -> Figures:

@@ -19,10 +19,16 @@ from tableferry.assets.running.audit import (
     settle,
     verdicts_of,
 )
-from tableferry.assets.running.delta import rows_gone, rows_that_differ
-from tableferry.assets.running.increment import RangeDiffers, newer_rows, proven_whole
 from tableferry.assets.running.moving import move
 from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.assets.running.rows import (
+    RangeDiffers,
+    RowSet,
+    newer_rows,
+    proven_whole,
+    rows_gone,
+    rows_that_differ,
+)
 from tableferry.assets.running.work import RangeOutcome
 from tableferry.assets.verifying.as_committed import target_digest_of, with_digest
 from tableferry.checks.delta import TooManyDiffer
@@ -156,7 +162,7 @@ def _move_rows(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
 
 def _move_all(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     """Move the whole range; one without rows on either side is only recorded."""
-    return _record_empty(attempt, reason) or move(attempt, reason)
+    return _record_empty(attempt, reason) or move(RowSet(attempt), reason)
 
 
 def _move_differing(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
@@ -175,7 +181,7 @@ def _move_differing(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
             why = [attempt.whole_because, describe(error)]
             if isinstance(error, TooManyDiffer):
                 break
-    return move(replace(attempt, whole_because="; ".join(filter(None, why))), reason)
+    return move(RowSet(replace(attempt, whole_because="; ".join(filter(None, why)))), reason)
 
 
 def _helps_no_whole(error: TableferryError) -> bool:
@@ -224,9 +230,8 @@ def _repair(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
             f"its rows cannot be put right by themselves: {why}; `ferry run --force` moves the "
             "range"
         )
-    restricted = rows_that_differ(attempt)
-    assert restricted.proof is not None
-    return move(replace(restricted, repaired=restricted.proof.comparison.differences), reason)
+    rows = rows_that_differ(attempt)
+    return move(replace(rows, repaired=rows.delta.comparison.differences), reason)
 
 
 ACTIONS: Mapping[Action, Callable[[RangeAttempt, Reason], RangeOutcome]] = {

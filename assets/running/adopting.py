@@ -33,8 +33,8 @@ from tableferry.assets.planning.transfer_plan import (
 from tableferry.assets.running.caller import Caller, plan_of_run
 from tableferry.assets.running.execute import build_work
 from tableferry.assets.running.fitting import prepare
-from tableferry.assets.running.increment import proven_whole
 from tableferry.assets.running.range_attempt import RangeAttempt
+from tableferry.assets.running.rows import proven_whole
 from tableferry.assets.running.work import Candidate, Work
 from tableferry.assets.verifying.as_committed import (
     changed_since,

@@ -22,7 +22,6 @@ from tableferry.checks.levels import CHECK_NAMES, LEVELS
 from tableferry.checks.reconcile import reconcile, row_count_of
 from tableferry.checks.table_side import TableSide
 from tableferry.checks.verdict import Verdict
-from tableferry.resources.contract.target import RangeLoad
 from tableferry.resources.crash_points import reached
 from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.errors import TableferryError
@@ -79,30 +78,6 @@ def require_proven_source(
     )
 
 
-def audit(attempt: RangeAttempt, load: RangeLoad) -> tuple[Verdict, ...]:
-    """Check the loaded rows of a range against the source before they are visible.
-
-    Raises:
-        CheckFailed: a blocking check failed, and the staging table is kept for inspection.
-        SourceMoved: the source has changed since it was read.
-    """
-    reached("before_audit")
-    attempt.tell("reconcile")
-    table = load.audited_table()
-    if attempt.proof is not None:
-        # the checks are about the range, which is compared with its changed rows written
-        attempt.proof.require_staged(attempt.work.observed(attempt.hop, table))
-        reached("after_audit")
-        return ()
-    try:
-        verdicts = require_green(attempt, table)
-    except CheckFailed as error:
-        error.rejected = load.keep_rejected()
-        raise
-    reached("after_audit")
-    return verdicts
-
-
 def audit_in_place(attempt: RangeAttempt, record: RangeRecord, reason: Reason) -> RangeOutcome:
     """Check a range that is in the target already, and record it as committed if it passes.
 
@@ -127,7 +102,7 @@ def settle(
     """Record a range whose rows passed: committed, or gathered in a shadow table."""
     hop, writer = attempt.hop, attempt.writer
     record = attempt.with_unfilled(record)
-    if attempt.reading.since is None:
+    if record.since is None:  # else the verdicts have the digests of some rows
         record = with_digest(record, hop, verdicts)
     if hop.options.mode.whole_table:
         record = replace(record, state=State.SHADOWED, shadow=attempt.shadow)

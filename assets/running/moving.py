@@ -15,15 +15,11 @@ import pyarrow as pa
 
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import Reason, State
-from tableferry.assets.running.audit import (
-    audit,
-    settle,
-)
-from tableferry.assets.running.increment import proven_whole
+from tableferry.assets.running.audit import settle
 from tableferry.assets.running.prefetch import Prefetch
 from tableferry.assets.running.range_attempt import RangeAttempt, stream_digest_of
+from tableferry.assets.running.rows import RowSet
 from tableferry.assets.running.work import RangeOutcome
-from tableferry.assets.verifying.extra_rows import with_extra_rows
 from tableferry.checks.limits import with_rejected
 from tableferry.checks.rejected import rejected_in
 from tableferry.checks.table_side import TableSide
@@ -32,11 +28,10 @@ from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.delimited import Framing, framed_rows
 from tableferry.resources.contract.formats import format_of
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.quarantine import Quarantine
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.table_sql import filtered
 from tableferry.resources.contract.target import LoadReceipt, RangeLoad
-from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.crash_points import reached
 from tableferry.resources.digest.measure import CHANGED
 from tableferry.resources.errors import ReceiptMismatch, SourceMoved
@@ -49,31 +44,38 @@ MIN_ROWS_FOR_PROGRESS = 10_000
 unless files stay behind if it does not come."""
 
 
-def move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
-    """Load the range, audit it, publish it and record it.
+def move(rows: RowSet, reason: Reason) -> RangeOutcome:
+    """Load rows of a range, audit them, publish them and record the range.
 
     Raises:
         CheckFailed: a blocking check of the staged rows failed.
         SourceMoved: the source has changed since it was read.
         RangeDiffers: the range still differs after its newer rows were moved.
     """
+    attempt = rows.attempt
     work, hop = attempt.work, attempt.hop
     counts: dict[str, int] = {}
     artifacts: list[Artifact] = []
     framing = Framing.fresh() if hop.plan.framed(hop.wire) else None
     format = format_of(hop.wire, hop.plan.source, hop.plan.target)
-    options = replace(hop.options, batch_rows=work.batch_rows, framing=framing, format=format)
-    if hop.plan.fitting:
-        options = replace(options, quarantine=_rejected(attempt))
-    options = replace(options, displaced=partial(_displaced, attempt))
+    kept = _rejected(attempt)
+    publication = replace(
+        attempt.publication,
+        format=format,
+        framing=framing,
+        batch_rows=work.batch_rows,
+        delta=rows.delta,
+        quarantine=kept,
+        displaced=partial(_displaced, attempt),
+    )
     with ExitStack() as held:
         export_slot = held.enter_context(_Slot(work.exports))
         reached("before_export")
         attempt.tell("export")
         # the range stays locked until it is recorded: runs record in the order they publish
-        load = held.enter_context(attempt.loader.attempt(attempt.publication, options, work.alive))
+        load = held.enter_context(attempt.loader.attempt(publication, hop.options, work.alive))
         stream_digest = stream_digest_of(attempt)
-        exports = _export(attempt, counts, options, artifacts)
+        exports = _export(rows, counts, publication, artifacts)
         exports = stream_digest.watching(exports) if stream_digest else exports
         with ExitStack() as opened:
             if attempt.source.bounded:
@@ -85,7 +87,7 @@ def move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
                 opened.enter_context(work.loads)
             began = started = time.perf_counter()
             watched = _watched(attempt, stream, framing.row.encode() if framing else b"\n")
-            receipt = _loaded(attempt, load, watched)
+            receipt = _loaded(rows, load, watched)
             seconds = {
                 "export": stream.source_seconds,
                 "load": max(time.perf_counter() - started - stream.waited_seconds, 0.0),
@@ -93,9 +95,9 @@ def move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
             if stream_digest:
                 reading = replace(attempt.reading, source_figures=stream_digest.known_figures())
                 attempt = replace(attempt, reading=reading)
+                rows = replace(rows, attempt=attempt)
             reached("after_load")
-            kept = options.quarantine
-            staged = _staged(attempt, load, kept.rows if kept is not None else 0)
+            staged = _staged(rows, load, kept.rows if kept is not None else 0)
             record = attempt.record_of_move(
                 State.LOADED,
                 rows=staged,
@@ -107,12 +109,16 @@ def move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
                 artifacts=(*artifacts, *receipt.artifacts),
                 cast=_lost(attempt),
                 quarantined=kept.rows if kept is not None else None,
+                repaired=rows.repaired,
                 **attempt.of_source(stream.source_seconds, stream.open_seconds),
             )
             if staged >= MIN_ROWS_FOR_PROGRESS or record.artifacts:
                 attempt.writer.progress(record)
             started = time.perf_counter()
-            verdicts = audit(attempt, load)
+            reached("before_audit")
+            attempt.tell("reconcile")
+            verdicts = rows.audited(load)
+            reached("after_audit")
             if kept is not None and kept.rows:
                 verdicts = tuple(
                     with_rejected(verdict, hop.plan, kept.rows) for verdict in verdicts
@@ -121,20 +127,13 @@ def move(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
             attempt.require_snapshot()
             attempt.tell("finalise")
             visible = load.finalise()
-            seconds["reconcile"] = audited - started
-            if attempt.proof is not None:
-                seconds["reconcile"] += attempt.proof.seconds
+            seconds["reconcile"] = audited - started + rows.seconds
             seconds["finalise"] = time.perf_counter() - audited
             moving = time.perf_counter() - began - (audited - started)
             record = replace(record, moving_seconds=moving)
         reached("after_commit")
-        if attempt.completed is not None:
-            record, verdicts = attempt.completed(attempt, record, verdicts)
-            return settle(attempt, record, reason, verdicts)
         extra = visible - staged if hop.options.mode.updates_known else 0
-        if extra:
-            verdicts = tuple(with_extra_rows(verdict, extra) for verdict in verdicts)
-        record = replace(record, proven=proven_whole(attempt, extra=bool(extra)))
+        record, verdicts = rows.completed((record, verdicts), extra)
         return settle(attempt, record, reason, verdicts)
 
 
@@ -154,13 +153,15 @@ def _source(attempt: RangeAttempt) -> TableSide:
     return TableSide(attempt.hop.plan, "source", attempt.source, attempt.reading.snapshot)
 
 
-def _rejected(attempt: RangeAttempt) -> Quarantine:
-    """Read the rows of the range that the target does without.
+def _rejected(attempt: RangeAttempt) -> Quarantine | None:
+    """Read the rows of the range that the target does without; None if there are never any.
 
     Raises:
         TooManyRejected: there are more than the transfer allows.
     """
     hop, work = attempt.hop, attempt.work
+    if not hop.plan.fitting:
+        return None
     most = work.plan.transfer.max_rejected
     return rejected_in(
         _source(attempt), hop.spec.wire, attempt.key_range, most=most, run_id=work.run_id
@@ -181,49 +182,43 @@ def _displaced(attempt: RangeAttempt, names: Sequence[str]) -> None:
         attempt.writer.progress(RangeRecord(name, State.FAILED, run_id=run, error=error))
 
 
-def _staged(attempt: RangeAttempt, load: RangeLoad, rejected: int) -> int:
+def _staged(rows: RowSet, load: RangeLoad, rejected: int) -> int:
     """Return the number of staged rows, which must match a fingerprint that is still valid.
 
     `rejected` is the number of rows that the target does without.
     """
-    staged, expected, which = load.staged_rows(), attempt.reading.rows, "in this range"
-    if expected is not None and rejected:
-        expected, which = expected - rejected, "in this range that fit"
-    is_live = attempt.reading.is_live
-    if attempt.proof is not None:
-        expected, which = attempt.proof.delta.moved, "of this range that differ"
-    different = expected is not None and staged != expected
+    attempt, staged, is_live = rows.attempt, load.staged_rows(), rows.attempt.reading.is_live
+    different = rows.expected is not None and staged != rows.expected - rejected
     if different or is_live:
         attempt.require_source_unchanged()
     if different:
         # without a snapshot, a row whose key moved past the reader is missed or read twice
-        kind = SourceMoved if is_live and attempt.proof is None else ReceiptMismatch
+        kind = SourceMoved if is_live and rows.delta is None else ReceiptMismatch
         raise kind(
-            f"{attempt.hop.plan.source} holds {expected} rows {which}, but {staged} arrived "
-            "in the staging table; nothing was committed"
+            f"{attempt.hop.plan.source}: of {rows.expected} rows of this range {rejected} do not "
+            f"fit, and {staged} arrived in the staging table; nothing was committed"
         )
     return staged
 
 
-def _loaded(attempt: RangeAttempt, load: RangeLoad, stream: Iterator[Any]) -> LoadReceipt:
+def _loaded(rows: RowSet, load: RangeLoad, stream: Iterator[Any]) -> LoadReceipt:
     """Load a stream of batches or bytes; one of no rows may lack even a format's frame."""
-    if attempt.proof is not None and not attempt.proof.delta.moved:
+    hop = rows.attempt.hop
+    if not rows.parts:
         for _ in stream:
             pass
         return LoadReceipt(0, 0)
-    if attempt.hop.wire == "arrow":
-        return load.load_arrow(stream, schema(attempt.hop.plan))
+    if hop.wire == "arrow":
+        return load.load_arrow(stream, schema(hop.plan))
     return load.load_bytes(stream)
 
 
 def _export(
-    attempt: RangeAttempt,
-    counts: dict[str, int],
-    options: TargetOptions,
-    artifacts: list[Artifact],
+    rows: RowSet, counts: dict[str, int], into: Publication, artifacts: list[Artifact]
 ) -> Callable[[], AbstractContextManager[Iterator[Any]]]:
     """Return how to open the stream of a range: batches in the target's types, or bytes."""
-    plan, source, framing = attempt.hop.plan, attempt.source, options.framing
+    attempt, framing = rows.attempt, into.framing
+    plan, source = attempt.hop.plan, attempt.source
     wire, snapshot = attempt.hop.wire, attempt.reading.snapshot
     batch_rows, sending = attempt.work.batch_rows, source_of(plan.source.system)
 
@@ -236,9 +231,9 @@ def _export(
             yield (conform(batch, plan, counts) for batch in reader)
 
     def chunks(plan: CopyPlan) -> AbstractContextManager[Iterator[bytes]]:
-        assert options.format is not None
+        assert into.format is not None
         return sending.read_bytes(
-            source, plan, attempt.key_range, options.format, artifacts, snapshot=snapshot
+            source, plan, attempt.key_range, into.format, artifacts, snapshot=snapshot
         )
 
     @contextmanager
@@ -253,9 +248,9 @@ def _export(
     streams: Callable[[CopyPlan], AbstractContextManager[Iterator[Any]]] = (
         framed if framing is not None else batches if wire == "arrow" else chunks
     )
-    if options.delta is None:
-        return lambda: streams(plan)
-    parts = [replace(plan, where=filtered(rows, plan.where)) for rows in options.delta.read]
+    parts = rows.parts
+    if len(parts) == 1:
+        return partial(streams, *parts)
 
     def each() -> Generator[Iterator[Any], None, None]:
         for part in parts:
@@ -265,7 +260,7 @@ def _export(
     @contextmanager
     def joined() -> Iterator[Iterator[Any]]:
         # an error leaves the generators where they are, with a stream that is open
-        with closing(each()) as opened, closing(sending.joined(options.format, opened)) as items:
+        with closing(each()) as opened, closing(sending.joined(into.format, opened)) as items:
             yield items
 
     return joined

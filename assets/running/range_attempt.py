@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,10 +14,8 @@ from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.decision import Decision
 from tableferry.assets.planning.source_state import Reading
 from tableferry.assets.running.work import Earlier, Work
-from tableferry.checks.delta import RangeProof
 from tableferry.checks.sides import Comparison
 from tableferry.checks.stream_digest import StreamDigest
-from tableferry.checks.verdict import Differences, Verdict
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.markers import Publication
@@ -28,11 +25,6 @@ from tableferry.resources.digest.fields import relaxed_fields
 from tableferry.resources.digest.measure import client_computes
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
-
-Completion = Callable[
-    ["RangeAttempt", RangeRecord, tuple[Verdict, ...]], tuple[RangeRecord, tuple[Verdict, ...]]
-]
-"""Turns the record and the verdicts of rows that were moved into those of their range."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +44,6 @@ class RangeAttempt:
     """`incremental`: the proven state that was recorded of the range, or will be."""
     whole_because: str | None = None
     """Why moving the newer rows, or those that differ, did not suffice."""
-    repaired: Differences | None = None
-    """The rows that a repair puts right, as they were found."""
-    proof: RangeProof | None = None
-    """The proof that the range needs if only the rows that differ are moved."""
-    completed: Completion | None = None
-    """What is recorded once the rows that the attempt is restricted to are visible; None: all of
-    the range's rows are."""
     waited: dict[str, float] = field(default_factory=dict)
     """The seconds that were waited for signals of the source."""
 
@@ -232,7 +217,6 @@ class RangeAttempt:
             attempts=self.number,
             since=self.reading.since,
             whole_because=self.whole_because,
-            repaired=self.repaired,
             **(self._columns if self._shows_columns else {}),
             **{**self.of_source(), **more},
         )
@@ -358,7 +342,7 @@ def stream_digest_of(attempt: RangeAttempt) -> StreamDigest | None:
     """
     *_, level = attempt.work.levels
     hop, reading = attempt.hop, attempt.reading
-    if attempt.proof is not None or level != "checksum" or hop.first:
+    if hop.options.single_rows or level != "checksum" or hop.first:
         return None
     comparison = attempt.comparison(hop.written_plan.target)
     if relaxed_fields(comparison.plan):

@@ -127,8 +127,8 @@ class ClickHouseLoad(HeldRange):
         Every step may be repeated: the staging table does not change before the range is visible.
         """
         self.audited_table()
-        if self.options.delta is not None and self.atomic:
-            self._complete(self.options.delta)
+        if self.atomic:
+            self._stage_rest()
         assert self._audited is not None
         self.marker.put(announced=True)
         crash_points.reached("after_marker")
@@ -153,12 +153,12 @@ class ClickHouseLoad(HeldRange):
         return rows
 
     def _quarantine(self, *, keep: bool) -> None:
-        if self.options.quarantine is not None:
+        if self.publication.quarantine is not None:
             replace_quarantine(
                 self.resource,
                 self.plan.target,
                 self.key_range.name,
-                self.options.quarantine,
+                self.publication.quarantine,
                 replace(self.staging_table, name=f"{self.staging}v"),
                 self.owner,
                 keep=keep,
@@ -170,9 +170,6 @@ class ClickHouseLoad(HeldRange):
     def _replace_partition(self) -> int:
         assert self._audited is not None
         rows = self._audited
-        if self.options.mode.updates_known and self.options.delta is None:
-            self._stage_kept()
-            rows = self.staged_rows()
         audit = self._publish_audit()
         if audit:
             audit.before()
@@ -258,13 +255,22 @@ class ClickHouseLoad(HeldRange):
             return in_partition(self.key_range)
         return self.plan.target_range(self.key_range)
 
-    def _complete(self, delta: Delta) -> None:
-        """Have staging, with the rows that differ, hold the whole range, and prove it there.
+    def _stage_rest(self) -> None:
+        """Have staging hold the whole range: with the target's rows that stay.
 
         Raises:
-            TableferryError: the range does not agree with its source.
+            TableferryError: with its delta, the range does not agree with its source.
         """
-        assert self.options.proof is not None
+        if (delta := self.publication.delta) is not None:
+            self._stage_unchanged(delta)
+            delta.prove(self.resource, self.staging_table)
+        elif self.options.mode.updates_known:
+            self._stage_kept()
+        else:
+            return
+        self._audited = self.staged_rows()
+
+    def _stage_unchanged(self, delta: Delta) -> None:
         rows = f"{self._in_range} AND {not_in(self.plan, self._staged)}"
         if not self.options.mode.keeps_rows:
             rows = f"({self.plan.target_range(self.key_range)}) AND {rows}"
@@ -272,8 +278,6 @@ class ClickHouseLoad(HeldRange):
         self._stage_kept(f"{rows} AND NOT ifNull({first}, 0)" if first else rows)
         for condition in others:
             self.resource.execute(delete_from(self._staged, condition))
-        self.options.proof(self.resource, self.staging_table)
-        self._audited = self.staged_rows()
 
     def _stage_kept(self, rows: str | None = None) -> None:
         """Copy the target's rows that stay into staging, so that one REPLACE publishes all."""
@@ -292,8 +296,8 @@ class ClickHouseLoad(HeldRange):
         target = qualified(self.table)
         # an INSERT SELECT outlives its client, and must not run beside its own repetition
         self.resource.execute(f"KILL QUERY WHERE startsWith(query_id, {literal(self.lock)}) SYNC")
-        if self.options.delta is not None:
-            return self._write_delta(self.options.delta)
+        if self.publication.delta is not None:
+            return self._write_delta(self.publication.delta)
         delete, insert = rewrite(self.plan, self.options, target, self._staged, self._in_range)
         audit = self._publish_audit()
         if audit:
@@ -317,7 +321,6 @@ class ClickHouseLoad(HeldRange):
         Raises:
             TableferryError: the range does not agree with its source.
         """
-        assert self.options.proof is not None
         target = qualified(self.table)
         deletes = list(batched_conditions(delta.delete))
         if delta.updated:
@@ -332,7 +335,7 @@ class ClickHouseLoad(HeldRange):
             query_id = f"{self.lock}-{self.owner.token}"
             self.resource.execute(insert, {**UNDIVIDED, "query_id": query_id})
         self._rows_in_range()
-        self._target_rows = self.options.proof(self.resource, self.table)
+        self._target_rows = delta.prove(self.resource, self.table)
         return self._target_rows
 
     @property
@@ -340,7 +343,7 @@ class ClickHouseLoad(HeldRange):
         return qualified(self.table, self.staging)
 
     def _insert(self, chunks: Iterator[bytes], fmt: str) -> None:
-        token = f"{self.data_version}|{self.table}|{self.key_range.name}|{self._blocks}"
+        token = f"{self.publication.version}|{self.table}|{self.key_range.name}|{self._blocks}"
         self._blocks += 1
         self._arrived = None
         digest = hashlib.blake2b(token.encode(), digest_size=16).hexdigest()

@@ -11,6 +11,7 @@ from tableferry.resources.clickhouse.markers import RangeMarker
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Look
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import Alive
 from tableferry.resources.contract.target_options import TargetOptions
@@ -134,7 +135,7 @@ class HeldRange:
     lock: str
     staging: str
     owner: Owner
-    data_version: str
+    publication: Publication
     marker: RangeMarker
     atomic: bool
     """Whether the table has one partition per key range."""

@@ -330,8 +330,9 @@ class ClickHouseTarget(Target):
         """See `Target.creation`."""
         return [self.resource.for_all(create_table(plan, options))]
 
-    def publication(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> list[str]:
+    def publication(self, publication: Publication, options: TargetOptions) -> list[str]:
         """See `Target.publication`."""
+        plan, key_range = publication.plan, publication.key_range
         layout = None if options.recreate else layout_of(self.resource, plan.target)
         atomic = options.partition_by is None if layout is None else layout.atomic
         table, name = written_to(plan, options), staging_name(plan.target, key_range.name)
@@ -340,7 +341,7 @@ class ClickHouseTarget(Target):
         target, staged = qualified(table), qualified(table, staging)
         in_range = in_partition(key_range) if atomic else plan.target_range(key_range)
         statements = staging_table(table, staging, owner, key_range if atomic else None, image)
-        fmt = "ArrowStream" if options.format in ("arrow", None) else "TabSeparated"
+        fmt = "ArrowStream" if publication.format in ("arrow", None) else "TabSeparated"
         columns = [column.name for column in plan.target_columns]
         statements.append(insert_statement(replace(table, name=staging), columns, fmt))
         if appends(plan, options):
@@ -387,7 +388,7 @@ class ClickHouseTarget(Target):
                 lock=lock,
                 staging=staging,
                 owner=owner,
-                data_version=publication.version,
+                publication=publication,
                 marker=self._marker(table, layout, owner, publication),
                 atomic=layout.atomic,
                 look=functools.partial(self.hazards, plan, options, ()),

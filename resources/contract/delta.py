@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fingerprint import KnownFigures
+from tableferry.resources.contract.table_sql import filtered
 from tableferry.resources.tables import TableRef
 
-Proof = Callable[[Endpoint, TableRef], int]
-"""Compares the whole range, as a session sees it in a table, with its source, and returns the
-range's rows. Raises `TableferryError` if they do not agree."""
 
-
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class Delta:
     """The rows that have to be written to a range of a target, and how to select them.
 
@@ -45,3 +42,18 @@ class Delta:
     def moved(self) -> int:
         """The number of rows that go from source to target."""
         return self.inserted + self.updated
+
+    def parts(self, plan: CopyPlan) -> list[CopyPlan]:
+        """The plans that read the rows to insert or update, one after the other."""
+        return [replace(plan, where=filtered(rows, plan.where)) for rows in self.read]
+
+    def prove(self, reader: Endpoint, table: TableRef) -> int:
+        """Compare the whole range, as a session sees it in a table, with its source.
+
+        Returns:
+            The range's rows.
+
+        Raises:
+            TableferryError: they do not agree.
+        """
+        raise NotImplementedError

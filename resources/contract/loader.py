@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
+from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target import RangeLoad, Target
-from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
@@ -23,7 +23,7 @@ class Part(NamedTuple):
     bytes: int
 
 
-Rehearsal = Callable[[Any, CopyPlan, TargetOptions], AbstractContextManager[RangeLoad]]
+Rehearsal = Callable[[Any, CopyPlan, Framing], AbstractContextManager[RangeLoad]]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Loader:
     modes: Sequence[WriteMode] = tuple(mode for mode in WriteMode if mode.moves)
     """The write modes that it has."""
     deltas: bool = False
-    """Whether it has `TargetOptions.delta`."""
+    """Whether it has `Publication.delta`."""
     delta_share: float = 0.0
     """The share of a range's rows up to which it takes no longer to compare the range, and to write
     these rows by themselves, than to write the range; 0 if it always does."""
@@ -50,7 +50,7 @@ class Loader:
     removes: bool = False
     """Whether it has `TargetOptions.removes`."""
     quarantines: bool = True
-    """Whether it keeps rejected values beside a table, see `TargetOptions.quarantine`."""
+    """Whether it keeps rejected values beside a table, see `Publication.quarantine`."""
     table_problem: Callable[[TableRef], str | None] = lambda table: None
     """Says why the name of a table rules out writing to it, as a predicate of it; None if not."""
     options: Mapping[str, Callable[[Any], str | None]] = field(default_factory=dict)

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.copy_plan import CopyPlan, Format
+from tableferry.resources.contract.delimited import Framing
+from tableferry.resources.contract.delta import Delta
+from tableferry.resources.contract.quarantine import Quarantine
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange, parse_range
 from tableferry.resources.tables import TableRef
@@ -114,6 +117,20 @@ class Publication:
     known: Published | None = None
     """The markers that the attempt goes by: it publishes nothing if somebody else has published
     the range since they were read. None publishes whatever they say."""
+    format: Format | None = None
+    """The format in which the rows arrive, if the target accepts several."""
+    framing: Framing | None = None
+    """SQL Server only: the terminators of their text."""
+    batch_rows: int = 65_536
+    """Rows per batch of a SQL Server bulk copy; a ClickHouse insert streams and has no batches."""
+    delta: Delta | None = None
+    """The rows by which the range differs: those to insert or update are staged, and all others
+    stay as they are. None: the range is written as a whole."""
+    quarantine: Quarantine | None = None
+    """What is kept beside the target instead of in it; None if nothing ever is."""
+    displaced: Callable[[Sequence[str]], None] | None = None
+    """Is called with the names of other ranges that are about to lose rows, since these have moved
+    to this one. None: a primary key that is in another range fails it."""
 
     @property
     def key(self) -> str:

@@ -81,7 +81,7 @@ class RangeLoad(Protocol):
         Raises:
             ReceiptMismatch: the staging table does not hold the rows that were sent.
             RangeBusy: another run took the range over in the meantime.
-            TableferryError: `TargetOptions.proof` has refused the range.
+            TableferryError: `Publication.delta` has refused the range.
             TargetMoved: the range was published by another run since the attempt was planned, or
                 changed after the audit; the next attempt must read source and markers again.
         """
@@ -154,7 +154,7 @@ class Target(Protocol):
     def creation(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
         """The statements that create the table of a plan, to be shown."""
 
-    def publication(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> list[str]:
+    def publication(self, publication: Publication, options: TargetOptions) -> list[str]:
         """The statements that stage the rows of a range and publish them, to be shown.
 
         What is another in each attempt is `<attempt>`; lines that begin with `--` are words. Locks,
@@ -175,24 +175,22 @@ class Target(Protocol):
 
     def script(
         self,
-        plan: CopyPlan,
-        key_range: KeyRange,
+        publication: Publication,
         options: TargetOptions,
         rows: Iterable[pa.RecordBatch],
     ) -> Iterator[str]:
         """The statements that write the delta of a range, with its rows as constants.
 
         Args:
-            plan: the hop.
-            key_range: the range.
-            options: as given to `attempt`, with a delta.
+            publication: the range, with the delta.
+            options: as given to `attempt`.
             rows: the rows to insert or update, in the plan's target columns.
 
         Raises:
             InputError: values of a column cannot be written as constants, or the target's rows are
                 not written by statements.
         """
-        raise InputError(f"{plan.target}: --sql is not supported for it")
+        raise InputError(f"{publication.plan.target}: --sql is not supported for it")
 
     def attempt(
         self, publication: Publication, options: TargetOptions, alive: Alive = no_live_owner

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tableferry.resources.contract.copy_plan import CopyPlan, Format
-from tableferry.resources.contract.delimited import Framing
-from tableferry.resources.contract.delta import Delta, Proof
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.hazards import Hazard, PublishAudit, having
 from tableferry.resources.contract.marks import Mark
-from tableferry.resources.contract.quarantine import Quarantine
 from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError, ReceiptMismatch
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
+
+
+class Written(NamedTuple):
+    """Which kinds of statements publish a range."""
+
+    inserts: bool
+    updates: bool
+    deletes: bool
+
+    @classmethod
+    def of(cls, delta: Delta, mark: Mark | None) -> Written:
+        """Those for rows that are written by themselves."""
+        if mark is not None:
+            return cls(delta.inserted > 0, True, False)
+        return cls(delta.inserted > 0, delta.updated > 0, delta.deleted > 0)
 
 
 @dataclass(frozen=True)
@@ -30,22 +42,13 @@ class TargetOptions:
     """ClickHouse only: the sorting key of a new table, as SQL without the keyword."""
     partition_by: str | None = None
     """ClickHouse only: the partitioning of a new table; its finalise is not atomic."""
-    batch_rows: int = 65536
-    """Rows per batch of a SQL Server bulk copy; a ClickHouse insert streams and has no batches."""
-    framing: Framing | None = None
-    """SQL Server only: the terminators of this attempt's text."""
-    format: Format | None = None
-    """The format of this attempt's rows, if the target accepts several."""
     hazards: tuple[Hazard, ...] = ()
     """The result of `Target.hazards` when the hop was planned."""
     publish_audit: PublishAudit = "auto"
     """Whether to compare what readers are about to see with the audited rows: `visible`, always;
     `auto`, if a hazard may change rows."""
-    delta: Delta | None = None
-    """The rows by which this attempt's range differs; None: it is written as a whole. The rows to
-    insert or update are staged, and all others of the range stay as they are."""
-    quarantine: Quarantine | None = None
-    """What `finalise` keeps beside the target instead of in it; None if nothing ever is."""
+    single_rows: Written | None = None
+    """How rows are published that are written by themselves; None: whole ranges are."""
     removes: bool = False
     """Whether rows go that the source has no more, though the mode would keep them."""
     mark: Mark | None = None
@@ -53,11 +56,6 @@ class TargetOptions:
     recreate: WriteMode | None = None
     """The declared mode of a target that is made anew: the shadow table of the swap has the plan's
     shape, and none of the target's rows."""
-    proof: Proof | None = None
-    """What `finalise` calls before it makes a delta visible."""
-    displaced: Callable[[Sequence[str]], None] | None = None
-    """What `finalise` calls with the names of other ranges that are about to lose rows, since these
-    have moved to the attempt's range. None: a primary key that is in another range fails it."""
 
     @property
     def audits_shown(self) -> bool:
@@ -88,25 +86,14 @@ def appends(plan: CopyPlan, options: TargetOptions) -> bool:
 
 def replaces(plan: CopyPlan, options: TargetOptions) -> bool:
     """Whether a range's rows are deleted for those that are loaded."""
-    return not options.mode.updates_known and not appends(plan, options)
-
-
-class Written(NamedTuple):
-    """Which kinds of statements publish a range."""
-
-    inserts: bool
-    updates: bool
-    deletes: bool
+    whole = options.single_rows is None and not options.mode.updates_known
+    return whole and not appends(plan, options)
 
 
 def written_by(plan: CopyPlan, options: TargetOptions) -> Written:
-    """How a range's rows are published: as its delta asks for, or by the write mode."""
-    if (delta := options.delta) is not None:
-        if options.mark is not None:
-            return Written(delta.inserted > 0, True, False)
-        return Written(delta.inserted > 0, delta.updated > 0, delta.deleted > 0)
+    """How a range's rows are published: by themselves, or by the write mode."""
     deletes = replaces(plan, options) or (options.removes and options.mark is None)
-    return Written(True, options.mode.updates_known, deletes)
+    return options.single_rows or Written(True, options.mode.updates_known, deletes)
 
 
 def require_staged(

@@ -189,10 +189,11 @@ class FilesTarget(Target):
         folder = self.folder(plan.target)
         return [] if folder.staging.is_dir() else [f"mkdir -p {folder.staging}"]
 
-    def publication(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> list[str]:
+    def publication(self, publication: Publication, options: TargetOptions) -> list[str]:
         """Describe it in a shell's words. See `Target.publication`."""
-        folder = self.folder(plan.target)
-        staged = f"{staging_name(plan.target, key_range.name)}_{ATTEMPT}{SUFFIX}"
+        target, key_range = publication.plan.target, publication.key_range
+        folder = self.folder(target)
+        staged = f"{staging_name(target, key_range.name)}_{ATTEMPT}{SUFFIX}"
         return [f"mv '{folder.staging / staged}' '{folder.path / file_name(key_range)}'"]
 
     def folder(self, table: TableRef) -> ExportFolder:

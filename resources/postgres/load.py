@@ -38,7 +38,7 @@ class PostgresLoad(TransactionalLoad[PostgresSession]):
     def load_bytes(self, chunks: Iterator[bytes]) -> LoadReceipt:
         """Copy another COPY's output into the staging table."""
         columns = self.sql.columns(self.plan)
-        binary = " WITH (FORMAT binary)" if self.options.format == "pgcopy" else ""
+        binary = " WITH (FORMAT binary)" if self.publication.format == "pgcopy" else ""
         sql = f"COPY {qualified(self.staging)} ({columns}) FROM STDIN{binary}"
         # another session than the one that holds the lock, which a failed load must not break
         with self.resource.session() as session:

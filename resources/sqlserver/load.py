@@ -50,15 +50,15 @@ class SqlServerLoad(TransactionalLoad[SqlServerConnection]):
             self.plan,
             self.staging,
             _without_misread(self, batches),
-            batch_rows=self.options.batch_rows,
+            batch_rows=self.publication.batch_rows,
         )
         self._sent += receipt.rows
         return receipt
 
     def load_bytes(self, chunks: Iterator[bytes]) -> LoadReceipt:
-        """Load rows framed as the options say by bcp. See `RangeLoad.load_bytes`."""
-        if self.options.framing is None:
-            raise InputError("text for sqlserver needs terminators: TargetOptions(framing=...)")
+        """Load framed rows by bcp. See `RangeLoad.load_bytes`."""
+        if (framing := self.publication.framing) is None:
+            raise InputError("text for sqlserver needs terminators: Publication.framing")
         receipt = load_files(
             self.resource,
             self.session,
@@ -66,7 +66,7 @@ class SqlServerLoad(TransactionalLoad[SqlServerConnection]):
             self.key_range,
             self.staging,
             chunks,
-            self.options.framing,
+            framing,
             self.files.enter_context(workspace(self.resource.artifact_folder_path())),
         )
         self._sent += receipt.rows

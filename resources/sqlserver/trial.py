@@ -10,6 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format, WireFormat
+from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_options import TargetOptions
@@ -42,7 +43,7 @@ class _Untried(Exception):
 
 @contextlib.contextmanager
 def rehearsal(
-    resource: SqlServerServer, plan: CopyPlan, options: TargetOptions
+    resource: SqlServerServer, plan: CopyPlan, framing: Framing | None = None
 ) -> Iterator[SqlServerLoad]:
     """Open a load whose staging table is dropped at the end; nothing else is created or read.
 
@@ -59,7 +60,8 @@ def rehearsal(
     plan = replace(plan, target=table)
     target = SqlServerTarget(resource)
     target.expect(plan)
-    with target.attempt(Publication(plan, KeyRange("integer"), "", ""), options) as load:
+    publication = Publication(plan, KeyRange("integer"), "", "", framing=framing)
+    with target.attempt(publication, TargetOptions()) as load:
         yield load
 
 
@@ -114,8 +116,8 @@ def trial(resource: SqlServerServer, table: TableRef, format: Format) -> str | N
 
 def takes_decimals(resource: SqlServerServer, table: TableRef) -> bool:
     """See `takes_38_digits`; true also if that cannot be tried."""
-    untried, options = contextlib.suppress(StatementFailed, RangeBusy), TargetOptions()
-    with untried, rehearsal(resource, _plan(table), options) as load:
+    untried = contextlib.suppress(StatementFailed, RangeBusy)
+    with untried, rehearsal(resource, _plan(table)) as load:
         return takes_38_digits(load)
     return True
 
@@ -131,7 +133,7 @@ def _why_not(resource: SqlServerServer, table: TableRef) -> str | None:
     batch = pa.record_batch([pa.array([value], pa.int32()) for value in ROW], COLUMNS)
     loading = False
     try:
-        with rehearsal(resource, _plan(table), TargetOptions()) as load:
+        with rehearsal(resource, _plan(table)) as load:
             loading = True
             load.load_arrow([batch])
             rows = resource.query(f"SELECT a, b FROM {qualified(load.audited_table())}")

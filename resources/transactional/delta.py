@@ -40,7 +40,6 @@ def write_delta(load: TransactionalLoad[Any], delta: Delta) -> int:
         TableferryError: the range does not agree with its source.
     """
     sql, plan, table, options = load.sql, load.plan, load.table, load.options
-    assert options.proof is not None
     others = None
     if options.audits_shown:
         same = SameRows.of(load.resource, plan, load.staging, table, load.columns)
@@ -48,14 +47,7 @@ def write_delta(load: TransactionalLoad[Any], delta: Delta) -> int:
         others.before()
     if delta.deleted and options.mark is None:
         _require_unreferred(load, delta)
-    update = sql.update_known(plan, table, load.staging, options.mark)
-    # a row that comes back may be there, with a mark
-    updates = delta.updated or (delta.inserted and options.mark)
-    steps = (
-        [sql.remove(table, condition, options.mark) for condition in delta.delete],
-        [update] if update and updates else [],
-        [sql.insert_new(plan, table, load.staging)] if delta.inserted else [],
-    )
+    steps = sql.publish_delta(plan, delta, table, load.staging, options.mark)
     deleted, updated, inserted = (sum(load.run(statements)) for statements in steps)
     expected = (delta.deleted, delta.updated, delta.inserted)
     differs = (deleted, updated, inserted) != expected
@@ -70,7 +62,7 @@ def write_delta(load: TransactionalLoad[Any], delta: Delta) -> int:
     if others is not None:
         load.run(sql.run_deferred)
     reader = SessionReader(load.resource, load.session)
-    rows = options.proof(cast(Endpoint, reader), table)
+    rows = delta.prove(cast(Endpoint, reader), table)
     if others is not None:
         written = Changes(delta.inserted, delta.updated, delta.deleted)
         if options.mark:

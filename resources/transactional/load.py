@@ -140,7 +140,8 @@ class TransactionalLoad(Generic[AnySession]):
         self.audited_table()
         assert self._audited is not None
         rows, kept = self._audited, 0
-        if self._keeps_rows and self.options.mode.updates_known and self.options.delta is None:
+        updates = self.options.mode.updates_known and self.publication.delta is None
+        if updates and keeps_rows(self.plan, self.options):
             query = self.sql.count_kept(self.plan, self.table, self.staging, self._in_range)
             kept = self._number(query)
         done, moved = False, None
@@ -199,8 +200,8 @@ class TransactionalLoad(Generic[AnySession]):
         self._mark, self._displaced, self._shown = None, (), None
         self.run(self.sql.begin)
         self._allow_identity(True)
-        if self.options.delta is not None:
-            self._shown = write_delta(self, self.options.delta)
+        if self.publication.delta is not None:
+            self._shown = write_delta(self, self.publication.delta)
             self._allow_identity(False)
             self._commit_marked()
             return
@@ -223,10 +224,8 @@ class TransactionalLoad(Generic[AnySession]):
 
     def _commit_marked(self) -> None:
         crash_points.reached("inside_finalise")
-        if self.options.quarantine is not None:
-            replace_quarantine(
-                self.session, self.plan.target, self.key_range.name, self.options.quarantine
-            )
+        if (rejected := self.publication.quarantine) is not None:
+            replace_quarantine(self.session, self.plan.target, self.key_range.name, rejected)
         markers = MarkerTable(self.sql, self.plan.target, self.table)
         markers.put(self.session, self.identity, self.publication, self._displaced)
         self._mark = self.sql.mark(self.session, self.staging)
@@ -266,8 +265,7 @@ class TransactionalLoad(Generic[AnySession]):
         identity = row_identity(self.plan)
         return (
             self.conflict is None
-            and self.options.displaced is not None
-            and self.options.delta is None
+            and self.publication.displaced is not None
             and self.publication.known is not None
             and replaces(self.plan, self.options)
             and bool(identity)
@@ -285,7 +283,7 @@ class TransactionalLoad(Generic[AnySession]):
             InputError: rows of other tables would be deleted with them.
         """
         sql, plan, known, table = self.sql, self.plan, self.publication.known, self.table
-        assert known is not None and self.options.displaced is not None
+        assert known is not None and self.publication.displaced is not None
         if destroying := having(self.options.hazards, "destroys"):
             raise InputError(
                 f"{table} range {self.key_range.name}: rows have moved here from other ranges, and "
@@ -305,7 +303,7 @@ class TransactionalLoad(Generic[AnySession]):
         if not deleted:
             return 0  # they have left meanwhile, or something else is the matter
         # the deleted rows are locked: their ranges cannot be recorded before this one is published
-        self.options.displaced(losing)
+        self.publication.displaced(losing)
         self._displaced = losing
         return deleted
 
@@ -358,10 +356,6 @@ class TransactionalLoad(Generic[AnySession]):
     def _connect(self) -> AnySession:
         """Open a session."""
         raise NotImplementedError
-
-    @property
-    def _keeps_rows(self) -> bool:
-        return keeps_rows(self.plan, self.options)
 
     @property
     def _in_range(self) -> str:

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import InputError
-from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import staging_name
 from tableferry.resources.transactional.statements import Statements
 from tableferry.resources.types.column import Column
@@ -25,8 +25,7 @@ https://learn.microsoft.com/sql/t-sql/queries/table-value-constructor-transact-s
 
 def script(
     sql: Statements,
-    plan: CopyPlan,
-    key_range: KeyRange,
+    publication: Publication,
     options: TargetOptions,
     rows: Iterable[pa.RecordBatch],
     *,
@@ -39,17 +38,17 @@ def script(
     Raises:
         InputError: a name, value or condition cannot be written so.
     """
-    for statement in _statements(sql, plan, key_range, options, rows, identity=identity):
+    target = publication.plan.target
+    for statement in _statements(sql, publication, options, rows, identity=identity):
         try:
-            yield plan.target.system.dialect.scripted(statement)
+            yield target.system.dialect.scripted(statement)
         except InputError as error:
-            raise InputError(f"{plan.target}: {error}") from None
+            raise InputError(f"{target}: {error}") from None
 
 
 def _statements(
     sql: Statements,
-    plan: CopyPlan,
-    key_range: KeyRange,
+    publication: Publication,
     options: TargetOptions,
     rows: Iterable[pa.RecordBatch],
     *,
@@ -62,21 +61,21 @@ def _statements(
 
     Args:
         sql: the target's SQL.
-        plan: the hop.
-        key_range: the range.
-        options: how it is written, with the delta.
+        publication: the range, with the delta.
+        options: how it is written.
         rows: the rows of the delta to insert or update, in the plan's columns.
         identity: whether an identity column is written.
     """
-    delta, table = options.delta, plan.target
+    plan, delta = publication.plan, publication.delta
     assert delta is not None
-    name = f"{staging_name(table, key_range.name)}_repair"
+    table = plan.target
+    name = f"{staging_name(table, publication.key_range.name)}_repair"
     staging = replace(table, name=name)
     allowing = [sql.allow_identity(table, allowed) for allowed in (True, False)]
     yield from sql.script_begin
     yield from sql.begin
-    for condition in delta.delete:
-        yield sql.remove(table, condition, options.mark)
+    deletes, updates, inserts = sql.publish_delta(plan, delta, table, staging, options.mark)
+    yield from deletes
     if delta.moved:
         columns = sql.columns(plan)
         definitions = ", ".join(sql.definitions(plan, staging=True))
@@ -87,11 +86,7 @@ def _statements(
                 yield f"INSERT INTO {qualified(staging)} ({columns}) VALUES\n{values}"
         if identity and allowing[0]:
             yield allowing[0]
-        update = sql.update_known(plan, table, staging, options.mark)
-        if update and (delta.updated or options.mark):
-            yield update
-        if delta.inserted:
-            yield sql.insert_new(plan, table, staging)
+        yield from updates + inserts
         if identity and allowing[1]:
             yield allowing[1]
         yield drop_table(staging)

@@ -11,6 +11,7 @@ from tableferry.resources import registry
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.columns.key_kind import is_text_key
 from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.table_sql import drop_table, qualified
@@ -352,6 +353,19 @@ class Statements:
         if appends(plan, options):
             return [self.insert_new(plan, table, staging)]
         return [self.delete_range(table, where), self.insert_all(plan, table, staging)]
+
+    def publish_delta(
+        self, plan: CopyPlan, delta: Delta, table: TableRef, staging: TableRef, mark: Mark | None
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Delete, update and insert the rows of a delta."""
+        update = self.update_known(plan, table, staging, mark)
+        # a row that comes back may be there, with a mark
+        updates = delta.updated or (delta.inserted and mark)
+        return (
+            [self.remove(table, condition, mark) for condition in delta.delete],
+            [update] if update and updates else [],
+            [self.insert_new(plan, table, staging)] if delta.inserted else [],
+        )
 
     def remove(self, table: TableRef, condition: str, mark: Mark | None) -> str:
         """Delete or mark the rows that meet a condition."""

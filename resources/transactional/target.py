@@ -182,8 +182,9 @@ class TransactionalTarget(Target, Generic[AnySession]):
             statements = [*statements, self.sql.add_mark(plan.target, options.mark)]
         return [self.sql.create_schema(plan.target), *statements]
 
-    def publication(self, plan: CopyPlan, key_range: KeyRange, options: TargetOptions) -> list[str]:
+    def publication(self, publication: Publication, options: TargetOptions) -> list[str]:
         """See `Target.publication`."""
+        plan, key_range = publication.plan, publication.key_range
         sql, table, where = self.sql, written_to(plan, options), plan.target_range(key_range)
         with self._session() as session:
             schema = self._staging_schema(session, table)
@@ -207,16 +208,16 @@ class TransactionalTarget(Target, Generic[AnySession]):
 
     def script(
         self,
-        plan: CopyPlan,
-        key_range: KeyRange,
+        publication: Publication,
         options: TargetOptions,
         rows: Iterable[pa.RecordBatch],
     ) -> Iterator[str]:
         """See `Target.script`."""
+        plan = publication.plan
         written = {column.name for column in plan.target_columns}
         columns = self.resource.columns(plan.target)
         identity = any(column.identity and column.name in written for column in columns)
-        yield from script(self.sql, plan, key_range, options, rows, identity=identity)
+        yield from script(self.sql, publication, options, rows, identity=identity)
 
     @contextlib.contextmanager
     def attempt(
@@ -232,7 +233,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
         with contextlib.ExitStack() as stack:
             session = stack.enter_context(self._session())
             self._take_lock(session, lock, table, key_range)
-            if replaces(plan, options) and table == plan.target and options.delta is None:
+            if replaces(plan, options) and table == plan.target:
                 require_deletable(session.query, self.sql, plan, key_range, options, table)
             self._drop_all(session, table, lock)
             # a unique name: that it is gone is then never another attempt's doing

@@ -14,7 +14,6 @@ from tableferry.resources.contract.formats import format_of
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import RangeLoad
-from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import (
     InputError,
     RangeBusy,
@@ -109,11 +108,10 @@ class _Probe:
         # a row of NULLs, as there may be no other
         rows: list[Row] = [*rows_of(plan)[0], [None] * len(pairs)]
         framing = Framing.fresh()
-        options = TargetOptions(framing=framing, format=self.format)
         rehearse = loader_of(self.target.system).rehearsals[self.format]
         loading = False
         try:
-            with rehearse(self.target, plan, options) as load:
+            with rehearse(self.target, plan, framing) as load:
                 loading = True
                 arrived = in_order(self._staged(load, plan, rows, framing), plan, len(rows))
         except (StatementFailed, ReceiptMismatch, ValueRefused, Misshapen, RangeBusy) as error:

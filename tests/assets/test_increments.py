@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from tableferry.assets.log.records import Proven, RangeRecord
 from tableferry.assets.log.states import Reason, State
-from tableferry.assets.planning.rows.increments import Increment, increment
+from tableferry.assets.planning.rows.decision import Decision
+from tableferry.assets.planning.rows.increments import increment
 
 COLUMN, FULL_CHECK, NOW = "updated_at", 100.0, 1000.0
 MARK = "2024-01-01T00:00:00"
@@ -27,7 +28,7 @@ recorded = st.none() | st.builds(
 chains = st.lists(recorded, min_size=1, max_size=3)
 
 
-def decided(reason: Reason, chain: list[RangeRecord | None], *, failed: bool = False) -> Increment:
+def decided(reason: Reason, chain: list[RangeRecord | None], *, failed: bool = False) -> Decision:
     return increment(reason, chain, failed=failed, column=COLUMN, full_check=FULL_CHECK, at=NOW)
 
 
@@ -68,7 +69,7 @@ def test_nothing_that_has_to_run_is_skipped(
 def test_a_commit_that_nothing_calls_into_question_is_gone_on_from() -> None:
     assert decided(Reason.SOURCE_CHANGED, [commit()]).since == MARK
     assert decided(Reason.SOURCE_CHANGED, [commit(state=State.SKIPPED_UNCHANGED)]).since == MARK
-    assert decided(Reason.UNCHANGED, [commit()]) == Increment(Reason.UNCHANGED)
+    assert decided(Reason.UNCHANGED, [commit()]) == Decision(Reason.UNCHANGED)
     assert decided(Reason.SOURCE_CHANGED, [commit(NOW - 20), commit(NOW - 10)]).since == MARK
 
 
@@ -79,5 +80,5 @@ def test_a_range_is_proven_whole_again_when_it_is_due() -> None:
         [commit(NOW - 10), commit(NOW - 20)],
         [None],
     ):
-        assert decided(Reason.UNCHANGED, chain) == Increment(Reason.FULL_CHECK)
-        assert decided(Reason.SOURCE_CHANGED, chain) == Increment(Reason.SOURCE_CHANGED)
+        assert decided(Reason.UNCHANGED, chain) == Decision(Reason.FULL_CHECK)
+        assert decided(Reason.SOURCE_CHANGED, chain) == Decision(Reason.SOURCE_CHANGED)

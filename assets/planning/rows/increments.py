@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.records import Proven, RangeRecord
 from tableferry.assets.log.states import Reason
 from tableferry.assets.planning.columns.hop_columns import watermark_column
+from tableferry.assets.planning.rows.decision import Decision
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import filtered, predicate
 from tableferry.resources.keys.bounds import to_bound
 from tableferry.resources.keys.range import KeyRange
-
-
-@dataclass(frozen=True)
-class Increment:
-    """What to do with a range whose rows have watermarks."""
-
-    reason: Reason
-    since: str | None = None
-    """Move only the rows with this watermark or a later one; None: move all, or none."""
 
 
 def now() -> float:
@@ -39,8 +31,8 @@ def increment(
     column: str,
     full_check: float,
     at: float,
-) -> Increment:
-    """Decide about one range of a hop.
+) -> Decision:
+    """Decide why one range of a hop runs, and from which watermark on.
 
     An increment can only follow a commit that nothing has called into question since. A hop also
     proves a range again after the hop before has done so, as that is where its rows come from.
@@ -63,10 +55,10 @@ def increment(
         or times != sorted(times)
     )
     if reason is Reason.UNCHANGED and due:
-        return Increment(Reason.FULL_CHECK)
+        return Decision(Reason.FULL_CHECK)
     if reason is Reason.SOURCE_CHANGED and not due and last is not None:
-        return Increment(reason, last.watermark)
-    return Increment(reason)
+        return Decision(reason, since=last.watermark)
+    return Decision(reason)
 
 
 def intact(record: RangeRecord | None, column: str) -> Proven | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tableferry.assets.log.queries import Log
@@ -19,6 +19,8 @@ from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.pipelines.command.one.finding import match_ranges, select_hops, unsettled
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.formats import format_of
+from tableferry.resources.contract.markers import Publication
+from tableferry.resources.contract.target import RUN
 from tableferry.resources.contract.target_names import shadow_of
 
 
@@ -169,12 +171,12 @@ def _hop(
             shown_in = shadow_of(table)
             creation.append(f"-- {shown_in} is made, and takes the place of {table} in the end")
     format_ = format_of(hop.wire, hop.plan.source, hop.plan.target)
-    options = replace(hop.options, format=format_)
     shown = []
     for name in runs if show_all else runs[:1]:
         range_, since = plan.ranges[name], decided[name].since
         copy = from_watermark(hop.plan, plan.transfer, since) if since else hop.plan
-        publication = target.publication(hop.plan, range_, options)
+        published = Publication(hop.plan, range_, "", RUN, format=format_)
+        publication = target.publication(published, hop.options)
         export = copy.select(range_, hop.wire)
         shown.append(RangeStatements(name, str(decided[name]), export, publication))
     return HopStatements(

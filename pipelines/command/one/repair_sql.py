@@ -21,8 +21,8 @@ from tableferry.pipelines.command.one.finding import match_ranges, select_hops
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.columns.conform import conform
 from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.table_sql import filtered
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyRange
 
@@ -148,16 +148,15 @@ def _script(hop: Hop, servers: Servers, key_range: KeyRange, rows: int) -> Scrip
         )
 
     def moved() -> Iterator[pa.RecordBatch]:
-        for condition in delta.read:
-            part = replace(printed or plan, where=filtered(condition, plan.where))
+        for part in delta.parts(printed or plan):
             with source_of(plan.source.system).read_arrow(
                 source, part, key_range, part.select(key_range, "arrow"), batch_rows=BATCH_ROWS
             ) as reader:
                 for batch in reader:
                     yield batch if printed else conform(batch, part, {})
 
-    options = replace(hop.options, delta=delta)
-    statements = servers.target(plan.target).script(plan, key_range, options, moved())
+    publication = Publication(plan, key_range, "", "", delta=delta)
+    statements = servers.target(plan.target).script(publication, hop.options, moved())
     return Script(
         str(plan.target),
         key_range.name,

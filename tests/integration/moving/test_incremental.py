@@ -200,7 +200,7 @@ def test_what_newer_rows_do_not_say_is_found(
     one.source("UPDATE {t} SET name = 'unseen' WHERE id = 44")
     assert not one.run().run_ids
     then = increments.now() + 8 * DAY
-    monkeypatch.setattr("tableferry.assets.running.increment.now", lambda: then)
+    monkeypatch.setattr("tableferry.assets.running.rows.now", lambda: then)
     monkeypatch.setattr("tableferry.assets.planning.rows.decisions.now", lambda: then)
     assert {row.reason for row in one.plan().ranges} == {"full_check"}
     assert moves(one) == [FIRST]
@@ -226,6 +226,19 @@ def test_each_hop_of_a_chain_moves_its_newer_rows(incremental: Make) -> None:
     assert {row.state for row in one.plan().ranges} == {"skip"}
 
 
+def test_each_hop_of_a_chain_loses_its_deleted_rows(incremental: Make) -> None:
+    one = incremental("sqlserver", "postgres", deletes="apply")
+    one.source(
+        "DELETE FROM {t} WHERE id = 30",
+        "UPDATE {t} SET name = 'newer', at = '2024-01-02' WHERE id = 10",
+    )
+    assert moves(one) == [FIRST]
+    for system in ("sqlserver", "postgres"):
+        assert (record(one, system).deleted, record(one, system).whole_because) == (1, None)
+        assert shown(one, system) == one.rows(SELECT)
+    assert failing(one) == set()
+
+
 def test_newer_rows_are_not_enough_where_the_hop_before_is_mended(incremental: Make) -> None:
     one = incremental("sqlserver", "clickhouse")
     for system in ("sqlserver", "clickhouse"):
@@ -244,7 +257,7 @@ def test_the_second_hop_alone_reads_what_the_first_is_due_to_compare(
     one = incremental("sqlserver", "clickhouse")
     plant(one, "clickhouse", 20)
     then = increments.now() + 8 * DAY
-    monkeypatch.setattr("tableferry.assets.running.increment.now", lambda: then)
+    monkeypatch.setattr("tableferry.assets.running.rows.now", lambda: then)
     monkeypatch.setattr("tableferry.assets.planning.rows.decisions.now", lambda: then)
     assert {row.reason for row in one.plan().ranges} == {"full_check"}
     second = one.run(hop=2)

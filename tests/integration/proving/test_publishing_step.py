@@ -22,9 +22,11 @@ from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.contract.delta import Delta
+from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import ShownDiffers, require_publishable
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.marks import Mark
-from tableferry.resources.contract.target_options import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions, Written
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError, ReceiptMismatch, RowsReferredTo, TableferryError
 from tableferry.resources.postgres.ddl import STATEMENTS as POSTGRES
@@ -233,11 +235,29 @@ def test_rows_that_refer_to_a_range_are_not_changed_by_replacing_it(
         behind.drop_child()
 
 
-def deleting(bench: Bench, *conditions: str) -> TargetOptions:
-    """A delta of rows to delete, one per condition."""
+class Unproven(Delta):
+    """A delta that nobody compares."""
+
+    def prove(self, reader: Endpoint, table: TableRef) -> int:
+        return 0
+
+
+def delete(bench: Bench, *conditions: str, rows: int = 1, mark: Mark | None = None) -> None:
+    """Publish a delta of rows to delete, some per condition."""
     figures: Any = None
-    delta = Delta(0, 0, len(conditions), (), conditions, figures, figures)
-    return replace(planned(bench), delta=delta, proof=lambda endpoint, table: 0)
+    delta = Unproven(
+        inserted=0,
+        updated=0,
+        deleted=rows * len(conditions),
+        read=(),
+        delete=conditions,
+        staged=figures,
+        source=figures,
+    )
+    options = replace(planned(bench), single_rows=Written.of(delta, mark), mark=mark)
+    publication = Publication(bench.plan, LOW, "v1", "run-1", delta=delta)
+    with bench.target.attempt(publication, options) as load:
+        load.finalise()
 
 
 @pytest.mark.parametrize("action", ["ON DELETE CASCADE", "ON DELETE SET NULL"])
@@ -247,11 +267,11 @@ def test_only_a_row_that_others_refer_to_is_not_deleted_by_itself(
     behind = Behind(bench)
     constraint = behind.child_of(action)
     try:
-        bench.load([], options=deleting(bench, "id = 1"))
+        delete(bench, "id = 1")
         assert bench.rows() == OLD[1:] and behind.children() == [(2,)]
         told = rf"the row with id '2' .*{bench.table.name}_child that refer to it by {constraint}"
         with pytest.raises(RowsReferredTo, match=rf"{told}.*write: upsert"):
-            bench.load([], options=deleting(bench, "id = 3", "id = 2"))
+            delete(bench, "id = 3", "id = 2")
         assert bench.rows() == OLD[1:] and behind.children() == [(2,)]
     finally:
         behind.drop_child()
@@ -263,7 +283,7 @@ def test_a_row_that_others_refer_to_may_be_marked(bench: Bench) -> None:
     try:
         bench.ask(f"ALTER TABLE {bench.named()} ADD gone int")
         mark = Mark(Column("gone", "integer"), flag=True)
-        bench.load([], options=replace(deleting(bench, "id = 2"), mark=mark))
+        delete(bench, "id = 2", mark=mark)
         assert bench.ask(f"SELECT id FROM {bench.named()} WHERE gone = 1") == [(2,)]
         assert behind.children() == [(2,)]
     finally:
@@ -282,7 +302,7 @@ def test_rows_refer_by_several_columns_or_to_each_other(bench: Bench) -> None:
     )
     try:
         with pytest.raises(RowsReferredTo, match=rf"the row with id '2' .*{child}"):
-            bench.load([], options=deleting(bench, "id = 2"))
+            delete(bench, "id = 2")
         if bench.system == "postgres":
             behind.ask(
                 f"ALTER TABLE {behind.table} ADD above bigint "
@@ -290,10 +310,8 @@ def test_rows_refer_by_several_columns_or_to_each_other(bench: Bench) -> None:
                 f"UPDATE {behind.table} SET above = 1 WHERE id IN (1, 3)",
             )
             with pytest.raises(RowsReferredTo, match=r"the row with id '1' .*above"):
-                bench.load([], options=deleting(bench, "id = 1"))
-        both = deleting(bench, "id IN (1, 3)")
-        assert both.delta is not None
-        bench.load([], options=replace(both, delta=replace(both.delta, deleted=2)))
+                delete(bench, "id = 1")
+        delete(bench, "id IN (1, 3)", rows=2)
         assert [row[0] for row in bench.rows()] == [2]
         assert sorted(behind.children()) == [(2,), (3,)]
     finally:
@@ -309,7 +327,7 @@ def test_what_comes_to_refer_to_a_row_is_waited_for(stack: Servers) -> None:
         try:
             with psycopg.connect(bench.url) as other, ThreadPoolExecutor(1) as pool:
                 other.execute(f"INSERT INTO {behind.child} VALUES (1)".encode())
-                deleted = pool.submit(bench.load, [], options=deleting(bench, "id = 1"))
+                deleted = pool.submit(delete, bench, "id = 1")
                 waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
                 for _ in range(200):
                     if bench.ask(waiting):

@@ -19,7 +19,7 @@ from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
-from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.copy_plan import CopyPlan, Format
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.formats import formats_between
 from tableferry.resources.contract.markers import Publication
@@ -139,23 +139,23 @@ class Hop:
             return
         (format, *_) = formats_between(self.plan.source, self.plan.target)
         sending = source_of(self.plan.source.system)
-        options = replace(OPTIONS, format=format)
         with (
             sending.read_bytes(self.source.endpoint, self.plan, key_range, format) as chunks,
-            self._attempt(key_range, options) as attempt,
+            self._attempt(key_range, format) as attempt,
         ):
             attempt.load_bytes(chunks)
             attempt.finalise()
 
     def load(self, key_range: KeyRange, batches: Iterator[pa.RecordBatch]) -> None:
-        with self._attempt(key_range, OPTIONS) as attempt:
+        with self._attempt(key_range) as attempt:
             attempt.load_arrow(batches, schema(self.plan))
             attempt.finalise()
 
     def _attempt(
-        self, key_range: KeyRange, options: TargetOptions
+        self, key_range: KeyRange, format: Format | None = None
     ) -> AbstractContextManager[RangeLoad]:
-        return self.target.loader.attempt(Publication(self.plan, key_range, "1", "test"), options)
+        publication = Publication(self.plan, key_range, "1", "test", format=format)
+        return self.target.loader.attempt(publication, OPTIONS)
 
     def verdicts(self, level: Level, ranges: Sequence[KeyRange]) -> dict[str, Verdict]:
         """The level's, by range."""
