@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN
 from tableferry.resources.clickhouse.types import declared_type
 from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_options import TargetOptions, appends, row_identity
 from tableferry.resources.keys.range import KeyRange
@@ -197,22 +198,26 @@ def gather_strays(plan: CopyPlan, columns: str, target: str, key_range: KeyRange
 
 
 def rewrite(
-    plan: CopyPlan, options: TargetOptions, target: str, staged: str, in_range: str
-) -> tuple[str | None, str]:
-    """Publish a range in a table that is partitioned otherwise: a DELETE or None, and an INSERT.
+    publication: Publication, options: TargetOptions, target: str, staged: str, in_range: str
+) -> list[str]:
+    """Publish a range in a table that is partitioned otherwise: DELETEs, if any, and an INSERT.
 
     `in_range` is the condition that a row of the target is in the range.
     """
-    delete, added = in_range, "1"
+    plan, delta, added = publication.plan, publication.delta, "1"
+    deletes = [in_range]
     if appends(plan, options):
-        delete, added = "", f"NOT ({is_in(plan, _known(plan, target, staged))})"
+        deletes, added = [], f"NOT ({is_in(plan, _known(plan, target, staged))})"
+    elif delta is not None:
+        updated = [is_in(plan, staged)] if delta.updated else []
+        deletes = [*batched_conditions(delta.delete), *updated]
     elif options.mode.updates_known:
-        delete = is_in(plan, staged)
+        deletes = [is_in(plan, staged)]
     columns = copy_columns(plan)
-    return (
-        f"ALTER TABLE {target} DELETE WHERE {delete}" if delete else None,
+    return [
+        *(f"ALTER TABLE {target} DELETE WHERE {condition}" for condition in deletes),
         f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {staged} WHERE {added}",
-    )
+    ]
 
 
 def _known(plan: CopyPlan, target: str, staged: str) -> str:

@@ -16,7 +16,6 @@ from tableferry.resources.clickhouse.ddl import (
     drop_known,
     gather_strays,
     in_partition,
-    is_in,
     kept_rows,
     names,
     not_in,
@@ -296,47 +295,27 @@ class ClickHouseLoad(HeldRange):
         target = qualified(self.table)
         # an INSERT SELECT outlives its client, and must not run beside its own repetition
         self.resource.execute(f"KILL QUERY WHERE startsWith(query_id, {literal(self.lock)}) SYNC")
-        if self.publication.delta is not None:
-            return self._write_delta(self.publication.delta)
-        delete, insert = rewrite(self.plan, self.options, target, self._staged, self._in_range)
-        audit = self._publish_audit()
+        delta, in_range = self.publication.delta, self._in_range
+        *deletes, insert = rewrite(self.publication, self.options, target, self._staged, in_range)
+        # a delta is proven in the table itself
+        audit = self._publish_audit() if delta is None else None
         if audit:
             audit.before()
-        if delete:
+        for delete in deletes:
             self.resource.execute(
                 delete, {"mutations_sync": 2, "allow_nondeterministic_mutations": 1}
             )
-        kept = self._count(target, self._in_range) if self.options.mode.updates_known else 0
+        adds = self.options.mode.updates_known and delta is None
+        kept = self._count(target, in_range) if adds else 0
         query_id = f"{self.lock}-{self.owner.token}"
         self.resource.execute(insert, {**UNDIVIDED, "query_id": query_id})
         if audit:
             audit.after()
         assert self._audited is not None
-        self._target_rows = kept + self._audited
-        return self._require_shown(self._rows_in_range(), self._target_rows)
-
-    def _write_delta(self, delta: Delta) -> int:
-        """Delete and insert the rows that differ, and prove the range in the table itself.
-
-        Raises:
-            TableferryError: the range does not agree with its source.
-        """
-        target = qualified(self.table)
-        deletes = list(batched_conditions(delta.delete))
-        if delta.updated:
-            deletes.append(is_in(self.plan, self._staged))
-        for condition in deletes:
-            self.resource.execute(
-                f"ALTER TABLE {target} DELETE WHERE {condition}",
-                {"mutations_sync": 2, "allow_nondeterministic_mutations": 1},
-            )
-        if delta.moved:
-            _, insert = rewrite(self.plan, self.options, target, self._staged, self._in_range)
-            query_id = f"{self.lock}-{self.owner.token}"
-            self.resource.execute(insert, {**UNDIVIDED, "query_id": query_id})
-        self._rows_in_range()
-        self._target_rows = delta.prove(self.resource, self.table)
-        return self._target_rows
+        self._target_rows, shown = kept + self._audited, self._rows_in_range()
+        if delta is not None:
+            return delta.prove(self.resource, self.table)
+        return self._require_shown(shown, self._target_rows)
 
     @property
     def _staged(self) -> str:

@@ -352,8 +352,7 @@ class ClickHouseTarget(Target):
         if atomic:
             statements.append(replace_partition(target, staged, key_range))
         else:
-            rewriting = rewrite(plan, options, target, staged, in_range)
-            statements += filter(None, rewriting)
+            statements += rewrite(publication, options, target, staged, in_range)
         statements.append(drop_table(table, staging))
         return [*map(self.resource.for_all, statements)]
 

@@ -1,7 +1,12 @@
-"""Writes the rows by which a range differs, and no others, in the transaction that publishes it."""
+"""Proves a range of which only the rows that differ are written, in the publishing transaction.
+
+A row is never deleted to be inserted again: its foreign keys would take rows of other tables with
+it.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,12 +16,8 @@ from tableferry.resources.contract.hazards import having, with_remedies
 from tableferry.resources.contract.target_options import row_identity
 from tableferry.resources.digest.same_rows import SameRows
 from tableferry.resources.errors import ReceiptMismatch, RowsReferredTo
-from tableferry.resources.transactional.other_ranges import Changes, other_ranges
-from tableferry.resources.transactional.publish_audit import (
-    hazards_now,
-    require_deletable,
-    require_unchanged,
-)
+from tableferry.resources.transactional.other_ranges import Changes, Counted, Digested, other_ranges
+from tableferry.resources.transactional.publish_audit import require_deletable, require_unchanged
 from tableferry.resources.transactional.reader import SessionReader
 from tableferry.resources.transactional.statements import Reference
 
@@ -24,54 +25,48 @@ if TYPE_CHECKING:
     from tableferry.resources.transactional.load import TransactionalLoad
 
 
-def write_delta(load: TransactionalLoad[Any], delta: Delta) -> int:
-    """Delete, update and insert rows in this order, and prove the range before the commit.
+@dataclass
+class DeltaAudit:
+    """The proof of a range by the session that writes its delta, before it commits."""
 
-    Rows are deleted first, so that others can take over their unique values. A row is never deleted
-    to be inserted again: its foreign keys would take rows of other tables with it.
+    load: TransactionalLoad[Any]
+    delta: Delta
 
-    Returns:
-        The range's rows.
+    _others: Counted | Digested | None = field(default=None, init=False)
 
-    Raises:
-        RowsReferredTo: rows of other tables would change along with those that are deleted.
-        ReceiptMismatch: other rows than those of the delta would be changed.
-        ShownDiffers: rows of other ranges have changed.
-        TableferryError: the range does not agree with its source.
-    """
-    sql, plan, table, options = load.sql, load.plan, load.table, load.options
-    others = None
-    if options.audits_shown:
-        same = SameRows.of(load.resource, plan, load.staging, table, load.columns)
-        others = other_ranges(load, same)
-        others.before()
-    if delta.deleted and options.mark is None:
-        _require_unreferred(load, delta)
-    steps = sql.publish_delta(plan, delta, table, load.staging, options.mark)
-    deleted, updated, inserted = (sum(load.run(statements)) for statements in steps)
-    expected = (delta.deleted, delta.updated, delta.inserted)
-    differs = (deleted, updated, inserted) != expected
-    if options.mark:
-        differs = (deleted, updated + inserted) != (delta.deleted, delta.moved)
-    # triggers add to these counts
-    if not options.audits_shown and differs:
-        raise ReceiptMismatch(
-            f"{table} range {load.key_range.name}: {deleted} rows would be deleted, {updated} "
-            f"updated and {inserted} inserted, not {', '.join(map(str, expected))}; rolled back"
-        )
-    if others is not None:
-        load.run(sql.run_deferred)
-    reader = SessionReader(load.resource, load.session)
-    rows = delta.prove(cast(Endpoint, reader), table)
-    if others is not None:
-        written = Changes(delta.inserted, delta.updated, delta.deleted)
-        if options.mark:
-            written = Changes(inserted, updated, deleted).marked(options.mark)
-        require_unchanged(others, written, lambda: hazards_now(load))
-    return rows
+    def __post_init__(self) -> None:
+        load = self.load
+        if load.options.audits_shown:
+            staging, table = load.staging, load.table
+            same = SameRows.of(load.resource, load.plan, staging, table, load.columns)
+            self._others = other_ranges(load, same)
+
+    def after(self, written: Changes, _staged: int) -> int:
+        """Prove the range, and return its rows; `written` are those that were changed for it.
+
+        Raises:
+            ReceiptMismatch: other rows than those of the delta would be changed.
+            ShownDiffers: rows of other ranges have changed.
+            TableferryError: the range does not agree with its source.
+        """
+        load, delta, mark = self.load, self.delta, self.load.options.mark
+        expected = Changes(delta.inserted, delta.updated, delta.deleted)
+        if mark and written.inserted + written.updated == delta.moved:
+            expected = Changes(written.inserted, written.updated, delta.deleted)
+        if self._others is not None:
+            load.run(load.sql.run_deferred)
+        elif written != expected:  # triggers would add to these counts
+            raise ReceiptMismatch(
+                f"{load.table} range {load.key_range.name}: {written} rows would be inserted, "
+                f"updated and deleted, not {expected}; rolled back"
+            )
+        rows = delta.prove(cast(Endpoint, SessionReader(load.resource, load.session)), load.table)
+        if self._others is not None:
+            require_unchanged(load, self._others, expected.marked(mark))
+        return rows
 
 
-def _require_unreferred(load: TransactionalLoad[Any], delta: Delta) -> None:
+def require_unreferred(load: TransactionalLoad[Any], delta: Delta) -> None:
     """Refuse to delete a row that rows refer to which would change with it.
 
     These are locked out until the transaction ends. What refers to them in turn stays as they do.

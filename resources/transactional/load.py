@@ -16,13 +16,11 @@ from tableferry.resources.contract.target import TargetMoved
 from tableferry.resources.contract.target_names import rejected_of, surplus_rejected
 from tableferry.resources.contract.target_options import (
     TargetOptions,
-    appends,
     keeps_rows,
     replaces,
     require_staged,
     row_identity,
 )
-from tableferry.resources.digest.same_rows import SameRows
 from tableferry.resources.errors import (
     InputError,
     RangeBusy,
@@ -32,12 +30,12 @@ from tableferry.resources.errors import (
 )
 from tableferry.resources.keys.range import KeyRange, parse_range
 from tableferry.resources.tables import TableRef, staging_prefix
-from tableferry.resources.transactional.delta import write_delta
+from tableferry.resources.transactional.delta import DeltaAudit, require_unreferred
 from tableferry.resources.transactional.markers import MarkerTable
 from tableferry.resources.transactional.other_ranges import Changes
 from tableferry.resources.transactional.publish_audit import PublishAudit, require_deletable
 from tableferry.resources.transactional.quarantine import replace_quarantine
-from tableferry.resources.transactional.statements import Statements, TargetSession
+from tableferry.resources.transactional.statements import Publishing, Statements, TargetSession
 from tableferry.resources.types.column import Column
 
 RESOLVE_SECONDS = 30
@@ -84,6 +82,7 @@ class TransactionalLoad(Generic[AnySession]):
     identity: str
     """The identity of `table`, for its markers."""
     publication: Publication
+    publishing: Publishing
     _sent: int = field(default=0, init=False)
     _arrived: int | None = field(default=None, init=False)
     """Rows of the staging table after the load."""
@@ -109,8 +108,8 @@ class TransactionalLoad(Generic[AnySession]):
             # only this attempt writes to it, and what is published is counted as well
             arrived = self.staged_rows() if self._arrived is None else self._arrived
             self._audited = self._require_staged(arrived, self._sent, "sent")
-            if appends(self.plan, self.options):
-                self.run(self.sql.stage_known(self.plan, self.table, self.staging, self._in_range))
+            if self.publishing.known:
+                self.run(self.publishing.known)
                 self._audited = self.staged_rows()
         return self.staging
 
@@ -200,16 +199,11 @@ class TransactionalLoad(Generic[AnySession]):
         self._mark, self._displaced, self._shown = None, (), None
         self.run(self.sql.begin)
         self._allow_identity(True)
+        audit: DeltaAudit | PublishAudit | None = None
         if self.publication.delta is not None:
-            self._shown = write_delta(self, self.publication.delta)
-            self._allow_identity(False)
-            self._commit_marked()
-            return
-        audit = None
-        if self.options.audits_shown:
-            same = SameRows.of(self.resource, self.plan, self.staging, self.table, self.columns)
-            audit = PublishAudit(self, same)
-            audit.before()
+            audit = DeltaAudit(self, self.publication.delta)
+        elif self.options.audits_shown:
+            audit = PublishAudit(self)
         written = self._write(rows)
         self._allow_identity(False)
         if audit:
@@ -233,23 +227,18 @@ class TransactionalLoad(Generic[AnySession]):
 
     def _write(self, rows: int) -> Changes:
         sql, plan, options, table = self.sql, self.plan, self.options, self.table
-        if replaces(plan, options):
-            require_deletable(self.session.query, sql, plan, self.key_range, options, table)
-        removed = self._remove_gone() if options.removes else 0
-        *steps, insert = sql.publish(plan, options, table, self.staging, self._in_range)
-        first = self.run(steps)
+        _, removes, updates, inserts = self.publishing
+        removed = sum(self.run(removes if self._may_remove() else ()))
+        updated = sum(self.run(updates))
         if self.conflict is not None:
-            first.append(self._displace(self.conflict))
-        inserted = self.session.execute(insert)
+            removed += self._displace(self.conflict)
+        inserted = sum(self.run(inserts))
+        changes = Changes(inserted, updated, removed)
+        if options.audits_shown or self.publication.delta is not None:
+            return changes  # triggers add to these counts, and audits see more
         if options.mode.updates_known:
-            changes = Changes(inserted, sum(first), removed).marked(options.mark)
-        else:
-            changes = Changes(inserted, 0, sum(first))
-        if options.audits_shown:
-            return changes  # triggers add to these counts, and `PublishAudit` sees more
-        if options.mode.updates_known:
-            if first and sum(first) + inserted != rows:
-                raise self._mismatch(f"{sum(first)} updated and {inserted} inserted", rows)
+            if updates and updated + inserted != rows:
+                raise self._mismatch(f"{updated} updated and {inserted} inserted", rows)
         elif replaces(plan, options):
             # what is deferred to the commit may change rows, too
             self.run(sql.run_deferred)
@@ -307,17 +296,24 @@ class TransactionalLoad(Generic[AnySession]):
         self._displaced = losing
         return deleted
 
-    def _remove_gone(self) -> int:
-        """Delete or mark the rows of the range that were not staged; return their number."""
+    def _may_remove(self) -> bool:
+        """Whether there are rows to delete or mark, if any can be.
+
+        Raises:
+            InputError: rows of other tables would be deleted with them.
+            RowsReferredTo: names the row that they refer to.
+        """
         sql, plan, table, options = self.sql, self.plan, self.table, self.options
+        if (delta := self.publication.delta) is not None:
+            if delta.deleted and options.mark is None:
+                require_unreferred(self, delta)
+            return True
         query = sql.count_kept(plan, table, self.staging, self._in_range)
-        if not self._number(query):
-            return 0
-        if options.mark is None:
+        if options.removes and not self._number(query):
+            return False
+        if options.mark is None and self.publishing.removes:
             require_deletable(self.session.query, sql, plan, self.key_range, options, table)
-        return self.session.execute(
-            sql.remove_gone(plan, table, self.staging, self._in_range, options.mark)
-        )
+        return True
 
     def _mismatch(self, shown: str, rows: int) -> ReceiptMismatch:
         return ReceiptMismatch(

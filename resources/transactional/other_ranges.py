@@ -26,7 +26,7 @@ ALONE_SECONDS, TRY_SECONDS = 3600, 10
 
 
 def other_ranges(load: TransactionalLoad[Any], same: SameRows) -> Counted | Digested:
-    """Compare the other ranges before and after one is written."""
+    """Look at the other ranges before one is written, to compare them when it has been."""
     counts = load.sql.change_counts(load.table)
     return Counted(load, counts) if counts else Digested(load, same)
 
@@ -37,6 +37,9 @@ class Changes(NamedTuple):
     inserted: int
     updated: int
     deleted: int
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self))
 
     def marked(self, mark: Mark | None) -> Changes:
         """The same, if rows are marked instead of deleted."""
@@ -52,10 +55,8 @@ class Counted:
 
     load: TransactionalLoad[Any]
     query: str
-    _before: list[int] = field(default_factory=list, init=False)
 
-    def before(self) -> None:
-        """Record the counts; nothing is written yet."""
+    def __post_init__(self) -> None:
         self._before = self._counts()
 
     def changed(self, expected: Sequence[int]) -> str | None:
@@ -94,8 +95,7 @@ class Digested:
     same: SameRows
     _before: Summed | None = field(default=None, init=False)
 
-    def before(self) -> None:
-        """Digest the other rows; nothing is written yet."""
+    def __post_init__(self) -> None:
         load = self.load
         count = load.sql.count(load.table, self._elsewhere)
         if int(load.session.query(count)[0][0]) <= MOST_ROWS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -28,24 +28,20 @@ class PublishAudit:
     """The comparison of one range by the session that publishes it, before it commits.
 
     The range must then have the staged rows and, with `upsert`, its rows that were not staged, as
-    they were before. Sums of digests add up, so those of both are compared at once.
+    they were when this was made. Sums of digests add up, so those of both are compared at once.
     """
 
     load: TransactionalLoad[Any]
-    same: SameRows
     _kept: Summed = field(default=Summed(0, 0), init=False)
 
     def __post_init__(self) -> None:
-        self._others = other_ranges(self.load, self.same)
-        self._in_range = self.load.plan.target_range(self.load.key_range)
-
-    def before(self) -> None:
-        """Digest the rows that stay; nothing is written yet."""
         load = self.load
+        self._in_range = load.plan.target_range(load.key_range)
+        self.same = SameRows.of(load.resource, load.plan, load.staging, load.table, load.columns)
         if load.options.mode.updates_known and keeps_rows(load.plan, load.options):
             kept = load.sql.kept_rows(load.plan, load.table, load.staging, self._in_range)
             self._kept = self.same.of_rows(load.session.query, kept)
-        self._others.before()
+        self._others = other_ranges(load, self.same)
 
     def after(self, written: Changes, audited: int) -> int:
         """Run what is deferred to the commit, and compare; return the range's rows.
@@ -68,12 +64,9 @@ class PublishAudit:
         if shown != expected:
             alike = self._kept.rows == 0 and shown.rows == expected.rows
             columns = self.same.differing(ask, self._in_range) if alike else []
-            raise differs(expected, shown, columns, self._hazards(), ROLLED_BACK)
-        require_unchanged(self._others, written, self._hazards)
+            raise differs(expected, shown, columns, hazards_now(load), ROLLED_BACK)
+        require_unchanged(load, self._others, written.marked(load.options.mark))
         return shown.rows
-
-    def _hazards(self) -> Sequence[Hazard]:
-        return hazards_now(self.load)
 
 
 def hazards_now(load: TransactionalLoad[Any]) -> Sequence[Hazard]:
@@ -84,7 +77,7 @@ def hazards_now(load: TransactionalLoad[Any]) -> Sequence[Hazard]:
 
 
 def require_unchanged(
-    others: Counted | Digested, expected: Sequence[int], hazards: Callable[[], Sequence[Hazard]]
+    load: TransactionalLoad[Any], others: Counted | Digested, expected: Sequence[int]
 ) -> None:
     """Require the rows of other ranges to be as they were; see `Counted.changed`.
 
@@ -92,7 +85,7 @@ def require_unchanged(
         ShownDiffers: names what may have changed them.
     """
     if changed := others.changed(expected):
-        causes = with_remedies(hazards())
+        causes = with_remedies(hazards_now(load))
         raise ShownDiffers(f"{changed} along with it; {ROLLED_BACK}. {causes}")
 
 

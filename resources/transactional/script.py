@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target_options import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions, Written
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import staging_name
 from tableferry.resources.transactional.statements import Statements
@@ -74,8 +74,9 @@ def _statements(
     allowing = [sql.allow_identity(table, allowed) for allowed in (True, False)]
     yield from sql.script_begin
     yield from sql.begin
-    deletes, updates, inserts = sql.publish_delta(plan, delta, table, staging, options.mark)
-    yield from deletes
+    options = replace(options, single_rows=Written.of(delta, options.mark))
+    _, removes, updates, inserts = sql.publish(publication, options, table, staging)
+    yield from removes
     if delta.moved:
         columns = sql.columns(plan)
         definitions = ", ".join(sql.definitions(plan, staging=True))
@@ -86,7 +87,7 @@ def _statements(
                 yield f"INSERT INTO {qualified(staging)} ({columns}) VALUES\n{values}"
         if identity and allowing[0]:
             yield allowing[0]
-        yield from updates + inserts
+        yield from (*updates, *inserts)
         if identity and allowing[1]:
             yield allowing[1]
         yield drop_table(staging)

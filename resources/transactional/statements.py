@@ -11,11 +11,16 @@ from tableferry.resources import registry
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.columns.key_kind import is_text_key
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.delta import Delta
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target_options import TargetOptions, appends, row_identity
+from tableferry.resources.contract.target_options import (
+    TargetOptions,
+    appends,
+    replaces,
+    row_identity,
+)
 from tableferry.resources.errors import StatementFailed, TableferryError
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -51,6 +56,17 @@ class Reference(NamedTuple):
     """The operator that the foreign key compares them by."""
     collates: str
     """The clause, if any, that has it compare them as the column that is referred to."""
+
+
+class Publishing(NamedTuple):
+    """The statements that publish staged rows, in their order."""
+
+    known: Sequence[str]
+    """Replace the staged rows that the table has by the table's own, before these are audited."""
+    removes: Sequence[str]
+    """Delete or mark rows, in the transaction that the others are in, too."""
+    updates: Sequence[str]
+    inserts: Sequence[str]
 
 
 RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
@@ -344,28 +360,29 @@ class Statements:
         return [known, self.insert_all(plan, staging, table, where)]
 
     def publish(
-        self, plan: CopyPlan, options: TargetOptions, table: TableRef, staging: TableRef, where: str
-    ) -> list[str]:
-        """Write the staged rows to the table by the write mode; arguments as in `stage_known`."""
-        if options.mode.updates_known:
-            update = self.update_known(plan, table, staging, options.mark)
-            return [*([update] if update else []), self.insert_new(plan, table, staging)]
-        if appends(plan, options):
-            return [self.insert_new(plan, table, staging)]
-        return [self.delete_range(table, where), self.insert_all(plan, table, staging)]
+        self, publication: Publication, options: TargetOptions, table: TableRef, staging: TableRef
+    ) -> Publishing:
+        """Write the staged rows to the table, by themselves or by the write mode.
 
-    def publish_delta(
-        self, plan: CopyPlan, delta: Delta, table: TableRef, staging: TableRef, mark: Mark | None
-    ) -> tuple[list[str], list[str], list[str]]:
-        """Delete, update and insert the rows of a delta."""
-        update = self.update_known(plan, table, staging, mark)
+        Rows are deleted first, so that others can take over their unique values.
+        """
+        plan, delta, mark = publication.plan, publication.delta, options.mark
+        where, update = plan.target_range(publication.key_range), None
+        known, removes, insert = list[str](), list[str](), self.insert_new(plan, table, staging)
+        if replaces(plan, options):
+            insert = self.insert_all(plan, table, staging)
+            removes = [self.delete_range(table, where)]
+        elif appends(plan, options):
+            known = self.stage_known(plan, table, staging, where)
         # a row that comes back may be there, with a mark
-        updates = delta.updated or (delta.inserted and mark)
-        return (
-            [self.remove(table, condition, mark) for condition in delta.delete],
-            [update] if update and updates else [],
-            [self.insert_new(plan, table, staging)] if delta.inserted else [],
-        )
+        elif delta is None or delta.updated or (delta.inserted and mark):
+            update = self.update_known(plan, table, staging, mark)
+        if delta is not None:
+            removes = [self.remove(table, condition, mark) for condition in delta.delete]
+        elif options.removes:
+            removes = [self.remove_gone(plan, table, staging, where, mark)]
+        inserts = [insert] if delta is None or delta.inserted else []
+        return Publishing(known, removes, [update] if update else [], inserts)
 
     def remove(self, table: TableRef, condition: str, mark: Mark | None) -> str:
         """Delete or mark the rows that meet a condition."""

@@ -31,7 +31,6 @@ from tableferry.resources.contract.target_columns import converted
 from tableferry.resources.contract.target_names import is_rejected, rejected_of, shadow_of
 from tableferry.resources.contract.target_options import (
     TargetOptions,
-    appends,
     check_mode,
     replaces,
     require_table,
@@ -185,23 +184,19 @@ class TransactionalTarget(Target, Generic[AnySession]):
     def publication(self, publication: Publication, options: TargetOptions) -> list[str]:
         """See `Target.publication`."""
         plan, key_range = publication.plan, publication.key_range
-        sql, table, where = self.sql, written_to(plan, options), plan.target_range(key_range)
+        sql, table = self.sql, written_to(plan, options)
         with self._session() as session:
             schema = self._staging_schema(session, table)
         name = f"{staging_name(plan.target, key_range.name)}_{ATTEMPT}"
         staging = replace(table, schema=schema, name=name)
+        known, *changes = sql.publish(publication, options, table, staging)
         return [
             *sql.create_staging(plan, staging),
             f"-- the rows, by the server's bulk loader, into {staging}",
-            *(sql.stage_known(plan, table, staging, where) if appends(plan, options) else ()),
+            *known,
             *sql.begin,
-            *(
-                [sql.remove_gone(plan, table, staging, where, options.mark)]
-                if options.removes
-                else ()
-            ),
-            *sql.publish(plan, options, table, staging, where),
-            *(sql.run_deferred if options.audits_shown else ()),
+            *(each for statements in changes for each in statements),
+            *(sql.run_deferred if options.audits_shown or replaces(plan, options) else ()),
             sql.commit,
             sql.drop_staging(staging),
         ]
@@ -261,6 +256,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
                 look=functools.partial(self.hazards, plan, options, columns),
                 identity=self._prepared_identity(table),
                 publication=publication,
+                publishing=self.sql.publish(publication, options, table, staging),
             )
             try:
                 yield load

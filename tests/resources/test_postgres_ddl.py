@@ -8,9 +8,11 @@ import pyarrow as pa
 import pytest
 
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -86,13 +88,15 @@ def test_a_text_key_is_compared_by_bytes_and_a_type_by_its_own_operator() -> Non
 )
 def test_rows_are_published_by_mode(mode: str, verbs: list[str]) -> None:
     options = TargetOptions(mode=WriteMode(mode))
-    statements = STATEMENTS.publish(PLAN, options, TARGET, STAGING, "id < 10")
+    low = Publication(PLAN, KeyRange("integer", None, 10), "1", "run")
+    published = STATEMENTS.publish(low, options, TARGET, STAGING)
+    statements = [*published.removes, *published.updates, *published.inserts]
     assert [statement.split()[0] for statement in statements] == verbs
     assert all("OVERRIDING SYSTEM VALUE" in text for text in statements if "INSERT" in text)
     assert ("NOT EXISTS" in statements[-1]) == (mode in ("append", "upsert"))
     keys = replace(PLAN, columns=(ID,))
-    keyed = STATEMENTS.publish(keys, options, TARGET, STAGING, "id < 10")
-    assert len(keyed) == (1 if mode in ("append", "upsert") else 2), "there is nothing to update"
+    keyed = STATEMENTS.publish(replace(low, plan=keys), options, TARGET, STAGING)
+    assert not keyed.updates, "there is nothing to update"
 
 
 def test_names_are_quoted_where_statements_look_tables_up() -> None:
