@@ -135,14 +135,10 @@ class DifferingRows(RowSet):
         return with_digest(record, attempt.hop, [whole]), verdicts
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class NewerRows(RowSet):
     """The rows of a range from a watermark on; its other rows are proven to be unchanged."""
 
-    before: Proven
-    """The state that the range was proven in before."""
-    since: str
-    """The condition that selects the rows."""
     moved: Recorded | None = None
     """What would be recorded of them alone, once they are visible."""
 
@@ -154,13 +150,15 @@ class NewerRows(RowSet):
         Raises:
             RangeDiffers: the target has other rows than the source's and those kept before.
         """
-        attempt, before, visible = self.attempt, self.before, replace(self, moved=moved)
+        attempt, before, since = self.attempt, self.attempt.proven, self.attempt.reading.since
+        visible = replace(self, moved=moved)
+        assert before is not None
         attempt.writer.progress(replace(moved[0], state=State.FINALISED))
         whole = reconcile(_keys_and_watermarks(attempt), "checksum")
         if (kept := _kept(whole)) != before.kept:
             attempt.require_source_unchanged()
             raise RangeDiffers(
-                f"after the rows with {self.since} the target has {whole.target[ROWS]} rows and "
+                f"after the rows with {since} the target has {whole.target[ROWS]} rows and "
                 f"the source {whole.source[ROWS]}, or rows differ in key or {before.column}: rows "
                 "were deleted, or written with an older watermark",
                 visible,
@@ -177,11 +175,12 @@ class NewerRows(RowSet):
         Raises:
             SourceMoved: the source has changed since it was read.
         """
-        self.attempt.require_snapshot()
-        assert self.moved is not None
-        (record, verdicts), since = self.moved, {"rows_with": self.since}
+        attempt, before = self.attempt, self.attempt.proven
+        attempt.require_snapshot()
+        assert self.moved is not None and before is not None
+        (record, verdicts), since = self.moved, {"rows_with": attempt.reading.since}
         count = replace(row_count_of(whole), passed=True, disagreeing=(), metadata=since)
-        found = f"{counted(record.rows or 0, 'row')} with {self.since}"
+        found = f"{counted(record.rows or 0, 'row')} with {attempt.reading.since}"
         results = []
         for verdict in verdicts:
             if verdict.check == CHECK_NAMES["count"]:
@@ -189,8 +188,8 @@ class NewerRows(RowSet):
                 continue
             note = f"{found}; of all, keys and watermarks agree" if verdict.passed else verdict.note
             results.append(replace(verdict, note=note, metadata={**verdict.metadata, **since}))
-        watermark = self.attempt.reading.fingerprint.greatest
-        proven = replace(self.before, watermark=watermark, held=digest_of(whole, "target"))
+        watermark = attempt.reading.fingerprint.greatest
+        proven = replace(before, watermark=watermark, held=digest_of(whole, "target"))
         rows = int(whole.source[ROWS])
         return replace(record, rows=rows, rows_moved=record.rows, proven=proven), tuple(results)
 
@@ -260,14 +259,12 @@ def rows_that_differ(
 
 def newer_rows(attempt: RangeAttempt, since: str) -> NewerRows:
     """Restrict an attempt to the rows of its range from a watermark on."""
-    transfer, hop, before = attempt.work.plan.transfer, attempt.hop, attempt.proven
-    assert before is not None
+    transfer, hop = attempt.work.plan.transfer, attempt.hop
     plan, condition = from_watermark(hop.plan, transfer, since), f"{transfer.watermark} >= {since}"
     # what is not staged is older, not gone
     hop = replace(hop, plan=plan, options=replace(hop.options, removes=False))
     reading = replace(attempt.reading, since=condition, source_figures=None)
-    attempt = replace(attempt, hop=hop, reading=reading)
-    return NewerRows(attempt=attempt, before=before, since=condition)
+    return NewerRows(replace(attempt, hop=hop, reading=reading))
 
 
 def rows_gone(attempt: RangeAttempt, newer: NewerRows) -> RowsGone:
