@@ -63,10 +63,10 @@ def test_what_is_left_out_of_the_slow_tests_is_slow_and_has_a_place() -> None:
     ("files", "run"),
     [
         (["assets/planning/hop.py", "README.md"], []),
-        (["docs/airflow.md"], ["test_schedulers.py"]),
+        (["docs/schedules.md"], ["test_schedulers.py"]),
         (["tests/integration/operating/test_ui.py"], ["test_ui.py"]),
         (["bench/README.md"], ["test_bench_suite.py", "test_deltas.py"]),
-        (["bench.md", "documents/airflow.md"], []),
+        (["bench.md", "documents/schedules.md"], []),
     ],
 )
 def test_slow_tests_of_what_has_not_changed_are_left_out(files: list[str], run: list[str]) -> None:

@@ -61,7 +61,7 @@ MORE = {
     "expression": "transfers.md#expressions",
     "cast": "transfers.md#casts",
     "parallel": "tuning.md#several-runs-of-one-table",
-    "source_limits": "kindness.md",
+    "source_limits": "tuning.md#kind-to-the-source",
     "profile": "tuning.md#profiles",
     "on_schema_drift": "when-tables-change.md#schema-drift",
     "schedule": "schedules.md",

@@ -1,4 +1,4 @@
-"""What docs/airflow.md says of exit codes holds, of the commands of its example."""
+"""What docs/schedules.md says of exit codes holds, of the commands of its example."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TABLE = (
 
 @pytest.mark.slow
 def test_a_scheduler_goes_by_exit_codes(ferry: Callable[..., Ferry], tmp_path: Path) -> None:
-    page = (DOCS / "airflow.md").read_text(encoding="utf-8")
+    page = (DOCS / "schedules.md").read_text(encoding="utf-8")
     commands = re.findall(r'bash_command=f"\{FERRY\} ([^"]+)"', page)
     assert [command.split()[0] for command in commands] == ["run", "check"]
     one, command = ferry("['clickhouse://warehouse.{t}']", *TABLE), Command(tmp_path)

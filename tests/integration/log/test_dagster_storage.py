@@ -118,7 +118,7 @@ def test_events_are_kept_in_postgresql_and_restored_from_a_backup(
         ).fetchone()
         assert role == (False, False, False)
 
-    # what docs/operations.md says
+    # what docs/maintenance.md says
     dump = str(tmp_path / "dagster.dump")
     storage.run("pg_dump", "--format=custom", f"--file={dump}", DATABASE)
     with psycopg.connect(database, autocommit=True) as connection:
