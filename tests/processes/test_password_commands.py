@@ -246,7 +246,8 @@ def test_the_guides_three_most_usual_logins_are_understood(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the guide exports is what is used, and its programs get the words that it says."""
-    said = [block for block in blocks("security.md") if "ferry doctor" in block.text][-3:]
+    logins = (block for block in blocks("security.md") if "ssh" not in block.text)
+    said = [block for block in logins if "ferry doctor" in block.text][-3:]
     for program in ("aws", "vault"):
         (tmp_path / program).write_text('#!/bin/sh\necho "$*" | tr " " "+"\n')
         (tmp_path / program).chmod(0o755)
