@@ -60,7 +60,7 @@ SESSION = {
     "tcp_keepalives_interval": "15",
     "tcp_keepalives_count": "4",
 }
-"""docs/security.md tells what each would change."""
+"""docs/security.md tells what each group of them would change."""
 
 POLICIES = {"row_security": "on"}
 """Overrides `SESSION` for a transfer that declares `row_security: apply`."""
