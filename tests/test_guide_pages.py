@@ -25,7 +25,6 @@ NOT_RUN = {
     "upgrading.md": 2,
     "security.md": 5,
     "testing.md": 6,
-    "copies.md": 2,
 }
 """Console blocks that no test runs, by page; each says why."""
 BASE = {

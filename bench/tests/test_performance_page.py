@@ -1,4 +1,4 @@
-"""docs/performance.md says what was measured."""
+"""The guide's page of performance, and its figures, say what was measured."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from docs.tools import performance_page
 
 
 def test_the_page_is_what_the_results_give() -> None:
-    page, charts = performance_page.render(performance_page.load())
-    assert performance_page.PAGE.read_text() == page, "run: python -m docs.tools.performance_page"
+    results = performance_page.load()
+    page, charts = performance_page.render(results)
+    again = "run: python -m docs.tools.performance_page"
+    assert performance_page.PAGE.read_text() == page, again
+    assert performance_page.GUIDE.read_text() == performance_page.guide(results), again
     there = {path.name: path.read_text() for path in performance_page.CHARTS.glob("*.svg")}
     assert there == charts
 
