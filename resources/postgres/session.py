@@ -44,7 +44,7 @@ RELATIVES = {
     "and versions, and a snapshot of the coordinator is not exported to others",
     "Materialize|RisingWave|CrateDB|QuestDB": "its transactions and catalog are not PostgreSQL's",
 }
-"""Why each is refused, by what its `version()` says; docs/relatives.md tells more."""
+"""Why each is refused, by what its `version()` says; docs/routes.md tells more."""
 
 LOOKS = 3
 """How often two clients of a pooler are compared. By default PgBouncer lends the session that was
