@@ -39,13 +39,14 @@ BARE = {
 HEAD = """\
 # Performance: the figures
 
-This page is the appendix of [Performance](../performance.md). `python -m docs.tools.performance_page` makes both pages from
-the results in `docs/performance/`, which `ferry bench` (`bench/README.md`) measured.
+This page is the appendix of [Performance](../performance.md). `python -m docs.tools.performance_page` makes both
+pages from the results in `docs/performance/`, which `ferry bench` (`bench/README.md`) measured.
 
-**How to read it.** Client and servers share the two cores of one machine. *Moving* was measured while nothing else ran there;
-the other sections while other work ran, so that their seconds are far worse than on an idle machine. Compare *ratios
-of one round*, and for many tables *CPU seconds*. Each section has its date; later changes of Tableferry are not in it. SQL Server is the [stand-in](../standin.md), whose speed says nothing about SQL Server's. {runs}
-runs of each cannot show small differences.
+**How to read it.** Client and servers share the two cores of one machine. *Moving* was measured while nothing else
+ran there; the other sections while other work ran, so that their seconds are far worse than on an idle machine.
+Compare *ratios of one round*, and for many tables *CPU seconds*. Each section has its date; later changes of
+Tableferry are not in it. SQL Server is the [stand-in](../standin.md), whose speed says nothing about SQL Server's.
+{runs} runs of each cannot show small differences.
 """  # noqa: E501
 
 GIVEN_UP = """\
@@ -79,16 +80,16 @@ REASONS = {
 """Why goals were missed, by their names."""
 
 GROWTH = """\
-The servers' CPU time of a first load misses its goal. It was measured once per number, while other work ran, and the cause is
-not known.
+The servers' CPU time of a first load misses its goal. It was measured once per number, while other work ran, and the
+cause is not known.
 """  # noqa: E501
 
 COMPARED = """\
 ## ferry compare and reladiff
 
-`python -m tableferry_bench.compared` compared tables of 15 columns with reladiff 0.6.0, once each, on a machine of two cores that was
-busy otherwise: seconds, and MB of the client. Compare figures of one line only. An empty cell was not measured, or does not exist: reladiff's
-join runs in PostgreSQL, where both tables are on one server.
+`python -m tableferry_bench.compared` compared tables of 15 columns with reladiff 0.6.0, once each, on a machine of
+two cores that was busy otherwise: seconds, and MB of the client. Compare figures of one line only. An empty cell was
+not measured, or does not exist: reladiff's join runs in PostgreSQL, where both tables are on one server.
 
 | rows, of which differ | `ferry compare` | reladiff | reladiff, 4 threads | reladiff, a join |
 |---|---:|---:|---:|---:|
@@ -104,30 +105,36 @@ join runs in PostgreSQL, where both tables are on one server.
 | PostgreSQL and ClickHouse, 10 M: 0 | 32, 148 | | 34, 70 | |
 | 10 | 46, 209 | | 46, 112 | |
 
-With ClickHouse, reladiff compares three columns less: it does not know `Date32`, and calls `true` and `1`, or `64.6993` and `64.69930`,
-different. There both tools have the servers write all values as text for an MD5, so neither is faster where tables are equal. Between two
-PostgreSQL servers, Tableferry's digest is made of the values themselves. Most of the memory is not data, and hardly grows with the
-tables: Python takes 11 MB, PyArrow and its libraries 61, drivers and Tableferry some 70, and pandas 40 if it is installed and rows differ.
+With ClickHouse, reladiff compares three columns less: it does not know `Date32`, and calls `true` and `1`, or
+`64.6993` and `64.69930`, different. There both tools have the servers write all values as text for an MD5, so neither
+is faster where tables are equal. Between two PostgreSQL servers, Tableferry's digest is made of the values
+themselves. Most of the memory is not data, and hardly grows with the tables: Python takes 11 MB, PyArrow and its
+libraries 61, drivers and Tableferry some 70, and pandas 40 if it is installed and rows differ.
 """  # noqa: E501
 
 TEXT = """\
 # Performance
 
-This page says what limits Tableferry's speed. `ferry bench` measured it on {moved} (moving rows) and {many} (many tables), on machines of two cores, which
-client and servers shared. **Later changes are not in the figures**: statements on the source are bounded by default, and rows between two PostgreSQL
-servers are staged. Measure on your own servers before you rely on it. [All figures](contributing/performance-figures.md) are in an appendix.
+This page says what limits Tableferry's speed. `ferry bench` measured it on {moved} (moving rows) and {many} (many
+tables), on machines of two cores, which client and servers shared. **Later changes are not in the figures**:
+statements on the source are bounded by default, and rows between two PostgreSQL servers are staged. Measure on your
+own servers before you rely on it. [All figures](contributing/performance-figures.md) are in an appendix.
 
-- **The proof.** {large:,} rows of 15 columns from PostgreSQL to ClickHouse took {checksum} s with a checksum of every range, {count} s with counts only, and {pipe} s by one
-  `COPY | curl`, which proves nothing.
-- **The start.** A process needs about 1.1 CPU seconds before rows move, half of them for `import dagster`. Start and planning were {share} of the time for a million
-  rows, so use few large runs.
-- **Other tools.** A million rows took {ferry} s with checksums; pandas took {pandas} s and sling {sling} s, without a proof.
-- **Other routes come less close to a bare pipe.** PostgreSQL to PostgreSQL took {postgres} s for a million rows, where `COPY | COPY` took {copies} s. Parquet to ClickHouse
-  took {parquet} s, where `curl` took {curl} s: the start alone is longer.
+- **The proof.** {large:,} rows of 15 columns from PostgreSQL to ClickHouse took {checksum} s with a checksum of every
+  range, {count} s with counts only, and {pipe} s by one `COPY | curl`, which proves nothing.
+- **The start.** A process needs about 1.1 CPU seconds before rows move, half of them for `import dagster`. Start and
+  planning were {share} of the time for a million rows, so use few large runs.
+- **Other tools.** A million rows took {ferry} s with checksums; pandas took {pandas} s and sling {sling} s, without a
+  proof.
+- **Other routes come less close to a bare pipe.** PostgreSQL to PostgreSQL took {postgres} s for a million rows,
+  where `COPY | COPY` took {copies} s. Parquet to ClickHouse took {parquet} s, where `curl` took {curl} s: the start
+  alone is longer.
 - **Nothing to do.** 100 unchanged ranges took {noop} s.
-- **Small tables are expensive.** A first load of 100 tables of 200 rows through two hops took {first} CPU seconds of client and servers.
+- **Small tables are expensive.** A first load of 100 tables of 200 rows through two hops took {first} CPU seconds of
+  client and servers.
 - **Memory.** {large:,} rows took {memory} MB, {growth} times the memory of a million.
-- **SQL Server is not measured.** A [stand-in](standin.md) takes its place here, whose speed says nothing about SQL Server's.
+- **SQL Server is not measured.** A [stand-in](standin.md) takes its place here, whose speed says nothing about SQL
+  Server's.
 
 ![Rows per second of {large:,} rows, by contender](images/performance/run-wide-10000000.svg)
 
