@@ -164,9 +164,8 @@ error that names table, column, key and value.
   PostgreSQL, 128 characters in SQL Server, 255 bytes of a path's part; `_range`, `_part`,
   `_row_exists`, `_block_number` and `_block_offset` in ClickHouse; arrays there with a dot in their
   names beside a column or another array that begins alike (`a.x` with `a` or `a.y`), which
-  ClickHouse takes for one Nested column. The error proposes a name. A table has at most 1,024
-  columns in SQL Server and 1,600 in PostgreSQL, and in SQL Server 8,060 bytes a row for those of
-  fixed length.
+  ClickHouse takes for one Nested column. The error proposes a name. How many columns a
+  table may have, and how long its rows may be, the server says where it is made.
 - **Wire formats**: `arrow` carries everything. `text` carries the columns marked so, without `null`
   and `clamp`, which could not be counted. Out of SQL Server, text with a NUL character is refused
   under it too.

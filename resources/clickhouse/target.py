@@ -23,7 +23,7 @@ from tableferry.resources.clickhouse.ddl import (
     rewrite,
     stage_kept,
 )
-from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
+from tableferry.resources.clickhouse.dialect import RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import EXISTS
 from tableferry.resources.clickhouse.layout import (
     TableLayout,
@@ -53,7 +53,7 @@ from tableferry.resources.clickhouse.quarantine import (
     keep_quarantined,
 )
 from tableferry.resources.clickhouse.replaced import let_go_ranges, require_sight
-from tableferry.resources.clickhouse.server import ClickHouseServer, databases, insert_statement
+from tableferry.resources.clickhouse.server import ClickHouseServer, insert_statement
 from tableferry.resources.clickhouse.staging import (
     Image,
     defined_image,
@@ -88,7 +88,7 @@ from tableferry.resources.contract.target_options import (
     appends,
     check_mode,
     keeps_rows,
-    require_table,
+    require_named,
     row_identity,
     written_to,
 )
@@ -111,8 +111,6 @@ INSERTING = (
     r"(?is)\bINSERT\s+INTO\s+(?:TABLE\s+)?(?:[`\"]?{}[`\"]?\s*\.\s*)?[`\"]?{}[`\"]?(?:[\s(;]|$)"
 )
 """The text of an INSERT into a table of a database."""
-
-SYSTEM_DATABASES = ("information_schema", "system")
 
 
 class ClickHouseTarget(Target):
@@ -143,7 +141,7 @@ class ClickHouseTarget(Target):
         kept = layout if not options.recreate else None
         _check_mode(plan, options, kept.atomic if kept else options.partition_by is None)
         if kept is None:
-            require_table(plan, options)
+            require_named(plan.target)
             self._require_database(plan.target, options.engine or "")
             if any((options.engine, options.order_by, options.partition_by)):
                 self._require_syntax(plan, options)
@@ -175,8 +173,6 @@ class ClickHouseTarget(Target):
             self.created = layout.uuid if created and layout.uuid != NO_UUID else None
             markers.remove_others([table_identity(plan.target, layout.uuid)])
         else:
-            if not layout.engine.endswith("MergeTree"):
-                raise InputError(f"{plan.target}: engine {layout.engine} cannot replace rows")
             columns = found or self.resource.columns(plan.target)
             notes += self.verify(plan, options, columns)
         if plan.fitting:
@@ -578,13 +574,8 @@ class ClickHouseTarget(Target):
     def _require_database(self, table: TableRef, engine: str) -> None:
         database_engine = answer(self.resource, database_engines, table)
         if database_engine is None:
-            names = databases(self.resource)
-            present = [name for name in names if name.lower() not in SYSTEM_DATABASES]
-            raise InputError(
-                f"{table}: there is no database {table.schema!r} on {self.resource.settings()}; "
-                f"there are {', '.join(present)}. Correct the name, or create it: "
-                f"CREATE DATABASE {DIALECT.quote(table.schema)}"
-            )
+            settings = self.resource.settings()
+            raise InputError(f"{table}: there is no database {table.schema!r} on {settings}")
         self._require_place(table, engine, database_engine)
 
     def _require_syntax(self, plan: CopyPlan, options: TargetOptions) -> None:

@@ -37,9 +37,6 @@ class Dialect:
     length_unit = "characters"
     """What `longest_identifier` counts."""
 
-    most_columns: int | None = None
-    """Maximum number of a table's columns; None: there is none."""
-
     taken: Mapping[str, str] = MappingProxyType({})
     """Names, folded, that columns of tables that we create cannot have, and why, as predicates."""
 

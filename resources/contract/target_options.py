@@ -112,22 +112,14 @@ def require_staged(
     return staged
 
 
-def require_table(plan: CopyPlan, options: TargetOptions) -> None:
-    """Refuse a target that its system could not create: its name, or its number of columns.
+def require_named(target: TableRef) -> None:
+    """Refuse a target whose name its system would cut, or could not have.
 
     Raises:
         InputError: names the limit and the remedy.
     """
-    target, dialect = plan.target, plan.target.system.dialect
-    if why := dialect.unfit_table(target.schema, target.name):
+    if why := target.system.dialect.unfit_table(target.schema, target.name):
         raise InputError(f"{target}: {why}; give the hop a shorter one")
-    columns = len(plan.columns) + (options.mark is not None)
-    if dialect.most_columns is not None and columns > dialect.most_columns:
-        raise InputError(
-            f"{target}: {columns:,} columns, and a table of {target.system.title} has at most "
-            f"{dialect.most_columns:,}; leave some out with exclude, or list those to move: "
-            "columns: [...]"
-        )
 
 
 def check_mode(plan: CopyPlan, options: TargetOptions) -> None:

@@ -17,7 +17,7 @@ from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.markers import Publication, Published
 from tableferry.resources.contract.target import ATTEMPT, Alive, Target, no_live_owner
 from tableferry.resources.contract.target_names import is_rejected
-from tableferry.resources.contract.target_options import TargetOptions, require_table
+from tableferry.resources.contract.target_options import TargetOptions, require_named
 from tableferry.resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
 from tableferry.resources.files import markers
 from tableferry.resources.files.errors import translated
@@ -61,7 +61,7 @@ class FilesTarget(Target):
 
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
         """Refuse folders with other files. See `Target.require`."""
-        require_table(plan, options)
+        require_named(plan.target)
         folder = self.folder(plan.target)
         if folder.path.exists() and not folder.path.is_dir():
             raise InputError(f"{plan.target}: {folder.path} is not a folder")

@@ -11,7 +11,7 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_options import row_identity
-from tableferry.resources.errors import InputError, StatementFailed
+from tableferry.resources.errors import concerning
 from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.names import about
@@ -194,7 +194,7 @@ def ensure_indexes(session: PostgresSession, target: TableRef, shadow: TableRef)
     """Give a shadow the indexes of the target that it lacks, under other names.
 
     Raises:
-        InputError: an index is of a column that a new table has not, or has with another type.
+        StatementFailed: an index is of a column that a new table has not, or has with another type.
     """
     present = [definition for definition, *_ in session.query(about(INDEXES_SQL, shadow))]
     for definition, name, unique in session.query(about(INDEXES_SQL, target)):
@@ -202,15 +202,8 @@ def ensure_indexes(session: PostgresSession, target: TableRef, shadow: TableRef)
             present.remove(definition)
             continue
         kind = "UNIQUE INDEX" if unique else "INDEX"
-        try:
+        with concerning(f"index {DIALECT.quote(name)}"):
             session.execute(f"CREATE {kind} ON {qualified(shadow)}{definition}")
-        except StatementFailed as error:
-            if error.transient:
-                raise
-            raise InputError(
-                f"{target}: the index {DIALECT.quote(name)} cannot be on the table that is made "
-                f"anew: {error}; drop it first"
-            ) from None
 
 
 def carry_over(session: PostgresSession, target: TableRef, shadow: TableRef) -> None:

@@ -317,14 +317,6 @@ class PostgresStatements(Statements):
             f"ELSE pg_catalog.pg_xact_status(({epoch} + {writer})::text::xid8) = 'in progress' END"
         )
 
-    def missing_types(self, types: Sequence[str]) -> str:
-        """A query for those of some types that do not exist."""
-        listed = ", ".join(f"({self.text(type_)})" for type_ in types)
-        return (
-            f"SELECT t FROM (VALUES {listed}) wanted(t) "
-            "WHERE pg_catalog.to_regtype(t) IS NULL ORDER BY t"
-        )
-
     def lost_by_swap(self, table: TableRef) -> str:
         """A query that describes what the shadow of a table would lack."""
         oid = f"{self.text(qualified(table))}::regclass"

@@ -30,8 +30,6 @@ class PostgresDialect(Dialect):
 
     length_unit = "bytes"
 
-    most_columns = 1600
-
     ordered_texts = ("text", "character varying", "character", "citext", "name")
 
     def in_key_order(self, name: str, column: Column, kind: KeyKind) -> str:

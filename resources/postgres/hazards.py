@@ -190,15 +190,13 @@ def _hazard(row: HazardRow, plan: CopyPlan, events: int, without: str) -> Hazard
 
 
 def _foreign_key(row: HazardRow, plan: CopyPlan, without: str) -> Hazard | None:
-    remedy = f"{without}, or drop the constraint"
-    effect: Effect = "destroys" if row.how in DESTROYING else "noted"
+    if row.how not in DESTROYING:
+        return None  # the server refuses what it says
     if row.events == UPDATE:
-        if row.how not in DESTROYING[1:] or set(row.columns or ()) <= set(row_identity(plan)):
+        if row.how == "CASCADE" or set(row.columns or ()) <= set(row_identity(plan)):
             return None
-        effect, remedy = "refused", "Drop it, or have it CASCADE"
         says = f"ON UPDATE {row.how}, changes rows of {row.place} that refer to what is updated"
-    elif effect == "destroys":
-        says = f"ON DELETE {row.how}, changes the rows that refer to those which are replaced"
-    else:
-        says = f"ON DELETE {row.how}, refuses to have rows replaced that are referred to"
-    return Hazard("foreign key", row.where, effect, says, remedy)
+        return Hazard("foreign key", row.where, "refused", says, "Drop it, or have it CASCADE")
+    says = f"ON DELETE {row.how}, changes the rows that refer to those which are replaced"
+    remedy = f"{without}, or drop the constraint"
+    return Hazard("foreign key", row.where, "destroys", says, remedy)

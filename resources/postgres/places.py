@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Place
-from tableferry.resources.errors import InputError, NoBlocks
+from tableferry.resources.errors import NoBlocks
 from tableferry.resources.postgres.names import about_all
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -20,8 +20,6 @@ CTID = "ctid"
 """Name of the system column and of its type: `tid` is what users declare."""
 
 PER_BLOCK = 10_000
-OLDEST = 14
-"""The first release with TID range scans; before it, each range would scan the whole table."""
 
 PLACE = Place(Column(CTID, CTID, nullable=False, primary_key=1), "_ctid", PER_BLOCK)
 
@@ -36,7 +34,6 @@ costs three times as much."""
 HEAP_SQL = """
 SELECT c.relkind::text, coalesce(a.amname, ''),
     EXISTS (SELECT FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid),
-    current_setting('server_version_num')::int / 10000,
     CASE WHEN c.relkind = 'r' THEN pg_catalog.pg_relation_size(c.oid)
         / current_setting('block_size')::bigint END,
     c.relname::text, pg_catalog.has_table_privilege(c.oid, 'SELECT')
@@ -64,16 +61,10 @@ def blocks(endpoint: Endpoint, table: TableRef) -> int:
 
     Raises:
         NoBlocks: the table cannot be cut by blocks.
-        InputError: the server is too old.
     """
-    ((_, size, problem, version),) = _heaps(endpoint, [table])
+    ((_, size, problem),) = _heaps(endpoint, [table])
     if problem is not None:
         raise NoBlocks(str(table), problem)
-    if version < OLDEST:
-        raise InputError(
-            f"{table}: 'ranges: {{by: ctid}}' needs PostgreSQL {OLDEST} or later, whose TID range "
-            f"scans read a range alone; {version} would read the whole table for each range"
-        )
     return int(size or 0)
 
 
@@ -83,21 +74,16 @@ def all_blocks(
     """Return the blocks of tables of one schema, or None and what a table is that has none."""
     by_name = {table.name: table for table in tables}
     answers: dict[TableRef, tuple[int | None, str]] = {}
-    for name, size, problem, version in _heaps(endpoint, tables):
-        why = problem or ""
-        if not why and version < OLDEST:
-            why = f"on PostgreSQL {version}, which has no TID range scans"
-        answers[by_name[name]] = (None, why) if why else (int(size or 0), "")
+    for name, size, problem in _heaps(endpoint, tables):
+        answers[by_name[name]] = (None, problem) if problem else (int(size or 0), "")
     return answers
 
 
 def _heaps(
     endpoint: Endpoint, tables: Sequence[TableRef]
-) -> Iterator[tuple[str, int | None, str | None, int]]:
-    """Yield name, blocks, why it cannot be cut by them, and the server's release of each table."""
-    for kind, method, parent, version, size, name, granted in endpoint.query(
-        about_all(HEAP_SQL, tables)
-    ):
+) -> Iterator[tuple[str, int | None, str | None]]:
+    """Yield name, blocks, and why it cannot be cut by them, of each table."""
+    for kind, method, parent, size, name, granted in endpoint.query(about_all(HEAP_SQL, tables)):
         problem = KINDS.get(kind)
         if problem is None and parent:
             problem = "the parent of other tables, each of which counts blocks of its own"
@@ -105,4 +91,4 @@ def _heaps(
             problem = f"stored by {method}, not in a heap"
         if problem is None and not granted:
             problem = "one that this login may not SELECT from as a whole"
-        yield name, size, problem, version
+        yield name, size, problem

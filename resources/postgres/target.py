@@ -19,7 +19,6 @@ from tableferry.resources.postgres.hazards import hazards
 from tableferry.resources.postgres.load import PostgresLoad
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.session import PostgresSession
-from tableferry.resources.postgres.types import binary_safe
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.target import TransactionalTarget
 from tableferry.resources.types.column import Column
@@ -30,26 +29,6 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
 
     resource: PostgresServer
     sql = STATEMENTS
-
-    def require(self, plan: CopyPlan, options: TargetOptions) -> None:
-        """Also refuse types that this database lacks. See `Target.require`."""
-        super().require(plan, options)
-        columns = {
-            column.type: column.name
-            for column in plan.target_columns
-            if not binary_safe(column.type)
-        }
-        missing = self.resource.query(STATEMENTS.missing_types(list(columns))) if columns else []
-        if missing:
-            problems = "; ".join(
-                f"column {columns[type_]!r}: there is no type {type_} on {self.resource.settings()}"
-                for (type_,) in missing
-            )
-            overrides = ", ".join(f'{columns[type_]}: {{type: "text"}}' for (type_,) in missing)
-            raise InputError(
-                f"{plan.target}: {problems}; create it there, name its schema (public.citext), or "
-                f"declare columns: {{{overrides}}}"
-            )
 
     def altering(
         self, table: TableRef, before: Column, after: Column

@@ -53,9 +53,6 @@ class SqlServerDialect(Dialect):
     """In UTF-16 code units: the type of names is nvarchar(128).
     https://learn.microsoft.com/sql/relational-databases/databases/database-identifiers"""
 
-    most_columns = 1024
-    """https://learn.microsoft.com/sql/sql-server/maximum-capacity-specifications-for-sql-server"""
-
     # nor does it read doubled quotes, where `]` rules out brackets
     not_in_shadows = '"'
 

@@ -138,21 +138,17 @@ def _trigger(name: str, instead: bool, options: TargetOptions) -> Iterator[Hazar
 def _foreign_key(
     where: str, own: bool, on_delete: str, on_update: str, plan: CopyPlan, options: TargetOptions
 ) -> Iterator[Hazard]:
-    without = "deletes: keep" if options.removes else "write: upsert, which deletes nothing"
-    remedy = f"Declare {without}, or drop the constraint"
     if options.mode.whole_table:
         if not own:
             do = "Declare another write mode, or drop the foreign key"
             yield Hazard("foreign key", where, "refused", "is of a table that a swap drops", do)
         return
     written = written_by(plan, options)
-    if written.deletes:
-        if on_delete == "NO ACTION":
-            says = "ON DELETE NO ACTION, refuses to have rows replaced that are referred to"
-            yield Hazard("foreign key", where, "noted", says, remedy)
-        else:
-            says = f"ON DELETE {on_delete}, changes the rows that refer to those which are replaced"
-            yield Hazard("foreign key", where, "destroys", says, remedy)
+    if written.deletes and on_delete != "NO ACTION":  # which the server itself refuses
+        says = f"ON DELETE {on_delete}, changes the rows that refer to those which are replaced"
+        without = "deletes: keep" if options.removes else "write: upsert, which deletes nothing"
+        remedy = f"Declare {without}, or drop the constraint"
+        yield Hazard("foreign key", where, "destroys", says, remedy)
     if written.updates and on_update in ("SET NULL", "SET DEFAULT"):
         says = f"ON UPDATE {on_update}, changes rows that refer to what is updated"
         yield Hazard("foreign key", where, "refused", says, "Drop it, or have it CASCADE")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,30 +27,10 @@ from tableferry.resources.sqlserver.dialect import DIALECT, literal
 from tableferry.resources.sqlserver.load import SqlServerLoad
 from tableferry.resources.sqlserver.policies import is_babelfish
 from tableferry.resources.sqlserver.server import SqlServerServer
-from tableferry.resources.sqlserver.types import fixed_bits, read
+from tableferry.resources.sqlserver.types import read
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.target import TransactionalTarget
 from tableferry.resources.types.column import Column
-
-ROW_BYTES = 8060
-"""Maximum bytes of a row without what can be moved off it (maximum capacity specifications)."""
-
-
-def too_long(columns: Sequence[Column]) -> str:
-    """Say why SQL Server makes no table of these columns (error 1701), and the remedy; or nothing.
-
-    A row has a header of four bytes, the number of its columns in two, and a bit for each.
-    """
-    bits = {column.name: fixed_bits(column.type) for column in columns}
-    taken = 4 + 2 + -(-len(columns) // 8) + -(-sum(bits.values()) // 8)
-    if taken <= ROW_BYTES:
-        return ""
-    widest = max(columns, key=lambda column: bits[column.name])
-    return (
-        f"each row takes {taken:,} bytes for columns of fixed length (the widest is "
-        f"{widest.name!r}, {widest.type}), and SQL Server has {ROW_BYTES:,}; declare shorter types "
-        "or types of variable length, columns: {...: {type: ...}}, or leave some out with exclude"
-    )
 
 
 class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
@@ -61,15 +40,8 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
     sql = STATEMENTS
 
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
-        """Refuse rows that are too long, too, and a swap whose tables Babelfish could not rename.
-
-        See `Target.require`.
-        """
+        """Refuse a swap whose tables Babelfish could not rename, too. See `Target.require`."""
         super().require(plan, options)
-        added = [options.mark.column] if options.mark is not None else []
-        length = too_long([*plan.target_columns, *added])
-        if length and not is_babelfish(self.resource):
-            raise InputError(f"{plan.target}: {length}")
         why = not_renamed(plan.target)
         if why and options.mode.whole_table and is_babelfish(self.resource):
             raise InputError(

@@ -170,27 +170,6 @@ def index_bytes(declared: str) -> int | None:
     return None
 
 
-def fixed_bits(declared: str) -> int:
-    """Bits that a column takes in every row, also where it is NULL; zero for what varies in length.
-
-    https://learn.microsoft.com/sql/relational-databases/databases/estimate-the-size-of-a-heap
-    """
-    type_ = read(declared)
-    match type_.kind:
-        case Boolean():
-            return 1
-        case Decimal(int(digits)) if type_.name not in MONEY:
-            return 8 * (5 + 4 * sum(digits > most for most in (9, 19, 28)))
-        case Float(bits):
-            return bits
-        case Time(digits) | Timestamp(digits) if type_.name not in ("datetime", "smalldatetime"):
-            more = {"time": 0, "datetime2": 3, "datetimeoffset": 5}[type_.name]
-            return 8 * (3 + (digits > 2) + (digits > 4) + more)
-        case Text(padded=False) | Binary(fixed=False):
-            return 0
-    return 8 * (index_bytes(declared) or 0)
-
-
 def export(declared: str) -> Export | Refusal:
     """How a column of a SQL Server type is selected, and which values it has.
 

@@ -179,12 +179,9 @@ class TransactionalLoad(Generic[AnySession]):
                 if self._may_displace(error):
                     self.conflict = error
                     return self._commit(rows)
-                causes = with_remedies(self.options.hazards) if self.options.hazards else ""
                 if self.sql.breaks_key(error) and "duplicate key" in str(error):
-                    causes = f"{EXCHANGED}. {causes}".removesuffix(". ")
-                if error.transient or not causes:
-                    raise
-                raise TableferryError(f"{error}; nothing is visible. {causes}") from error
+                    raise TableferryError(f"{error}; nothing is visible. {EXCHANGED}") from error
+                raise
             if self._committed(rows):
                 return True
             if self.staged_rows() != rows:

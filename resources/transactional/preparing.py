@@ -20,8 +20,8 @@ def create_table(sql: Statements, session: TargetSession, plan: CopyPlan) -> boo
     """
     for last in (False, True):
         try:
-            session.execute(sql.create_schema(plan.target))
             with sql.transaction(session):
+                session.execute(sql.create_schema(plan.target))
                 for statement in sql.create_table(plan, plan.target):
                     session.execute(statement)
             return True

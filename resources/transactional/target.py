@@ -33,7 +33,7 @@ from tableferry.resources.contract.target_options import (
     TargetOptions,
     check_mode,
     replaces,
-    require_table,
+    require_named,
     row_identity,
     written_to,
 )
@@ -91,7 +91,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
 
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
         """See `Target.require`."""
-        require_table(plan, options)
+        require_named(plan.target)
         check_mode(plan, options)
         lacking = answer(self.resource, LackingIn(self.sql), plan.target)
         # who may read them can check a table that others load

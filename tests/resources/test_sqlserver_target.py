@@ -13,8 +13,7 @@ from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.resource import SqlServerResource
-from tableferry.resources.sqlserver.target import SqlServerTarget, too_long
-from tableferry.resources.sqlserver.types import fixed_bits
+from tableferry.resources.sqlserver.target import SqlServerTarget
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -56,54 +55,3 @@ def test_a_swap_that_babelfish_would_not_find_is_refused(
     with pytest.raises(InputError, match=says) if babelfish else nullcontext():
         target.require(plan, swap)
     assert len(asked) == 1
-
-
-@pytest.mark.parametrize(
-    ("type_", "bits"),
-    [
-        ("bit", 1),
-        ("tinyint", 8),
-        ("smallint", 16),
-        ("int", 32),
-        ("bigint", 64),
-        ("decimal(9,2)", 40),
-        ("decimal(19,2)", 72),
-        ("decimal(28)", 104),
-        ("numeric(38,10)", 136),
-        ("smallmoney", 32),
-        ("money", 64),
-        ("real", 32),
-        ("float(24)", 32),
-        ("float", 64),
-        ("date", 24),
-        ("time(2)", 24),
-        ("time", 40),
-        ("smalldatetime", 32),
-        ("datetime", 64),
-        ("datetime2(0)", 48),
-        ("datetime2(4)", 56),
-        ("datetime2(6)", 64),
-        ("datetimeoffset(3)", 72),
-        ("uniqueidentifier", 128),
-        ("char(10)", 80),
-        ("nchar(10)", 160),
-        ("binary(10)", 80),
-        ("varchar(8000)", 0),
-        ("nvarchar(max)", 0),
-        ("varbinary(10)", 0),
-        ("xml", 0),
-    ],
-)
-def test_bytes_that_a_column_takes_in_each_row(type_: str, bits: int) -> None:
-    assert fixed_bits(type_) == bits
-
-
-def test_rows_end_at_8060_bytes() -> None:
-    def columns(*types: str) -> list[Column]:
-        return [Column(f"c{number}", type_, True) for number, type_ in enumerate(types)]
-
-    # 7 bytes are the server's own
-    assert not too_long(columns("char(8000)", "binary(53)"))
-    why = too_long(columns("char(8000)", "binary(53)", "bit"))
-    assert "8,061 bytes" in why and "'c0', char(8000)" in why and "exclude" in why
-    assert not too_long(columns(*["varchar(8000)"] * 100))

@@ -35,8 +35,6 @@ def test_a_clickhouse_database_that_is_not_there_is_refused_and_not_made(
         result = command(*arguments)
         assert result.exit_code == 2, result.output
         assert refusal in result.output
-        assert "there are " in result.output
-        assert "CREATE DATABASE `warehuose`" in result.output
     assert f"{file}:2: clickhouse://warehuose.{one.table}: {refusal}" in command("validate").stdout
     with pytest.raises(InputError, match=refusal):
         one.run()

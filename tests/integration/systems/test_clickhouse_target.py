@@ -286,14 +286,6 @@ def test_who_has_prepared_another_shadow_publishes_nothing_in_the_new_one(bench:
     assert bench.rows(shadow_of(bench.table)) == []
 
 
-def test_engine_that_cannot_delete_is_refused(bench: Bench) -> None:
-    bench.client.command(
-        f"CREATE TABLE warehouse.{bench.table.name} (id Int64, note Nullable(String)) ENGINE = Log"
-    )
-    with pytest.raises(InputError, match="engine Log cannot replace rows"):
-        bench.target.prepare(bench.plan, TargetOptions())
-
-
 def test_columns_that_the_transfer_does_not_write_are_kept(bench: Bench) -> None:
     upsert = TargetOptions(mode=WriteMode.UPSERT)
     bench.target.prepare(bench.plan, upsert)
