@@ -64,21 +64,21 @@ class Artifact:
             )
 
 
-def artifact_folder(given: str | None = None) -> Path:
-    """The folder of artifacts: as given, from the environment, or a temporary one."""
+def artifact_folder() -> Path:
+    """The folder of artifacts: of the environment, or a temporary one."""
     default = Path(tempfile.gettempdir()) / f"tableferry-{os.getuid()}"
-    return Path(given or os.environ.get(FOLDER) or default)
+    return Path(os.environ.get(FOLDER) or default)
 
 
-def most_bytes(given: int | None = None) -> int:
+def most_bytes() -> int:
     """The maximum size of an artifact.
 
     Raises:
         InputError: the environment variable is no number.
     """
     text = os.environ.get(BYTES)
-    if given is not None or not text:
-        return given or MOST_BYTES
+    if not text:
+        return MOST_BYTES
     if not text.isdecimal() or int(text) == 0:
         raise InputError(f"{BYTES} should be a number of bytes; found {text!r}")
     return int(text)

@@ -15,7 +15,7 @@ ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 MODULES: dict[str, tuple[str, ...]] = {
     "alerts": ("apprise",),
     "azure": ("adlfs",),
-    "clickhouse": ("clickhouse_connect", "lz4", ZSTD),
+    "clickhouse": ("clickhouse_connect",),
     "digest": ("numpy", "polars", "polars_hash"),
     "expectations": ("great_expectations", "pandas"),
     "files": ("duckdb",),

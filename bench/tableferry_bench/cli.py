@@ -239,7 +239,7 @@ def lab(workload: str, strategies: Sequence[str], workers: int, **how: Any) -> N
 def staging(
     workload: str, rows: int, experiments: Sequence[str], growth: str | None, **how: Any
 ) -> None:
-    """Fill ClickHouse directly and by staging tables, by workers, compression and sizes."""
+    """Fill ClickHouse directly and by staging tables, by workers and sizes."""
     from tableferry_bench.servers import servers
     from tableferry_bench.staging import GROWTH, run_staging
 

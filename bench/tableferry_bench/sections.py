@@ -23,7 +23,6 @@ EXPERIMENTS = {
     "REPLACE PARTITION then puts into the target.",
     "staging-workers": "Ranges loaded at the same time, of eight, by staging tables.",
     "staging-publish": "Ranges made visible at the same time, of the eight that are loaded.",
-    "staging-compression": "Of what is sent, by staging tables.",
     "staging-chunk": "Rows per INSERT into the target itself.",
     "staging-growth": "The same by the number of rows, on two logarithmic axes.",
 }

@@ -69,7 +69,6 @@ BASE: Options = {
     "strategy": "staged",
     "workers": 2,
     "publish": RANGES,
-    "compression": "none",
     "chunk": 50_000,
     "ranges": RANGES,
 }
@@ -85,7 +84,6 @@ EXPERIMENTS = {
     "strategy": _variants("strategy", "strategy", ("direct", "staged")),
     "workers": _variants("workers", "workers", (1, 2, 4, 8)),
     "publish": _variants("publish", "publish", (1, 2, RANGES), workers=8),
-    "compression": _variants("compression", "compression", ("none", "lz4", "zstd")),
     "chunk": _variants(
         "chunk", "chunk", (1_000, 10_000, 50_000, SAMPLE_ROWS), strategy="direct", ranges=2
     ),

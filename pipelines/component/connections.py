@@ -103,6 +103,8 @@ def _endpoint(name: str, value: Any) -> Endpoint:
             for detail in error.errors(include_input=False, include_url=False)
         ]
         raise InputError(f"{where}: {'; '.join(problems)}") from None
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
     if not server.has_address and not system_.by_path:
         raise InputError(f"{where}: should have url, url_file or host")
     return cast("Endpoint", server)

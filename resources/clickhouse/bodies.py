@@ -5,13 +5,10 @@ from __future__ import annotations
 import io
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 from tableferry.resources.clickhouse.errors import from_driver, translate
 from tableferry.resources.contract.settings import ConnectionSettings
-from tableferry.resources.extras import zstd
-
-Compression = Literal["none", "lz4", "zstd"]
 
 
 class AnswerBody(io.RawIOBase):
@@ -65,21 +62,3 @@ class RequestBody:
         except BaseException as error:
             self.error = error
             raise
-
-
-def compressed(chunks: Iterable[bytes], compression: Compression) -> Iterator[bytes]:
-    if compression == "none":
-        yield from chunks
-    elif compression == "lz4":
-        import lz4.frame  # type: ignore[import-untyped]
-
-        packer = lz4.frame.LZ4FrameCompressor()
-        yield packer.begin()
-        for chunk in chunks:
-            yield packer.compress(chunk)
-        yield packer.flush()
-    else:
-        squeezer = zstd().ZstdCompressor(level=1)
-        for chunk in chunks:
-            yield squeezer.compress(chunk)
-        yield squeezer.flush()

@@ -8,17 +8,13 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, cast
 
 import pyarrow as pa
 from pydantic import Field, PrivateAttr
 
-from tableferry.resources.clickhouse.bodies import (
-    AnswerBody,
-    Compression,
-    RequestBody,
-    compressed,
-)
+from tableferry.resources.clickhouse.bodies import AnswerBody, RequestBody
 from tableferry.resources.clickhouse.cluster import Cluster, cluster_of
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import from_driver, translate
@@ -70,7 +66,7 @@ ALIGNED = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.At64Byte)
 """The buffers of an HTTP body are not aligned; mssql-python requires 16 bytes for decimals."""
 
 
-OPTIONS = {"secure", "verify", "ca_cert", "compression", "cluster", *LOGIN_OPTIONS}
+OPTIONS = {"secure", "verify", "ca_cert", "cluster", *LOGIN_OPTIONS}
 """The options of a URL."""
 
 
@@ -79,11 +75,10 @@ class ClickHouseServer(Server):
 
     Args:
         url: `http[s]://user:pass@host:port/database`; `?verify=no` accepts any certificate,
-            `?ca_cert=/path.pem` names another root, `?compression=lz4|zstd` sets `compression`.
+            `?ca_cert=/path.pem` names another root.
             `?client_cert=/path.pem&client_key=/path.key` logs in by a certificate if there is no
             password, and `?authentication=token` sends the password as a bearer token.
             `?cluster=name` sets `cluster`.
-        compression: for both directions. It saves network and costs CPU on both sides.
         cluster: the replicas that keep what is made and written; see `Cluster`. Any of them may
             answer. By default one server does, and keeps it alone.
 
@@ -92,6 +87,9 @@ class ClickHouseServer(Server):
     """
 
     system_name: ClassVar[str] = "clickhouse"
+    gone: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"compression": "leave it out; a tunnel can compress what goes through it (ssh -C)"}
+    )
 
     secure: bool | None = Field(default=None, description="HTTPS instead of HTTP.")
     verify: bool | None = Field(default=None, description="Verify the server's certificate.")
@@ -103,7 +101,6 @@ class ClickHouseServer(Server):
     authentication: str | None = Field(
         default=None, description="password (default), or token: the password is a bearer token."
     )
-    compression: str | None = Field(default=None, description="none, lz4 or zstd.")
     cluster: str | None = Field(
         default=None, description="Cluster of one shard whose replicas keep what is written."
     )
@@ -278,12 +275,10 @@ class ClickHouseServer(Server):
         a time zone as a timestamp in UTC.
         """
         refuse_snapshot(self.system, snapshot)
-        compression = self._compression()
-        method = "lz4_frame" if compression == "lz4" else compression
-        settings = {
+        settings: dict[str, str | int] = {
             "max_block_size": batch_rows,
             "output_format_arrow_string_as_string": 1,
-            "output_format_arrow_compression_method": method,
+            "output_format_arrow_compression_method": "none",
         }
         with self.permit():
             response = self._streamed(sql, settings)
@@ -319,15 +314,10 @@ class ClickHouseServer(Server):
         if self.settings().password_source is not None:
             self.query("SELECT 1")  # chunks that a refused login has taken would not come again
         statement = insert_statement(table, columns, fmt) + "\n"
-        compression = self._compression()
         # the statement is part of the body, because 500 columns would make a long URL
-        body = RequestBody(compressed(itertools.chain([statement.encode()], chunks), compression))
+        body = RequestBody(itertools.chain([statement.encode()], chunks))
         with self._logged_in(body) as client:
-            client.raw_insert(
-                insert_block=iter(body),
-                settings=dict(INSERT) | dict(settings or {}),
-                compression=None if compression == "none" else compression,
-            )
+            client.raw_insert(insert_block=iter(body), settings=dict(INSERT) | dict(settings or {}))
 
     def definition(self, table: TableRef, name: str | None = None) -> str:
         """The CREATE TABLE statement of a table, with its comment.
@@ -335,12 +325,6 @@ class ClickHouseServer(Server):
         It is cheaper than `system.tables`, which goes through all tables of the database.
         """
         return str(self.query(definition_query(table, name))[0][0])
-
-    def _compression(self) -> Compression:
-        name = self.compression or self.settings().options.get("compression", "none")
-        if name not in ("none", "lz4", "zstd"):
-            raise InputError(f"clickhouse compression should be none, lz4 or zstd; found {name!r}")
-        return name  # type: ignore[return-value]
 
     def encryption(self) -> tuple[bool, bool, str | None]:
         """Whether HTTPS is used and the certificate verified, and the file of another root."""
@@ -358,8 +342,7 @@ class ClickHouseServer(Server):
         """The process's client of this login: it has a pool of connections for all threads."""
         encryption, login = self.encryption(), self.login(settings)
         cluster = self._cluster_name(settings)
-        if unknown := sorted(settings.options.keys() - OPTIONS):
-            raise InputError(f"a clickhouse URL cannot have the option {', '.join(unknown)}")
+        self._require_options(settings.options, OPTIONS)
         return settings.facts.known(
             ("client", encryption, login, cluster, self._final),
             lambda: _connect(settings, login, cluster, *encryption, final=self._final),

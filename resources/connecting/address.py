@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 from urllib.parse import quote, unquote
 
@@ -154,6 +155,8 @@ class Server(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     system_name: ClassVar[str]
+    gone: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Fields and options of the URL that are there no more, and what to do instead."""
 
     url: str | None = Field(default=None, repr=False, description="Connection URL.")
     url_file: str | None = Field(default=None, description="File that holds the connection URL.")
@@ -198,6 +201,7 @@ class Server(BaseModel):
     _limits: SourceLimits | None = PrivateAttr(default=None)
 
     def __init__(self, **values: Any) -> None:
+        self._refuse_gone(values)
         if values.get("password_provider"):
             values["password_provider"] = named(values["password_provider"])
         super().__init__(**values)
@@ -472,6 +476,16 @@ class Server(BaseModel):
     ) -> dict[str, str | None]:
         """Return values that fields give, or else options of the URL."""
         return {name: self._value(name) or settings.options.get(name) for name in names}
+
+    def _require_options(self, given: Mapping[str, str], known: Collection[str]) -> None:
+        """Refuse options of the URL that are none."""
+        self._refuse_gone(given)
+        if unknown := sorted(given.keys() - known):
+            raise InputError(f"a {self.system} URL cannot have the option {', '.join(unknown)}")
+
+    def _refuse_gone(self, names: Iterable[str]) -> None:
+        if lost := next(filter(self.gone.__contains__, names), None):
+            raise InputError(f"{self.system_name}: {lost} is gone: {self.gone[lost]}")
 
     def _value(self, name: str) -> Any:
         value = getattr(self, name)

@@ -22,15 +22,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from tableferry.resources.artifacts import Artifact, ArtifactWriter, workspace
+from tableferry.resources.artifacts import (
+    Artifact,
+    ArtifactWriter,
+    artifact_folder,
+    most_bytes,
+    workspace,
+)
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.errors import ReceiptMismatch, ValueRefused
 from tableferry.resources.keys.range import KeyRange
-from tableferry.resources.sqlserver.bcp_process import POLL_SECONDS, BcpProcess, running
-from tableferry.resources.sqlserver.bcp_tool import TOKEN_FILE, require_rows
+from tableferry.resources.sqlserver.bcp_process import (
+    POLL_SECONDS,
+    BcpProcess,
+    running,
+    silent_seconds,
+)
+from tableferry.resources.sqlserver.bcp_tool import TOKEN_FILE, find_tool, require_rows
 from tableferry.resources.sqlserver.connection import SqlServerConnection
 from tableferry.resources.sqlserver.ddl import STATEMENTS, loaded, rows_of
 from tableferry.resources.sqlserver.server import SqlServerServer
@@ -112,7 +123,7 @@ def load_files(
     try:
         artifacts: list[Artifact] = []
         rows = 0
-        for artifact in _artifacts(folder, chunks, framing, resource.artifact_limit()):
+        for artifact in _artifacts(folder, chunks, framing, most_bytes()):
             task = f"{plan.target} range {key_range.name}: {artifact.path.name}"
             _copy_in(resource, text_table, artifact, framing, task)
             artifacts.append(artifact)
@@ -195,12 +206,12 @@ def _tool(
     silence: float | None = None,
 ) -> Iterator[BcpProcess]:
     """Run the installed tool on a table or query, with a file in a private folder."""
-    tool, login, encryption = resource.bcp_tool(), resource.login(), resource.encryption()
+    tool, login, encryption = find_tool(), resource.login(), resource.encryption()
     command = tool.command(what, direction, file, framing, login, encryption)
     if tool.kind == "freebcp":
         configuration = tool.configuration(login.settings, encryption)
         (file.parent / "freetds.conf").write_text(configuration, encoding="utf-8")
-    timeout = silence or resource.bcp_silence()
+    timeout = silence or silent_seconds()
     with (
         login.token_file(file.parent / TOKEN_FILE),
         running(tool, command, login, file.parent, task=task, timeout=timeout) as work,
@@ -243,7 +254,7 @@ def read_tab_separated(
     empty = f"~{secrets.token_hex(16)}"
     sql = plan.select(key_range, "text", rows_of=rows_of).replace(EMPTY, empty)
     task = f"{plan.source} range {key_range.name}"
-    with workspace(resource.artifact_folder_path()) as folder:
+    with workspace(artifact_folder()) as folder:
         pipe = folder / "rows.tsv"
         os.mkfifo(pipe, 0o600)
 

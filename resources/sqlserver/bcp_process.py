@@ -44,15 +44,15 @@ ENVIRONMENT = (
 """Variables that a tool inherits."""
 
 
-def silent_seconds(given: float | None = None) -> float:
-    """How long a tool may be silent: as given, else as the environment says.
+def silent_seconds() -> float:
+    """How many seconds a tool may be silent before it is considered hung.
 
     Raises:
         InputError: the environment variable is no number of seconds.
     """
     text = os.environ.get(TIMEOUT)
-    if given is not None or not text:
-        return SILENT_SECONDS if given is None else given
+    if not text:
+        return SILENT_SECONDS
     with contextlib.suppress(ValueError):
         if 0 < float(text) < float("inf"):
             return float(text)

@@ -59,7 +59,6 @@ class Encryption:
     encrypt: str = "yes"
     trust: bool = False
     certificate: str | None = None
-    packet_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -139,8 +138,6 @@ class BcpTool:
             command += ["-T"] if login.kerberos else ["-G", "-P", str(file.parent / TOKEN_FILE)]
         if framing is not None:
             command += ["-t", framing.field, "-r", framing.row]
-        if encryption.packet_size:
-            command += ["-A" if self.kind == "freebcp" else "-a", str(encryption.packet_size)]
         if direction == "in":
             # stop at the first bad row
             command += ["-m", "1", "-h", "TABLOCK", "-e", f"{file}.errors"]
@@ -181,13 +178,13 @@ class BcpTool:
         return f"[{SECTION}]\n" + "".join(f"{name} = {value}\n" for name, value in lines.items())
 
 
-def find_tool(given: str | None = None) -> BcpTool:
-    """Find the tool to use: the given one, that of `TABLEFERRY_BCP`, or bcp or freebcp on PATH.
+def find_tool() -> BcpTool:
+    """Find the tool to use: that of `TABLEFERRY_BCP`, or bcp or freebcp on PATH.
 
     Raises:
         InputError: there is none; the message names the packages.
     """
-    wanted = given or os.environ.get(TOOL)
+    wanted = os.environ.get(TOOL)
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), *FOLDERS])
     for name in [wanted] if wanted else NAMES:
         program = shutil.which(name, path=path)

@@ -7,6 +7,7 @@ import ssl
 import struct
 from collections.abc import Iterator
 
+from tableferry.resources.artifacts import artifact_folder
 from tableferry.resources.connecting.health import (
     asked,
     clock,
@@ -20,6 +21,7 @@ from tableferry.resources.connecting.tls import examine
 from tableferry.resources.contract.inspection import Finding, Use
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import InputError
+from tableferry.resources.sqlserver.bcp_tool import find_tool
 from tableferry.resources.sqlserver.dialect import DIALECT, literal
 from tableferry.resources.sqlserver.policies import hidden, is_babelfish
 from tableferry.resources.sqlserver.server import SqlServerServer
@@ -243,10 +245,10 @@ def _bulk_copy(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
 
 def _tools(resource: SqlServerServer) -> Iterator[Finding]:
     try:
-        tool = resource.bcp_tool()
+        tool = find_tool()
     except InputError as error:
         yield Finding("bcp", "note", f"only `wire: text` needs it: {error}")
         return
     yield Finding("bcp", "ok", f"{tool.path} ({tool.kind})")
-    folder = resource.artifact_folder_path()
+    folder = artifact_folder()
     yield disk_of(folder, f"{folder}, for bcp's files")

@@ -12,7 +12,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.resources.artifacts import workspace
+from tableferry.resources.artifacts import artifact_folder, workspace
 from tableferry.resources.columns.conform import key_of
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.table_sql import qualified
@@ -67,7 +67,7 @@ class SqlServerLoad(TransactionalLoad[SqlServerConnection]):
             self.staging,
             chunks,
             framing,
-            self.files.enter_context(workspace(self.resource.artifact_folder_path())),
+            self.files.enter_context(workspace(artifact_folder())),
         )
         self._sent += receipt.rows
         return receipt

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, cast, get_args
 
 import pyarrow as pa
 from pydantic import Field
 
-from tableferry.resources.artifacts import artifact_folder, most_bytes
+from tableferry.resources.artifacts import BYTES, FOLDER
 from tableferry.resources.connecting.address import Server
 from tableferry.resources.connecting.retry import patiently
 from tableferry.resources.contract.batches import combined, fetched
@@ -20,8 +20,8 @@ from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.settings import DigestsBy
 from tableferry.resources.errors import InputError
-from tableferry.resources.sqlserver.bcp_process import silent_seconds
-from tableferry.resources.sqlserver.bcp_tool import BcpTool, Encryption, find_tool
+from tableferry.resources.sqlserver.bcp_process import TIMEOUT
+from tableferry.resources.sqlserver.bcp_tool import TOOL, Encryption
 from tableferry.resources.sqlserver.catalog import columns_of
 from tableferry.resources.sqlserver.connection import SqlServerConnection, pool, quiet_cursor
 from tableferry.resources.sqlserver.login import METHODS, Login, login_of
@@ -44,7 +44,7 @@ USE_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL SNAPSHOT"
 READ COMMITTED locks row after row: it may miss a row that moves, or read it twice."""
 
 OPTIONS = {
-    *("encrypt", "trust_server_certificate", "server_certificate", "packet_size", "digest_by"),
+    *("encrypt", "trust_server_certificate", "server_certificate", "digest_by"),
     *LOGIN_OPTIONS,
 }
 """The options of a URL."""
@@ -62,7 +62,7 @@ class SqlServerServer(Server):
 
     Args:
         url: `mssql://user:pass@host:port/database`, with `?encrypt=yes|no|strict`,
-            `trust_server_certificate=yes|no`, `server_certificate=/path.pem`, `packet_size=bytes`,
+            `trust_server_certificate=yes|no`, `server_certificate=/path.pem`,
             `authentication=ActiveDirectory...`, `trusted_connection=yes|no` and
             `digest_by=auto|server|client` as options. By default the connection is encrypted
             and the certificate verified, for a host name and not for an IP address, by the
@@ -73,6 +73,15 @@ class SqlServerServer(Server):
     """
 
     system_name: ClassVar[str] = "sqlserver"
+    gone: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "packet_size": f"packets have {PACKET_BYTES:,} bytes; leave it out",
+            "bcp": f"set the variable {TOOL}",
+            "bcp_timeout": f"set the variable {TIMEOUT}",
+            "artifacts": f"set the variable {FOLDER}",
+            "artifact_bytes": f"set the variable {BYTES}",
+        }
+    )
 
     authentication: str | None = Field(
         default=None, description=f"Who gives a token to log in: {', '.join(METHODS.values())}."
@@ -90,21 +99,8 @@ class SqlServerServer(Server):
     server_certificate: str | None = Field(
         default=None, description="File of the certificate that the server must show; for strict."
     )
-    packet_size: int | None = Field(default=None, description="TDS packet size in bytes.")
     digest_by: str | None = Field(
         default=None, description="Who computes row digests: auto (default), server or client."
-    )
-    bcp: str | None = Field(
-        default=None, description="Path of bcp or freebcp; TABLEFERRY_BCP, or PATH, if not given."
-    )
-    bcp_timeout: float | None = Field(
-        default=None, description="Seconds that bcp may be silent; TABLEFERRY_BCP_TIMEOUT."
-    )
-    artifacts: str | None = Field(
-        default=None, description="Folder for bcp's files; TABLEFERRY_ARTIFACTS if not given."
-    )
-    artifact_bytes: int | None = Field(
-        default=None, description="Most bytes of one such file; TABLEFERRY_ARTIFACT_BYTES."
     )
 
     def ping(self) -> str:
@@ -230,11 +226,11 @@ class SqlServerServer(Server):
         }
         if how.certificate:
             parts["ServerCertificate"] = how.certificate
-        parts["PacketSize"] = str(how.packet_size or PACKET_BYTES)
+        parts["PacketSize"] = str(PACKET_BYTES)
         return ";".join(f"{name}={_braced(value)}" for name, value in parts.items())
 
     def encryption(self) -> Encryption:
-        """How connections are encrypted, and their packet size.
+        """How connections are encrypted.
 
         Raises:
             InputError: an option has an invalid value.
@@ -243,9 +239,7 @@ class SqlServerServer(Server):
         trust = options.get("trust_server_certificate", "no").lower()
         encrypt = self.encrypt or options.get("encrypt", "yes").lower()
         certificate = self.server_certificate or options.get("server_certificate")
-        packet_size = self.packet_size or options.get("packet_size")
-        if unknown := sorted(options.keys() - OPTIONS):
-            raise InputError(f"a sqlserver URL cannot have the option {', '.join(unknown)}")
+        self._require_options(options, OPTIONS)
         if encrypt not in ("yes", "no", "strict"):
             raise InputError(f"sqlserver encrypt should be yes, no or strict; found {encrypt!r}")
         if trust not in ("yes", "no"):
@@ -264,7 +258,6 @@ class SqlServerServer(Server):
             encrypt=encrypt,
             trust=trust == "yes",
             certificate=str(certificate) if certificate else None,
-            packet_size=int(packet_size) if packet_size else None,
         )
 
     def digests_by(self) -> DigestsBy:
@@ -275,22 +268,6 @@ class SqlServerServer(Server):
                 f"sqlserver digest_by should be auto, server or client; found {declared!r}"
             )
         return cast(DigestsBy, declared)
-
-    def bcp_tool(self) -> BcpTool:
-        """The installed bcp or freebcp; see `find_tool`."""
-        return find_tool(self._value("bcp"))
-
-    def bcp_silence(self) -> float:
-        """How many seconds bcp may be silent before it is considered hung."""
-        return silent_seconds(self._value("bcp_timeout"))
-
-    def artifact_folder_path(self) -> Path:
-        """The folder for bcp's files."""
-        return artifact_folder(self._value("artifacts"))
-
-    def artifact_limit(self) -> int:
-        """The most bytes of one such file."""
-        return most_bytes(self._value("artifact_bytes"))
 
 
 def _columns(resource: SqlServerServer, tables: Sequence[TableRef]) -> dict[TableRef, list[Column]]:

@@ -14,7 +14,7 @@ from tableferry.resources.contract.structure import Structure
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.sqlserver.bcp import read_tab_separated
-from tableferry.resources.sqlserver.bcp_tool import ARGUMENT_BYTES, TOO_LONG
+from tableferry.resources.sqlserver.bcp_tool import ARGUMENT_BYTES, TOO_LONG, find_tool
 from tableferry.resources.sqlserver.catalog import (
     catalogued,
     columns_of,
@@ -57,7 +57,7 @@ def require_bcp(resource: SqlServerServer, wire: WireFormat) -> None:
         InputError: it is not installed, or cannot log in.
     """
     if wire == "text":
-        resource.bcp_tool().require_login(resource.login())
+        find_tool().require_login(resource.login())
 
 
 # A restored, attached or restarted database may give versions away twice.

@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from tableferry.pipelines.component.connections import endpoints
 from tableferry.resources import registry
 from tableferry.resources.connecting.resource import ConnectionSettings, parse_url
 from tableferry.resources.errors import InputError, TableferryError
@@ -174,3 +175,28 @@ def test_a_short_password_is_removed_where_passwords_stand_and_leaves_prose_alon
     assert {text: settings.redact(text) for text in places} == places
     prose = "relation orders already exists, passed by a user@host: see the tables"
     assert settings.redact(prose) == prose
+
+
+@pytest.mark.parametrize(
+    ("system", "name", "instead"),
+    [
+        ("sqlserver", "packet_size", "packets have 8,000 bytes"),
+        ("clickhouse", "compression", "ssh -C"),
+        ("sqlserver", "bcp", "set the variable TABLEFERRY_BCP"),
+        ("sqlserver", "artifact_bytes", "set the variable TABLEFERRY_ARTIFACT_BYTES"),
+    ],
+)
+def test_what_is_gone_is_refused_with_what_to_do_instead(
+    system: str, name: str, instead: str
+) -> None:
+    resource = registry.system(system).dagster_resource
+    scheme = next(iter(registry.system(system).schemes))
+    says = f"^{system}: {name} is gone: .*{instead}"
+    with pytest.raises(InputError, match=says):
+        resource(url=f"{scheme}://h/d", **{name: "1"})
+    with pytest.raises(InputError, match=f"^connections: s: {says[1:]}"):
+        endpoints({"s": {"url": f"{scheme}://h/d", name: "1"}})
+    server = resource(url=f"{scheme}://h/d?{name}=1")
+    with pytest.raises(InputError, match=says):
+        server.encryption()
+        server._client(server.settings())

@@ -10,7 +10,7 @@ from tableferry.pipelines.settings import server
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.bcp_process import running
-from tableferry.resources.sqlserver.bcp_tool import BcpTool, Encryption, find_tool
+from tableferry.resources.sqlserver.bcp_tool import TOOL, BcpTool, Encryption
 from tableferry.resources.sqlserver.login import Login
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.source import require_bcp
@@ -107,7 +107,7 @@ def test_bcp_reads_the_token_from_a_file_that_is_ours_alone(tmp_path: Path) -> N
     )
     program.chmod(0o755)
     login = Login(SETTINGS, "ActiveDirectoryAccessToken")
-    tool = find_tool(str(program))
+    tool = BcpTool(str(program), "bcp")
     command = tool.command("[t]", "in", tmp_path / "f", None, login, Encryption())
     with (
         login.token_file(tmp_path / "token"),
@@ -119,11 +119,14 @@ def test_bcp_reads_the_token_from_a_file_that_is_ours_alone(tmp_path: Path) -> N
     assert SETTINGS.given_password not in " ".join(command)
 
 
-def test_a_plan_sees_that_freebcp_could_not_log_in(tmp_path: Path) -> None:
+def test_a_plan_sees_that_freebcp_could_not_log_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "freebcp"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    server = SqlServerResource(url="mssql://h/d?trusted_connection=yes", bcp=str(program))
+    monkeypatch.setenv(TOOL, str(program))
+    server = SqlServerResource(url="mssql://h/d?trusted_connection=yes")
     require_bcp(server, "arrow")
     with pytest.raises(InputError, match="by a password only"):
         require_bcp(server, "text")

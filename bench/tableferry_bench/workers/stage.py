@@ -53,7 +53,7 @@ def main() -> None:
     told = json.load(sys.stdin)
     servers = Servers(dict(os.environ), Path(told["sample"]).parent)
     url = servers.environment[VARIABLES["clickhouse"]]
-    resource = ClickHouseResource(url=url, compression=told["compression"])
+    resource = ClickHouseResource(url=url)
     source = servers.table("postgres", told["source"])
     target = servers.table("clickhouse", told["target"])
     plan = planned(servers, source, target, told["key"])

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tableferry.resources.artifacts import workspace
+from tableferry.resources.artifacts import artifact_folder, workspace
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.types import declared_type
 from tableferry.resources.columns.conform import conform, schema
@@ -187,7 +187,7 @@ class SqlServerEnd:
     def load_text(self, plan: CopyPlan, source: PostgresEnd) -> None:
         """A new table of the plan's target, filled by bcp."""
         framing = Framing.fresh()
-        folder = self.resource.artifact_folder_path()
+        folder = artifact_folder()
         with self.resource.pooled_connection() as connection, workspace(folder) as files:
             self._stage(connection, plan)
             sql = framing.in_query(plan.select(EVERYTHING, "text"))

@@ -110,8 +110,6 @@ def test_the_guides_component_moves_by_dagster_clickhouse(
         venvs.build_wheel(tmp_path),
         "dagster-clickhouse==0.29.27",
         "clickhouse-connect",
-        "lz4",
-        "backports-zstd",
     )
     done = subprocess.run(
         [tmp_path / "venv/bin/python", "-W", "ignore", "run.py"],
