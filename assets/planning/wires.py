@@ -92,8 +92,6 @@ def _problem(wire: WireFormat, plan: CopyPlan, source: Endpoint, target: Endpoin
         return f"without a tool: {error}"
     if why := loader.shut_out(target, wire):
         return f"into {target.settings()}: {why}"
-    if why := sender.unsendable(plan, wire):
-        return f"out of {plan.source}: {why}"
     if wire not in sender.probed or format_of(wire, plan.source, plan.target) in UNREAD:
         return None
     wrong = wrong_values(source, wire, plan)

@@ -38,12 +38,6 @@ TRANSIENT = {
 }
 """Error codes after which the same statement may succeed (ErrorCodes.cpp of ClickHouse)."""
 
-_REMEDIES = {
-    252: "parts come faster than the server merges them: have fewer and larger ranges, lower "
-    "`parallel`, or see why it does not merge (system.merges, system.replication_queue)",
-}
-"""What to do about errors whose text does not say."""
-
 _EXCEPTION = re.compile(
     r"(?:Code: (?P<code>\d+)\. )?DB::Exception: (?P<text>.*?)\s*"
     r"(?:\(version [^()]*(?:\([^()]*\))?\)|$)",
@@ -101,7 +95,6 @@ def translate(
     if code == MISSING_DATABASE:
         return settings.failed(text)
     if code is not None:
-        text = "; ".join(filter(None, (text, _REMEDIES.get(code))))
         return StatementFailed(
             "clickhouse", settings.redact(text), code=code, transient=code in TRANSIENT
         )

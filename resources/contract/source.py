@@ -109,10 +109,6 @@ class Source:
             InputError: one is not.
         """
 
-    def unsendable(self, plan: CopyPlan, wire: WireFormat) -> str | None:
-        """Say why a hop's rows cannot be sent on a wire format, whatever they are."""
-        return None
-
     def reach(self, endpoint: Any) -> None:
         """Log in, if only then it is known what the server lends (`Endpoint.budget`)."""
 

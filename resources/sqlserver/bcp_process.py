@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import select
 import signal
@@ -18,7 +17,7 @@ from typing import IO, Any
 
 from tableferry.resources.child_processes import ending_with_us
 from tableferry.resources.errors import InputError, StatementFailed
-from tableferry.resources.sqlserver.bcp_tool import TOO_LONG, BcpTool, ToolResult
+from tableferry.resources.sqlserver.bcp_tool import BcpTool, ToolResult
 from tableferry.resources.sqlserver.errors import LOGIN_REFUSED, why_refused
 from tableferry.resources.sqlserver.login import Login
 
@@ -203,9 +202,8 @@ def running(
     except OSError as error:
         if terminal is not None:
             os.close(terminal)
-        if error.errno == errno.E2BIG:
-            raise InputError(f"{task}: {TOO_LONG}") from None
-        raise InputError(f"{tool} cannot be run: {(error.strerror or '').lower()}") from None
+        why = (error.strerror or "").lower()
+        raise InputError(f"{task}: {tool} cannot be run: {why}") from None
     finally:
         if terminal is not None:
             os.close(stdin)

@@ -42,15 +42,6 @@ https://learn.microsoft.com/sql/tools/bcp-utility"""
 MESSAGE_LENGTH = 1000
 """Characters of a tool's message that an error repeats."""
 
-ARGUMENT_BYTES = 128 << 10
-"""Linux's limit of an argument, with the byte that ends it.
-https://man7.org/linux/man-pages/man2/execve.2.html"""
-
-TOO_LONG = (
-    f"the query is longer than the {ARGUMENT_BYTES >> 10} KiB that a command line can hand to bcp; "
-    "use 'wire: arrow', or exclude columns"
-)
-
 
 @dataclass(frozen=True)
 class Encryption:

@@ -14,7 +14,7 @@ from tableferry.resources.contract.structure import Structure
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.sqlserver.bcp import read_tab_separated
-from tableferry.resources.sqlserver.bcp_tool import ARGUMENT_BYTES, TOO_LONG, find_tool
+from tableferry.resources.sqlserver.bcp_tool import find_tool
 from tableferry.resources.sqlserver.catalog import (
     catalogued,
     columns_of,
@@ -38,9 +38,6 @@ from tableferry.resources.types.column import Column
 from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.samples import SECOND, ConstantStyle
 from tableferry.resources.types.steps import OverflowPolicy
-
-RESERVED_BYTES = 8 << 10
-"""What a range's bounds and the placeholders of empty texts may add to its query."""
 
 
 def _text(text: str) -> str:
@@ -182,13 +179,6 @@ class SqlServerSource(Source):
     def require_tools(self, resource: SqlServerServer, wire: WireFormat) -> None:
         """Text needs bcp."""
         require_bcp(resource, wire)
-
-    def unsendable(self, plan: CopyPlan, wire: WireFormat) -> str | None:
-        """bcp gets the query as an argument."""
-        if wire != "text":
-            return None
-        query = plan.select(KeyRange("integer"), "text")
-        return TOO_LONG if len(query.encode()) + RESERVED_BYTES > ARGUMENT_BYTES else None
 
     def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
         """From the catalog; the rows of a view are counted."""

@@ -139,16 +139,6 @@ def test_a_wire_that_is_wrong_is_refused_and_auto_takes_the_other(
 
 
 @needs_bcp
-def test_a_query_that_no_command_line_takes_is_refused_and_auto_takes_the_other(
-    sqlserver: SqlServerResource,
-) -> None:
-    plan = plan_of("sqlserver", ("nvarchar(40)",) * 500)
-    with pytest.raises(InputError, match=r"sqlserver://s.t: .* 128 KiB .* use 'wire: arrow'"):
-        chosen_wire("text", plan, sqlserver, sqlserver)
-    assert chosen_wire("auto", plan, sqlserver, sqlserver).wire == "arrow"
-
-
-@needs_bcp
 @pytest.mark.usefixtures("shifted_arrow")
 def test_auto_takes_text_where_arrow_is_wrong(sqlserver: SqlServerResource) -> None:
     plan = plan_of("sqlserver", ("nvarchar(40)",))
