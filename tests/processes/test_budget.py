@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from tableferry.resources.connecting import gate
 from tableferry.resources.connecting.gate import Gate
 from tableferry.resources.connecting.names import connection_names
 from tableferry.resources.connecting.pace import Pace, stop_waiting
@@ -64,21 +62,23 @@ def test_a_budget_of_what_has_none_is_refused(monkeypatch: pytest.MonkeyPatch) -
         connection_names()
 
 
-class Session:
-    """A connection of nothing, which counts those that are open."""
-
-    open = 0
-    most = 0
-    changing = threading.Lock()
+class Sessions:
+    """Connections of nothing, and how many of them are open."""
 
     def __init__(self) -> None:
-        with Session.changing:
-            Session.open += 1
-            Session.most = max(Session.most, Session.open)
+        self.open = self.most = 0
+        self.changing = threading.Lock()
+        self.pool = ConnectionPool[object](lambda _: True, lambda _: False, self.close)
 
-    def close(self) -> bool:
-        with Session.changing:
-            Session.open -= 1
+    def connect(self) -> object:
+        with self.changing:
+            self.open += 1
+            self.most = max(self.most, self.open)
+        return object()
+
+    def close(self, _: object) -> bool:
+        with self.changing:
+            self.open -= 1
         return True
 
 
@@ -94,15 +94,6 @@ def test_a_pooler_bounds_what_is_declared() -> None:
         "a pooler between lends 1 connection, so that ranges take turns, and are read each in a "
         "state of its own"
     )
-
-
-@pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConnectionPool[Session]]:
-    monkeypatch.setattr(gate, "LINGER_SECONDS", 0.05)
-    monkeypatch.setattr(gate, "PATIENT_SECONDS", 0.02)
-    monkeypatch.setattr(Session, "open", 0)
-    monkeypatch.setattr(Session, "most", 0)
-    yield ConnectionPool(lambda _: True, lambda _: False, Session.close)
 
 
 class Shared:
@@ -132,14 +123,15 @@ class Shared:
 
 @pytest.mark.parametrize(("slots", "processes"), [(1, 1), (2, 3), (3, 2), (5, 3)])
 def test_snapshots_and_readers_never_exceed_the_slots_nor_wait_for_ever(
-    pool: ConnectionPool[Session], slots: int, processes: int
+    slots: int, processes: int
 ) -> None:
-    shared = Shared(slots)
+    shared, sessions = Shared(slots), Sessions()
+    pool = sessions.pool
     gates = [Gate(f"process {number}", Budget(slots)) for number in range(processes)]
 
     def read(within: Gate, kind: str) -> None:
         for _ in range(3):
-            with pool.lent(kind, Session, within):
+            with pool.lent(kind, sessions.connect, within):
                 time.sleep(0.001)
 
     def run(within: Gate) -> None:
@@ -150,7 +142,7 @@ def test_snapshots_and_readers_never_exceed_the_slots_nor_wait_for_ever(
             return
         for _ in range(2):
             read(within, "queries")
-            with within.holding(), pool.lent("queries", Session, within):
+            with within.holding(), pool.lent("queries", sessions.connect, within):
                 readers = [
                     threading.Thread(target=read, args=(within, kind), daemon=True)
                     for kind in kinds * 2
@@ -169,10 +161,10 @@ def test_snapshots_and_readers_never_exceed_the_slots_nor_wait_for_ever(
     for each in runs:
         each.join(120)
     assert not [each for each in runs if each.is_alive()]
-    assert 1 <= Session.most <= slots
+    assert 1 <= sessions.most <= slots
     for within in gates:
         within.close()
-    assert (Session.open, shared.free) == (0, slots)
+    assert (sessions.open, shared.free) == (0, slots)
 
 
 def test_a_snapshot_needs_a_second_connection() -> None:
@@ -226,7 +218,7 @@ def test_who_waits_for_other_processes_gives_up(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_slots_of_a_budget_that_has_grown_are_asked_for_anew(
-    pool: ConnectionPool[Session], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[int] = []
 
@@ -234,7 +226,7 @@ def test_the_slots_of_a_budget_that_has_grown_are_asked_for_anew(
         made.append(number)
         return Shared(number)
 
-    monkeypatch.setattr(gate, "limit", lambda: 5.0)
+    monkeypatch.setenv("TABLEFERRY_WAIT_SECONDS", "5")
     source = Gate("shop", Budget(1))
     source.sharing = sharing
     with source.permit(ended=True):

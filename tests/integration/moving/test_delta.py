@@ -182,6 +182,14 @@ PEOPLE = (
 )
 
 
+def mails(count: int) -> tuple[str, str]:
+    """Statements for a table of so many rows."""
+    return (
+        "CREATE TABLE {t} (id integer PRIMARY KEY, email text)",
+        f"INSERT INTO {{t}} SELECT g, 'mail ' || g FROM generate_series(1, {count}) g",
+    )
+
+
 def compare(one: Ferry, schema: str) -> RangeRecord:
     """Run the transfer; the target has to equal its source. Return the record of its rows."""
     view = one.run()
@@ -362,8 +370,7 @@ def test_upsert_deletes_what_the_source_has_deleted(
     hops = f"['{system}://{schema}.{{t}}']"
     one = ferry(
         hops,
-        "CREATE TABLE {t} (id integer PRIMARY KEY, email text)",
-        "INSERT INTO {t} SELECT g, 'mail ' || g FROM generate_series(1, 400) g",
+        *mails(400),
         ranges="{rows: 5000}",
         write="upsert",
         delta=delta,
@@ -427,8 +434,7 @@ def test_deleted_rows_are_marked(
     hops = f"['{system}://{schema}.{{t}}']"
     one = ferry(
         hops,
-        "CREATE TABLE {t} (id integer PRIMARY KEY, email text)",
-        "INSERT INTO {t} SELECT g, 'mail ' || g FROM generate_series(1, 400) g",
+        *mails(400),
         **settings,
     )
     if column:
@@ -467,8 +473,7 @@ def test_deleted_rows_are_marked(
 def test_marked_rows_are_marked_hop_after_hop(ferry: Make, copies: str) -> None:
     one = ferry(
         f"['sqlserver://dbo.{{t}}', 'postgres://{copies}.{{t}}']",
-        "CREATE TABLE {t} (id integer PRIMARY KEY, email text)",
-        "INSERT INTO {t} SELECT g, 'mail ' || g FROM generate_series(1, 40) g",
+        *mails(40),
         write="upsert",
         deletes="{mark: gone}",
     )
@@ -570,13 +575,12 @@ def test_what_all_rows_would_meet_moves_none(
 ) -> None:
     one = ferry(
         f"['postgres://{copies}.{{t}}']",
-        "CREATE TABLE {t} (id integer PRIMARY KEY, note text)",
-        "INSERT INTO {t} SELECT g, 'note ' || g FROM generate_series(1, 300) g",
+        *mails(300),
         ranges="{rows: 500}",
         delta="always",
     )
     assert one.run().good
-    one.source("UPDATE {t} SET note = 'new' WHERE id = 7")
+    one.source("UPDATE {t} SET email = 'new' WHERE id = 7")
     asked: list[str] = []
 
     def refused(*_: object, **__: object) -> None:
@@ -589,5 +593,5 @@ def test_what_all_rows_would_meet_moves_none(
     (range_,) = view.ranges
     assert str(range_.error).endswith("range ..: as of now it cannot be read")
     assert len(asked) == 1
-    assert there(one, "postgres", copies, "SELECT note FROM {t} WHERE id = 7") == [("note 7",)]
+    assert there(one, "postgres", copies, "SELECT email FROM {t} WHERE id = 7") == [("mail 7",)]
     assert one.run().good

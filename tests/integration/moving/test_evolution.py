@@ -22,7 +22,7 @@ from tests.integration.support.crashing import Command, crash, reopen
 
 pytestmark = pytest.mark.integration
 
-SCHEMAS = {"sqlserver": "dbo", "clickhouse": "warehouse", "postgres": "copies"}
+SYSTEMS = ("sqlserver", "clickhouse", "postgres")
 CHAIN = "['sqlserver://dbo.{t}', 'clickhouse://warehouse.{t}']"
 TABLE = (
     "CREATE TABLE {t} (id int PRIMARY KEY, small smallint NOT NULL, code varchar(20),"
@@ -37,6 +37,18 @@ WIDER = (
 NOW = {(3, 70000, "x" * 45, "123456789012.25")}
 
 
+@pytest.fixture
+def schema(schemas: dict[str, str], system: str) -> str:
+    """Where the copy is in the system that a test is about."""
+    return schemas[system]
+
+
+@pytest.fixture
+def hop(schema: str, system: str) -> str:
+    """The only hop, into that system."""
+    return f"['{system}://{schema}.{{t}}']"
+
+
 def command(*arguments: str) -> str:
     result = CliRunner().invoke(main, [*arguments], catch_exceptions=False)
     return result.stdout + result.stderr
@@ -49,12 +61,10 @@ def row(one: Ferry, system: str, schema: str) -> set[tuple[object, ...]]:
     return {(id_, small, code, str(price)) for id_, small, code, price in server.query(sql)}
 
 
-@pytest.mark.parametrize("system", SCHEMAS)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_wider_types_are_taken_over_in_place(
-    ferry: Callable[..., Ferry], copies: str, system: str
+    ferry: Callable[..., Ferry], hop: str, schema: str, system: str
 ) -> None:
-    schema = copies if system == "postgres" else SCHEMAS[system]
-    hop = f"['{system}://{schema}.{{t}}']"
     one = ferry(hop, *TABLE)
     assert one.run().good
     target = one.session.servers.target(one.session.transfer(one.table).hops[0].to)
@@ -77,12 +87,10 @@ def test_wider_types_are_taken_over_in_place(
     assert {range_.state for range_ in one.plan().ranges} == {"skip"}
 
 
-@pytest.mark.parametrize("system", SCHEMAS)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_a_plan_and_a_dry_run_show_all_that_a_run_alters(
-    ferry: Callable[..., Ferry], copies: str, system: str
+    ferry: Callable[..., Ferry], hop: str, system: str
 ) -> None:
-    schema = copies if system == "postgres" else SCHEMAS[system]
-    hop = f"['{system}://{schema}.{{t}}']"
     one = ferry(
         hop,
         "CREATE TABLE {t} (id int PRIMARY KEY, small smallint NOT NULL, code text, gone date)",
@@ -140,10 +148,9 @@ def test_a_killed_evolution_is_finished_by_the_next_run(
 
 @pytest.mark.parametrize("system", ["clickhouse", "postgres"])
 def test_a_column_that_may_be_null_now(
-    ferry: Callable[..., Ferry], copies: str, system: str
+    ferry: Callable[..., Ferry], schema: str, system: str
 ) -> None:
     """SQL Server's statement for it is none of Babelfish's, where the run is refused."""
-    schema = copies if system == "postgres" else SCHEMAS[system]
     one = ferry(f"['{system}://{schema}.{{t}}']", *TABLE, on_schema_drift="evolve")
     assert one.run().good
     one.source("ALTER TABLE {t} ALTER needed DROP NOT NULL", "UPDATE {t} SET needed = NULL")
@@ -171,14 +178,12 @@ def test_nothing_is_narrowed(ferry: Callable[..., Ferry]) -> None:
     assert one.plan().ranges
 
 
-@pytest.mark.parametrize("system", SCHEMAS)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_an_empty_table_that_a_failed_run_made_is_made_anew(
-    ferry: Callable[..., Ferry], copies: str, system: str
+    ferry: Callable[..., Ferry], hop: str, system: str
 ) -> None:
-    schema = copies if system == "postgres" else SCHEMAS[system]
     narrow = {"sqlserver": "smallint", "clickhouse": "Int16", "postgres": "smallint"}[system]
     wide = {"sqlserver": "nvarchar(20)", "clickhouse": "String", "postgres": "text"}[system]
-    hop = f"['{system}://{schema}.{{t}}']"
     one = ferry(
         hop,
         "CREATE TABLE {t} (id int PRIMARY KEY, big int)",
@@ -195,12 +200,10 @@ def test_an_empty_table_that_a_failed_run_made_is_made_anew(
     assert any("is made anew" in note for note in moved.notes)
 
 
-@pytest.mark.parametrize("system", SCHEMAS)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_an_empty_table_that_is_made_anew_has_markers_of_its_own(
-    ferry: Callable[..., Ferry], copies: str, system: str
+    ferry: Callable[..., Ferry], hop: str, schema: str, system: str
 ) -> None:
-    schema = copies if system == "postgres" else SCHEMAS[system]
-    hop = f"['{system}://{schema}.{{t}}']"
     one = ferry(hop, "CREATE TABLE {t} (id int PRIMARY KEY, v int)", ranges="{count: 1}")
     assert one.run().good
     one.session.servers.endpoints[system].execute(f"ALTER TABLE {schema}.{one.table} DROP COLUMN v")
@@ -211,12 +214,10 @@ def test_an_empty_table_that_is_made_anew_has_markers_of_its_own(
     }
 
 
-@pytest.mark.parametrize("system", SCHEMAS)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_a_column_is_renamed_with_its_values(
-    ferry: Callable[..., Ferry], copies: str, system: str
+    ferry: Callable[..., Ferry], hop: str, system: str
 ) -> None:
-    schema = copies if system == "postgres" else SCHEMAS[system]
-    hop = f"['{system}://{schema}.{{t}}']"
     one = ferry(hop, *TABLE)
     assert one.run().good
     one.source('ALTER TABLE {t} RENAME code TO "Order Code"')
@@ -245,12 +246,10 @@ def test_a_key_is_not_renamed(ferry: Callable[..., Ferry]) -> None:
 
 
 @pytest.mark.parametrize("policy", ["keep", "null", "drop"])
-@pytest.mark.parametrize("system", SCHEMAS)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_what_becomes_of_a_dropped_column(
-    ferry: Callable[..., Ferry], copies: str, system: str, policy: str
+    ferry: Callable[..., Ferry], copies: str, hop: str, schema: str, system: str, policy: str
 ) -> None:
-    schema = copies if system == "postgres" else SCHEMAS[system]
-    hop = f"['{system}://{schema}.{{t}}']"
     one = ferry(hop, *TABLE, ranges="{bounds: [1, 20]}")
     assert one.run().good
     one.source("ALTER TABLE {t} DROP price")
@@ -290,13 +289,11 @@ def narrow_then_wide(system: str) -> tuple[str, str]:
     return f"{{big: {{type: {narrow}}}}}", f"{{big: {{type: {wide}}}}}"
 
 
-@pytest.mark.parametrize("system", SCHEMAS)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_an_empty_table_of_the_user_is_never_dropped(
-    ferry: Callable[..., Ferry], copies: str, system: str
+    ferry: Callable[..., Ferry], copies: str, hop: str, system: str
 ) -> None:
-    schema = copies if system == "postgres" else SCHEMAS[system]
     narrow, wide = narrow_then_wide(system)
-    hop = f"['{system}://{schema}.{{t}}']"
     one = ferry(hop, *MISFIT, columns=narrow, ranges="{count: 1}")
     one.source(f"CREATE SCHEMA IF NOT EXISTS {copies}")
     looking.run(one.stack, system, OWN[system].format(t=one.table, copies=copies))
@@ -340,12 +337,10 @@ GIVEN = {
 }
 
 
-@pytest.mark.parametrize("system", SCHEMAS)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_what_others_gave_to_an_empty_table_stays(
-    ferry: Callable[..., Ferry], copies: str, system: str
+    ferry: Callable[..., Ferry], hop: str, schema: str, system: str
 ) -> None:
-    schema = copies if system == "postgres" else SCHEMAS[system]
-    hop = f"['{system}://{schema}.{{t}}']"
     for statement in GIVEN[system]:
         one = ferry(hop, "CREATE TABLE {t} (id int PRIMARY KEY, v int)", ranges="{count: 1}")
         assert one.run().good
@@ -363,14 +358,12 @@ def test_what_others_gave_to_an_empty_table_stays(
         assert target.identity(table) == before, statement
 
 
-@pytest.mark.parametrize("system", SCHEMAS)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_a_row_that_is_not_committed_yet_is_not_lost_with_its_empty_table(
-    ferry: Callable[..., Ferry], copies: str, system: str
+    ferry: Callable[..., Ferry], copies: str, hop: str, schema: str, system: str
 ) -> None:
     """It is committed while the run waits for the lock."""
-    schema = copies if system == "postgres" else SCHEMAS[system]
     narrow, wide = narrow_then_wide(system)
-    hop = f"['{system}://{schema}.{{t}}']"
     one = ferry(hop, *MISFIT, columns=narrow, ranges="{count: 1}")
     assert not one.run().good
     one.declare(hop, columns=wide, ranges="{count: 1}")
@@ -479,11 +472,10 @@ HOLDING = {
 }
 
 
-@pytest.mark.parametrize("system", SCHEMAS)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_what_cannot_be_altered_is_known_before_and_names_the_remedy(
-    ferry: Callable[..., Ferry], copies: str, system: str
+    ferry: Callable[..., Ferry], copies: str, schema: str, system: str
 ) -> None:
-    schema = copies if system == "postgres" else SCHEMAS[system]
     one = ferry(f"['{system}://{schema}.{{t}}']", *TABLE, on_schema_drift="evolve")
     assert one.run().good
     if statement := HOLDING[system]:
