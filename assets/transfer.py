@@ -352,10 +352,10 @@ def _adopt(
     """Adopt ranges as the run's tags ask, and check the tables that have some as a whole."""
     adopt(context, transfer, servers, caller, level=request.level, names=request.ranges)
     checked = [
-        Checked(candidate.hop, candidate.range, verdict)
-        for candidate in caller.candidates
-        if not candidate.why_not
-        for verdict in candidate.verdicts
+        Checked(outcome.hop, outcome.record.range, verdict)
+        for outcome in caller.compared
+        if outcome.good
+        for verdict in outcome.verdicts
     ]
     summarise(transfer, context, checked, context.selected_asset_check_keys)
     if request.whole_tables:

@@ -115,7 +115,6 @@ REASONS_NAMED = {
     "assets/planning/rows/decisions.py": "the ranges of a hop",
     "assets/planning/rows/increments.py": "a full check that is due",
     "assets/running/actions.py": "why a range moves that an action has found to differ",
-    "assets/running/adopting.py": "ranges that were never moved",
     "assets/running/range_attempt.py": "who has written the rows",
 }
 """The modules that name the reason of a range; others do what its action is."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.run_tags import FORCE, RECREATE, REPAIR
+from tableferry.checks.levels import Level
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError
@@ -26,6 +27,10 @@ class Intent:
     """Make the targets anew, each replaced by a swap when it is proven."""
     repair: bool = False
     """Put right the rows of committed ranges that differ, and nothing else."""
+    adopt: Level | None = None
+    """Compare, at this level, the ranges that are not committed as they are, and move nothing."""
+    records: bool = True
+    """With `adopt`: record the ranges that are equal."""
 
     @property
     def of_hops_that_are_read(self) -> Intent:
@@ -36,7 +41,8 @@ class Intent:
         """Return the settings by which a run carries out a declaration.
 
         A target is made anew by a swap, in one run. A repair finds the rows that differ however
-        many they are, and writes also where the transfer moves nothing (`write: none`).
+        many they are, and writes also where the transfer moves nothing (`write: none`). What is to
+        be adopted is reconciled at the level that is asked for.
 
         Raises:
             InputError: a target cannot be replaced as a whole.
@@ -48,6 +54,8 @@ class Intent:
         if self.repair:
             write = declared.write if declared.write.moves else WriteMode.REPLACE
             return declared.model_copy(update={"delta": "always", "write": write})
+        if self.adopt:
+            return declared.model_copy(update={"reconcile": self.adopt})
         return declared
 
     def tags(self) -> dict[str, str]:

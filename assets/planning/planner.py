@@ -27,7 +27,6 @@ def make_plan(
     names: Collection[str] | None = None,
     asked: Callable[[TransferPlan], Collection[str]] = lambda plan: plan.ranges,
     selected: Collection[int] | None = None,
-    decides: bool = True,
 ) -> TransferPlan:
     """Plan a transfer, fingerprint its ranges and decide about them, in one state of the source.
 
@@ -40,7 +39,6 @@ def make_plan(
         names: plan these of the known ranges only, and do not look for new ones.
         asked: the ranges of a plan that are fingerprinted and decided about; by default all.
         selected: the numbers of the hops that the run writes; by default all.
-        decides: whether to decide, or to leave that to the caller.
 
     Raises:
         TableferryError: the declaration does not fit the servers, or one of them does not answer.
@@ -52,8 +50,6 @@ def make_plan(
         plan = replace(plan, shared=shared, snapshot=snapshot)
         wanted = set(asked(plan))
         plan = plan.fingerprinted(servers, wanted)
-        if not decides:
-            return plan
         decided = with_decisions(plan.only(wanted), servers, log, selected).decided
         return replace(plan, decided=decided)
 

@@ -33,11 +33,12 @@ from tableferry.assets.running.work import RangeOutcome
 from tableferry.assets.verifying.as_committed import target_digest_of, with_digest
 from tableferry.checks.delta import TooManyDiffer
 from tableferry.checks.expectations import ALL_CHECKS
-from tableferry.checks.levels import CHECK_NAMES, GONE
+from tableferry.checks.levels import BY_CHECK, CHECK_NAMES, GONE
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.connecting.guard import SourceBusy
 from tableferry.resources.connecting.retry import is_transient
+from tableferry.resources.crash_points import reached
 from tableferry.resources.digest.fields import not_compared
 from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.errors import (
@@ -65,8 +66,9 @@ def act(attempt: RangeAttempt) -> RangeOutcome:
             "its rows changed after the run was planned, and a swap moves all ranges together; "
             "run it again"
         )
-    compared = decision.action is Action.COMPARE
-    return _move_rows(attempt, decision.reason if compared else Reason.SOURCE_CHANGED)
+    if decision.action is Action.COMPARE:
+        return _otherwise(attempt, decision.reason, "the source has changed while it was compared")
+    return _move_rows(attempt, Reason.SOURCE_CHANGED)
 
 
 def _skip(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
@@ -94,15 +96,18 @@ def _recheck(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
 
 
 def _compare(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
-    """Record a range anew if both sides agree, and move it if they do not.
+    """Record a range anew if both sides agree, and move it, or leave it, if they do not.
 
-    Its data version does not suffice: the digest's definition has changed, a full check is due, or
-    another home has published the range.
+    Its data version does not suffice: the digest's definition has changed, a full check is due,
+    another home has published the range, or no run of this one has moved it.
     """
-    moved_as = Reason.SOURCE_CHANGED if reason in MAY_BE_EQUAL else reason
-    # nothing can find the range to be equal at a level that is gone
-    gone = any(check in GONE for check in attempt.decision.failed)
-    if gone or not_compared(attempt.hop.plan) or attempt.marked_by_moving:
+    adopts, moved_as = attempt.work.plan.intent.adopt, reason
+    if adopts:
+        attempt = attempt.in_place
+    elif reason in MAY_BE_EQUAL:
+        moved_as = Reason.SOURCE_CHANGED
+    only_by_moving = _only_by_moving(attempt)
+    if only_by_moving and not adopts:
         return _move_rows(attempt, moved_as)
     target = attempt.hop.plan.target
     verdicts = verdicts_of(attempt, target)
@@ -117,12 +122,52 @@ def _compare(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     if not any(verdict.check == CHECK_NAMES["checksum"] for verdict in verdicts):
         verdicts = (*verdicts, reconcile(attempt.comparison(target), "checksum"))
     verdicts = _allowing_extra_rows(attempt, verdicts)
-    if not all(verdict.passed for verdict in verdicts):
-        return _move_rows(attempt, moved_as)
+    blocking = blocking_failures(attempt.work, verdicts)
+    failed = [each for each in verdicts if not each.passed]
+    if differing := [each for each in failed if each.check in BY_CHECK or each in blocking]:
+        return _otherwise(attempt, moved_as, differing[-1].summary(), verdicts)
+    if only_by_moving:
+        return _otherwise(attempt, moved_as, only_by_moving, verdicts)
+    if not attempt.work.plan.intent.records:
+        return RangeOutcome(attempt.hop, attempt.record(State.ADOPTED), reason, verdicts)
+    attempt.require_source_unchanged()
     extra = verdicts[0].target[ROWS] != verdicts[0].source[ROWS]
     attempt = replace(attempt, proven=proven_whole(attempt, extra=extra))
-    with attempt.marking():
-        return _record_again(attempt, reason, verdicts[:recorded], compared=verdicts)
+    with attempt.marking(always=bool(adopts)):
+        if not adopts:
+            return _record_again(attempt, reason, verdicts[:recorded], compared=verdicts)
+        reached("after_adopted_marker")
+        record = attempt.record_of_move(
+            State.ADOPTED, rows=attempt.reading.fingerprint.rows, proven=attempt.proven
+        )
+        record = with_digest(record, attempt.hop, verdicts)
+        attempt.writer.record_commit(record, reversed(verdicts))
+        reached("after_event")
+        return RangeOutcome(attempt.hop, record, reason, verdicts)
+
+
+def _only_by_moving(attempt: RangeAttempt) -> str:
+    """Why a range cannot be recorded without a move, however equal it is; empty if it can."""
+    hop = attempt.hop
+    if hop.plan.fitting:
+        return "only a move finds the rows that it rejects"
+    if any(check in GONE for check in attempt.decision.failed) or not_compared(hop.plan):
+        return "nothing can find it to be equal"
+    if not attempt.marked_by_moving:
+        return ""
+    if hop.plan.target.system.by_path:
+        return "its marker is part of its file, which only a move writes"
+    return "another run was about to publish it, and may still do so"
+
+
+def _otherwise(
+    attempt: RangeAttempt, reason: Reason, why: str, verdicts: tuple[Verdict, ...] = ()
+) -> RangeOutcome:
+    """Move a range that is not recorded as it is, or leave it to the next run, and say why."""
+    if attempt.work.plan.intent.adopt:
+        record = attempt.record(State.FAILED, why=why)
+        return RangeOutcome(attempt.hop, record, reason, verdicts)
+    return _move_rows(attempt, reason)
 
 
 def _record(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:

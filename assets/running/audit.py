@@ -70,7 +70,8 @@ def require_proven_source(
         return
     if before.target_digest and level != "count":
         verdict = replace(verdict, check=CHECK_NAMES[level])
-    work.writers[hop.number].checked(attempt.name, verdict)
+    if work.plan.intent.records:
+        work.writers[hop.number].checked(attempt.name, verdict)
     raise MiddleDamaged(
         f"{hop.plan.target} has other rows than hop {hop.number} has proved there: "
         f"{verdict.summary()}; nothing of it was published, and the next run of hop {hop.number} "

@@ -22,7 +22,7 @@ from tableferry.resources.errors import TableferryError
 from tableferry.resources.tables import TableRef
 
 if TYPE_CHECKING:
-    from tableferry.assets.running.work import Candidate
+    from tableferry.assets.running.work import RangeOutcome
     from tableferry.assets.verifying.checked import Checked
 
 
@@ -45,7 +45,7 @@ class Caller:
     """Receives the error of a check without a move that could not compare anything."""
     notes: list[str] = field(default_factory=list)
     """Receives notes for the user about the source and the targets, a line each."""
-    candidates: list[Candidate] = field(default_factory=list)
+    compared: list[RangeOutcome] = field(default_factory=list)
     """Receives the ranges that a run has compared to adopt them."""
     ready: dict[TableRef, Target] = field(default_factory=dict)
     """The targets that a run of the command has created or verified."""
@@ -61,7 +61,6 @@ def plan_of_run(
     caller: Caller,
     *,
     selected: Collection[int] | None = None,
-    decides: bool = True,
 ) -> Iterator[TransferPlan]:
     """Return the plan of some ranges: the command's if it holds, else a new one.
 
@@ -70,7 +69,7 @@ def plan_of_run(
     plan = caller.plan
     if plan is not None and plan.holds(log, names):
         plan = plan.only(names).fingerprinted(servers, names)
-        yield with_decisions(plan, servers, log, selected) if decides else plan
+        yield with_decisions(plan, servers, log, selected)
         return
     with shared_snapshot(transfer, servers, caller.snapshot) as shared:
         yield make_plan(
@@ -81,5 +80,4 @@ def plan_of_run(
             shared=shared,
             names=names,
             selected=selected,
-            decides=decides,
         )

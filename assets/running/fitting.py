@@ -24,7 +24,7 @@ from tableferry.resources.tables import TableRef
 def moves(plan: TransferPlan, hop: Hop) -> bool:
     """Whether a run of the plan moves rows into a hop's target."""
     decided = plan.decided.get(hop.number, {}).values()
-    return any(not decision.reason.needs_no_move for decision in decided)
+    return not plan.intent.adopt and any(not each.reason.needs_no_move for each in decided)
 
 
 def written(plan: TransferPlan, hop: Hop) -> Hop:

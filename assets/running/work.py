@@ -17,7 +17,7 @@ from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.source_state import SourceState
 from tableferry.assets.planning.transfer_plan import TransferPlan
-from tableferry.assets.running.progress import OnProgress, Progress
+from tableferry.assets.running.progress import OnProgress, Progress, ignore_progress
 from tableferry.checks.levels import Level
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -44,19 +44,8 @@ class RangeOutcome:
         """Whether the range is in the target, or gathered for a swap."""
         return self.record.state.in_target or self.record.state is State.SHADOWED
 
-
-@dataclass(frozen=True)
-class Candidate:
-    """A range of one hop that no run of this event log has left in its present state."""
-
-    hop: Hop
-    range: str
-    verdicts: tuple[Verdict, ...] = ()
-    why_not: str = ""
-    """Why it is left to the next run; empty if it is adopted, or would be."""
-
     @property
-    def rows(self) -> int | None:
+    def rows_there(self) -> int | None:
         """The rows that the target has in the range, if they were counted."""
         return int(self.verdicts[0].target[ROWS]) if self.verdicts else None
 
@@ -82,28 +71,29 @@ class Work:
 
     plan: TransferPlan
     servers: Servers
-    run_id: str
-    owner: str
-    """The name that the run writes into its locks."""
     log: Log
-    home: str
-    """The name of the event log that the run writes into markers."""
-    alive: Callable[[str], bool]
     source: SourceState
     levels: tuple[Level, ...]
-    batch_rows: int
     workers: int
-    writers: Mapping[int, Writer]
-    identities: Mapping[str, str]
+    run_id: str = ""
+    """Empty if nothing is written or recorded, which the fields from here on are for."""
+    owner: str = ""
+    """The name that the run writes into its locks."""
+    home: str = ""
+    """The name of the event log that the run writes into markers."""
+    alive: Callable[[str], bool] = bool
+    batch_rows: int = 0
+    writers: Mapping[int, Writer] = field(default_factory=dict)
+    identities: Mapping[str, str] = field(default_factory=dict)
     """Servers and their versions by connection, for records."""
-    shadows: Mapping[int, str | None]
+    shadows: Mapping[int, str | None] = field(default_factory=dict)
     """Identities of the shadow tables, by hop number."""
-    refused: Mapping[tuple[int, str], str]
+    refused: Mapping[tuple[int, str], str] = field(default_factory=dict)
     """Why a hop cannot take a range, by hop number and range."""
-    on_progress: OnProgress
-    exports: threading.BoundedSemaphore
-    loads: threading.BoundedSemaphore
-    loaders: Mapping[int, Target]
+    on_progress: OnProgress = ignore_progress
+    exports: threading.BoundedSemaphore = field(default_factory=threading.BoundedSemaphore)
+    loads: threading.BoundedSemaphore = field(default_factory=threading.BoundedSemaphore)
+    loaders: Mapping[int, Target] = field(default_factory=dict)
     """The targets, prepared, by hop number."""
     earlier: Mapping[int, Earlier] = field(default_factory=dict)
     """Earlier records by hop number."""

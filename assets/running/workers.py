@@ -47,6 +47,8 @@ def run_ranges(work: Work, hops: tuple[Hop, ...]) -> list[RangeOutcome]:
         for hop in hops:
             if work.stop.is_set():
                 break
+            if work.plan.intent.adopt and work.plan.decision(hop, name).reason.needs_no_move:
+                continue
             outcomes.append(_through(work, hop, name))
             if not outcomes[-1].good:
                 break
@@ -105,7 +107,8 @@ def _through(work: Work, hop: Hop, name: str) -> RangeOutcome:
             attempts=attempts,
             rejected=rejected.name if rejected else None,
         )
-        work.writers[hop.number].progress(failed)
+        if not work.plan.intent.adopt:  # what is left is as it was
+            work.writers[hop.number].progress(failed)
         work.tell(hop, name, "failed")
         return RangeOutcome(hop, failed, work.plan.decision(hop, name).reason)
 

@@ -54,7 +54,7 @@ def adopt(
     """
     from tableferry.pipelines.command.one import runner
     from tableferry.pipelines.command.session import open_session
-    from tableferry.pipelines.command.show.render import console, show_candidates
+    from tableferry.pipelines.command.show.render import console, show_adoption
 
     session = open_session(transfer, records=not dry_run)
     if not dry_run:
@@ -65,7 +65,7 @@ def adopt(
     if as_json:
         print_json(view.json())
     else:
-        show_candidates(console(), view)
+        show_adoption(console(), view)
         click.echo(view.closing)
     end(view.errors)
 
@@ -97,12 +97,12 @@ def adopt_ranges(
     from tableferry.assets.planning.planner import make_plan
     from tableferry.assets.planning.snapshots import shared_snapshot
     from tableferry.assets.planning.transfer_plan import TransferPlan
-    from tableferry.assets.running.adopting import compare, level_of, stray_notes
+    from tableferry.assets.running.adopting import adopting, compare, stray_notes
     from tableferry.pipelines.command.one.finding import match_ranges
     from tableferry.pipelines.command.show.views import AdoptionView
 
     transfer = session.moving_transfer(name)
-    servers = session.servers_of(transfer)
+    servers, intent = session.servers_of(transfer), adopting(transfer, level, records=not dry_run)
     with shared_snapshot(transfer, servers) as shared:
 
         def named(plan: TransferPlan) -> Sequence[str]:
@@ -112,7 +112,7 @@ def adopt_ranges(
             return named(plan) if dry_run else ()
 
         def read(log: Log) -> TransferPlan:
-            return make_plan(transfer, servers, log, shared=shared, asked=asked, decides=False)
+            return make_plan(transfer, servers, log, intent, shared=shared, asked=asked)
 
         plan = session.ask_log(read)
         plan = plan.only(named(plan))
@@ -120,9 +120,8 @@ def adopt_ranges(
         hops = plan.hops
         changes = session.ask_log(lambda log: plan_changes(transfer, hops, servers, log))
         if dry_run:
-            strictness = level or level_of(transfer)
-            candidates = session.ask_log(lambda log: compare(plan, servers, log, strictness))
-            return AdoptionView(name, candidates, dry_run, notes=notes, refused=changes.refusals)
+            compared = compare(plan, servers, session.instance)
+            return AdoptionView(name, compared, dry_run, notes=notes, refused=changes.refusals)
     chosen = tuple(plan.ranges) if ranges else ()
     view = _carried_out(session, name, chosen, level, notes, log_level)
     return replace(view, refused=changes.refusals)
@@ -147,4 +146,4 @@ def _carried_out(
     errors = [] if result.success else failures(result)
     tables = [check.summary() for check in caller.checked if not check.verdict.passed]
     notes = [*notes, *dict.fromkeys(caller.notes), *tables]
-    return AdoptionView(name, caller.candidates, errors=errors, notes=notes)
+    return AdoptionView(name, caller.compared, errors=errors, notes=notes)

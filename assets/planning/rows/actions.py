@@ -57,6 +57,8 @@ def _action(
     plan: TransferPlan, hop: Hop, servers: Servers, name: str, decision: Decision
 ) -> Action:
     reason = decision.reason
+    if plan.intent.adopt:
+        return Action.COMPARE
     if reason in WITHOUT_A_MOVE:
         return WITHOUT_A_MOVE[reason]
     # only a move knows the rejected rows, and a swap gathers all ranges

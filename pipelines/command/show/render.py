@@ -19,7 +19,7 @@ from tableferry.pipelines.command.show.listing import ListColumn, Listing, ListR
 from tableferry.resources.words import counted, one_line
 
 if TYPE_CHECKING:
-    from tableferry.assets.running.work import Candidate
+    from tableferry.assets.running.work import RangeOutcome
     from tableferry.assets.verifying.checked import Checked
     from tableferry.pipelines.command.show.range_views import RangeView, TransferView
     from tableferry.pipelines.command.show.views import AdoptionView, PlannedRange, PlanView
@@ -163,17 +163,18 @@ def show_checks(out: Console, transfer: str, checks: Sequence[Checked]) -> None:
     _show(out, title, columns, checks, lambda check: str(check.hop.plan.target), row)
 
 
-def show_candidates(out: Console, view: AdoptionView) -> None:
+def show_adoption(out: Console, view: AdoptionView) -> None:
     """Print the ranges that were compared to be adopted: rows, state, and why not."""
 
-    def row(candidate: Candidate) -> ListRow:
-        state = Text(view.state(candidate), style="yellow" if candidate.why_not else "green")
-        cells = [shown(candidate.range), number(candidate.rows), state]
-        return ListRow([*cells, shown(candidate.why_not)])
+    def row(outcome: RangeOutcome) -> ListRow:
+        record = outcome.record
+        state = Text(view.state(outcome), style="green" if outcome.good else "yellow")
+        cells = [shown(record.range), number(outcome.rows_there), state]
+        return ListRow([*cells, shown(record.why or "")])
 
     columns = [RANGE, ROWS, ListColumn("state"), ListColumn("why", sentence=True)]
     title = f"adoption of {view.transfer}"
-    _show(out, title, columns, view.candidates, lambda item: str(item.hop.plan.target), row)
+    _show(out, title, columns, view.compared, lambda item: str(item.hop.plan.target), row)
     _show_notes(out, view.notes)
 
 

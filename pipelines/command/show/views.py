@@ -11,7 +11,7 @@ from tableferry.assets.log.states import State
 from tableferry.assets.planning.room import Outlook
 from tableferry.assets.planning.rows.decision import Decision
 from tableferry.assets.planning.rows.rows_to_move import RowsToMove
-from tableferry.assets.running.work import Candidate
+from tableferry.assets.running.work import RangeOutcome
 from tableferry.assets.verifying.checked import Checked, NotCommitted, closing_line
 from tableferry.pipelines.command.show.range_views import RangeView, TransferView
 from tableferry.resources.contract.hazards import Hazard
@@ -164,7 +164,7 @@ class AdoptionView:
     """What became of the ranges that were compared to be adopted."""
 
     transfer: str
-    candidates: list[Candidate]
+    compared: list[RangeOutcome]
     dry_run: bool = False
     errors: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -174,24 +174,24 @@ class AdoptionView:
     @property
     def adopted(self) -> int:
         """How many ranges of all hops are adopted, or would be."""
-        return sum(not candidate.why_not for candidate in self.candidates)
+        return sum(outcome.good for outcome in self.compared)
 
     @property
     def closing(self) -> str:
         """A summary in one line."""
-        if not self.candidates:
+        if not self.compared:
             return "nothing to adopt: every range is committed and unchanged"
         done = "would be adopted" if self.dry_run else "adopted"
-        line = f"{self.adopted} of {len(self.candidates)} ranges {done}"
-        if left := len(self.candidates) - self.adopted:
+        line = f"{self.adopted} of {len(self.compared)} ranges {done}"
+        if left := len(self.compared) - self.adopted:
             moves = f"`ferry run {self.transfer}` moves the other {left}"
             refused = f"a run would refuse the other {left}: {'; '.join(self.refused)}"
             line += f"; {refused if self.refused else moves}"
         return line
 
-    def state(self, candidate: Candidate) -> str:
+    def state(self, outcome: RangeOutcome) -> str:
         """What became of a range, in a word or two."""
-        if candidate.why_not:
+        if not outcome.good:
             return "left"
         return "equal" if self.dry_run else "adopted"
 
@@ -206,14 +206,14 @@ class AdoptionView:
             "notes": self.notes,
             "ranges": [
                 {
-                    "hop": candidate.hop.number,
-                    "target": str(candidate.hop.plan.target),
-                    "range": candidate.range,
-                    "state": self.state(candidate),
-                    "rows": candidate.rows,
-                    "why_not": candidate.why_not or None,
-                    "checks": {verdict.check: verdict.passed for verdict in candidate.verdicts},
+                    "hop": outcome.hop.number,
+                    "target": str(outcome.hop.plan.target),
+                    "range": outcome.record.range,
+                    "state": self.state(outcome),
+                    "rows": outcome.rows_there,
+                    "why_not": outcome.record.why,
+                    "checks": {verdict.check: verdict.passed for verdict in outcome.verdicts},
                 }
-                for candidate in self.candidates
+                for outcome in self.compared
             ],
         }

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tableferry.assets.running import adopting
+from tableferry.assets.running import audit
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.session import open_session
 from tests.integration.conftest import Ferry
@@ -228,14 +228,14 @@ def test_a_source_that_changes_meanwhile_is_left(
     looking.run(one.stack, "sqlserver", f"{create}; INSERT INTO dbo.{one.table} VALUES {rows}")
     assert one.run().good
     lose_log(one)
-    real = adopting.reconcile_all
+    real = audit.reconcile
 
     def compared(*arguments: Any, **options: Any) -> Any:
         found = real(*arguments, **options)
         looking.run(one.stack, "sqlserver", f"UPDATE dbo.{one.table} SET name = 'B' WHERE id = 150")
         return found
 
-    monkeypatch.setattr(adopting, "reconcile_all", compared)
+    monkeypatch.setattr(audit, "reconcile", compared)
     document = adopted(one)
     assert states(document) == {FIRST: "adopted", SECOND: "left", OPEN: "adopted"}
 
