@@ -13,7 +13,7 @@ from tableferry.assets.planning.snapshots import SnapshotTooOld
 from tableferry.assets.running.audit import (
     CheckFailed,
     MiddleDamaged,
-    allowing_extra_rows_in,
+    allowing_kept,
     audit_in_place,
     blocking_failures,
     settle,
@@ -30,10 +30,10 @@ from tableferry.assets.running.rows import (
     rows_that_differ,
 )
 from tableferry.assets.running.work import RangeOutcome
-from tableferry.assets.verifying.as_committed import target_digest_of, with_digest
+from tableferry.assets.verifying.as_committed import with_digest
 from tableferry.checks.delta import TooManyDiffer
 from tableferry.checks.expectations import ALL_CHECKS
-from tableferry.checks.levels import BY_CHECK, CHECK_NAMES, GONE
+from tableferry.checks.levels import BY_CHECK, CHECK_NAMES, GONE, Level
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.connecting.guard import SourceBusy
@@ -77,8 +77,9 @@ def _skip(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     Without a materialization, Dagster would show a backfill with skipped ranges as failed.
     """
     in_place = attempt.in_place
-    counted = reconcile(in_place.comparison(in_place.hop.plan.target), "count")
-    return _record_again(in_place, reason, _allowing_extra_rows(in_place, (counted,)))
+    both = in_place.comparison(in_place.hop.plan.target)
+    counted = allowing_kept(in_place, both, [reconcile(both, "count")])
+    return _record_again(in_place, reason, counted)
 
 
 def _recheck(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
@@ -89,7 +90,6 @@ def _recheck(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     """
     in_place = attempt.in_place
     verdicts = verdicts_of(in_place, attempt.hop.plan.target)
-    verdicts = _allowing_extra_rows(in_place, verdicts)
     if attempt.hop.options.mode.whole_table or not blocking_failures(attempt.work, verdicts):
         return _record_again(in_place, reason, verdicts)
     return _move_rows(attempt, Reason.LAST_CHECK_FAILED)
@@ -109,19 +109,16 @@ def _compare(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     only_by_moving = _only_by_moving(attempt)
     if only_by_moving and not adopts:
         return _move_rows(attempt, moved_as)
-    target = attempt.hop.plan.target
-    verdicts = verdicts_of(attempt, target)
-    checked = [verdict.check for verdict in verdicts]
+    levels = attempt.work.levels
     # a level that is not declared may have found the range to differ: it has to find it equal
-    verdicts += tuple(
-        reconcile(attempt.comparison(target), level)
+    also = [
+        level
         for level, check in CHECK_NAMES.items()
-        if check in attempt.decision.failed and check not in checked
-    )
-    recorded = len(verdicts)
-    if not any(verdict.check == CHECK_NAMES["checksum"] for verdict in verdicts):
-        verdicts = (*verdicts, reconcile(attempt.comparison(target), "checksum"))
-    verdicts = _allowing_extra_rows(attempt, verdicts)
+        if check in attempt.decision.failed and level not in levels
+    ]
+    digested: list[Level] = [] if "checksum" in (*levels, *also) else ["checksum"]
+    verdicts = verdicts_of(attempt, attempt.hop.plan.target, [*also, *digested])
+    recorded = len(verdicts) - len(digested)
     blocking = blocking_failures(attempt.work, verdicts)
     failed = [each for each in verdicts if not each.passed]
     if differing := [each for each in failed if each.check in BY_CHECK or each in blocking]:
@@ -183,17 +180,15 @@ def _check_gathered(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     The verdicts of that run are lost: they are recorded only with the commit.
     """
     verdicts = verdicts_of(attempt, attempt.hop.written_plan.target)
-    if not all(verdict.passed for verdict in verdicts):
-        attempt.require_source_unchanged()
     failed = blocking_failures(attempt.work, verdicts)
     attempt.tell("failed" if failed else "shadowed")
     record = attempt.record(
         State.FAILED if failed else State.SHADOWED,
         rows=attempt.reading.fingerprint.rows,
         shadow=attempt.shadow,
-        target_digest=target_digest_of(attempt.hop, verdicts),
         error="; ".join(verdict.summary() for verdict in failed) or None,
     )
+    record = with_digest(record, attempt.hop, verdicts)
     return RangeOutcome(attempt.hop, record, reason, verdicts)
 
 
@@ -317,20 +312,6 @@ def _record_empty(attempt: RangeAttempt, reason: Reason) -> RangeOutcome | None:
         proven = proven_whole(attempt, extra=False)
         record = attempt.record_of_move(State.FINALISED, rows=0, proven=proven)
         return settle(attempt, record, reason, verdicts)
-
-
-def _allowing_extra_rows(
-    attempt: RangeAttempt, verdicts: tuple[Verdict, ...]
-) -> tuple[Verdict, ...]:
-    """Pass verdicts that failed only because of rows that the write mode keeps.
-
-    Raises:
-        SourceMoved: they failed as the source has changed since it was read.
-    """
-    if all(verdict.passed for verdict in verdicts):
-        return verdicts
-    attempt.require_source_unchanged()
-    return allowing_extra_rows_in(attempt, verdicts, attempt.hop.plan.target)
 
 
 def _record_again(

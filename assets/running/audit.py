@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tableferry.assets.log.records import RangeRecord
@@ -12,14 +12,15 @@ from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.work import RangeOutcome, Work
 from tableferry.assets.verifying.as_committed import (
     changed_since,
+    digest_of,
     may_be_as_committed,
-    source_digest_of,
     with_digest,
 )
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows
 from tableferry.checks.expectations import run_suite
-from tableferry.checks.levels import CHECK_NAMES, LEVELS
+from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.reconcile import reconcile, row_count_of
+from tableferry.checks.sides import Comparison
 from tableferry.checks.table_side import TableSide
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.crash_points import reached
@@ -126,13 +127,7 @@ def require_green(attempt: RangeAttempt, table: TableRef) -> tuple[Verdict, ...]
         CheckFailed: a blocking check failed; its differing rows are recorded.
         SourceMoved: the source has changed since it was read.
     """
-    verdicts = verdicts_of(attempt, table)
-    if all(verdict.passed for verdict in verdicts):
-        return verdicts
-    attempt.require_source_unchanged()
-    compared = attempt.comparison(table)
-    verdicts = allowing_extra_rows(attempt.hop, compared, verdicts)
-    verdicts = tuple(map(compared.explained, verdicts))
+    verdicts = tuple(map(attempt.comparison(table).explained, verdicts_of(attempt, table)))
     if blocking := blocking_failures(attempt.work, verdicts):
         attempt.writer.all_checked(attempt.name, verdicts)
         raise CheckFailed("; ".join(verdict.summary() for verdict in blocking))
@@ -148,14 +143,9 @@ def blocking_failures(work: Work, verdicts: Iterable[Verdict]) -> list[Verdict]:
     ]
 
 
-def allowing_extra_rows_in(
-    attempt: RangeAttempt, verdicts: tuple[Verdict, ...], table: TableRef
+def verdicts_of(
+    attempt: RangeAttempt, table: TableRef, also: Sequence[Level] = ()
 ) -> tuple[Verdict, ...]:
-    """Pass verdicts that failed only because of rows that the write mode keeps."""
-    return allowing_extra_rows(attempt.hop, attempt.comparison(table), verdicts)
-
-
-def verdicts_of(attempt: RangeAttempt, table: TableRef) -> tuple[Verdict, ...]:
     """Return the verdicts of the row count, the declared level and the expectations.
 
     They are recorded in reverse: the ledger takes the row count as the sign that all are there.
@@ -163,6 +153,11 @@ def verdicts_of(attempt: RangeAttempt, table: TableRef) -> tuple[Verdict, ...]:
     Args:
         attempt: the attempt on the range.
         table: the table with the rows: staging table, shadow table or target.
+        also: other levels, whose verdicts follow.
+
+    Raises:
+        MiddleDamaged: a later hop reads other rows than the hop before has proved.
+        SourceMoved: both sides differ, as the source has changed since it was read.
     """
     *_, level = attempt.work.levels
     both = attempt.comparison(table)
@@ -176,8 +171,22 @@ def verdicts_of(attempt: RangeAttempt, table: TableRef) -> tuple[Verdict, ...]:
         plan = replace(attempt.hop.plan, target=table)
         target = TableSide(plan, "target", attempt.target)
         verdicts.append(run_suite(suite, target, attempt.key_range))
-    compared = source_digest_of([verdict] if verdict.passed else [])
+    verdicts += [reconcile(both, each) for each in also]
+    compared = digest_of(verdict, "source") if verdict.passed else None
     whole = attempt.reading.since is None and attempt.hop.plan.condition is None
     rows = verdicts[0].source[ROWS] if whole else None
     require_proven_source(attempt, compared, rows)
-    return tuple(verdicts)
+    return allowing_kept(attempt, both, verdicts)
+
+
+def allowing_kept(
+    attempt: RangeAttempt, both: Comparison, verdicts: Sequence[Verdict]
+) -> tuple[Verdict, ...]:
+    """Pass verdicts that failed only because of rows that the write mode keeps.
+
+    Raises:
+        SourceMoved: they failed as the source has changed since it was read.
+    """
+    if not all(verdict.passed for verdict in verdicts):
+        attempt.require_source_unchanged()
+    return allowing_extra_rows(attempt.hop, both, verdicts)

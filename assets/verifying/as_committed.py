@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tableferry.assets.log.records import RangeRecord
@@ -26,29 +26,17 @@ BY_THE_LOG = {"compared with": "what was committed, by the event log"}
 """The metadata of verdicts that compare a target with its commits."""
 
 
-def target_digest_of(hop: Hop, verdicts: Iterable[Verdict]) -> str | None:
-    """Return `RangeRecord.target_digest` of a range's verdicts.
-
-    None for a target that keeps rows of its own: it has more than was audited.
-    """
-    if keeps_rows(hop.plan, hop.options):
-        return None
-    return next(filter(None, (digest_of(verdict, "target") for verdict in verdicts)), None)
-
-
 def with_digest(record: RangeRecord, hop: Hop, verdicts: Sequence[Verdict]) -> RangeRecord:
-    """Record the target's digest of a range's verdicts, if they have one."""
+    """Record the target's digest of a range's verdicts, if they have one.
+
+    A target that keeps rows of its own has more than was audited.
+    """
     digest = next(filter(None, (digest_of(verdict, "target") for verdict in verdicts)), None)
     if digest is None:
         return record
     if keeps_rows(hop.plan, hop.options):
         return replace(record, left_digest=digest)
     return replace(record, target_digest=digest)
-
-
-def source_digest_of(verdicts: Iterable[Verdict]) -> str | None:
-    """Return, of a range's verdicts, what `target_digest_of` is of the other side."""
-    return next(filter(None, (digest_of(verdict, "source") for verdict in verdicts)), None)
 
 
 def proven_figures(target_digest: str | None) -> KnownFigures | None:

@@ -32,7 +32,7 @@ from tableferry.assets.verifying.as_committed import (
     digest_of,
     explained,
     source_is_newer,
-    target_digest_of,
+    with_digest,
 )
 from tableferry.assets.verifying.checked import Checked
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows, allows_extra_rows
@@ -179,18 +179,18 @@ class _HopCheck:
             verdicts = [of_check[name] for of_check in compared if name in of_check]
             if not all(verdict.passed for verdict in verdicts):
                 continue
-            target_digest = target_digest_of(hop, verdicts)
+            counts = (int(each.target[ROWS]) for each in verdicts if ROWS in each.target)
+            rows = next(counts, None)
+            record = with_digest(RangeRecord(name, State.ADOPTED, rows=rows), hop, verdicts)
             if (
                 name in known
-                and target_digest in (None, known[name].target_digest)
+                and record.target_digest in (None, known[name].target_digest)
                 and known[name].declared in (None, writer.declared)
             ):
                 continue
-            counts = (int(each.target[ROWS]) for each in verdicts if ROWS in each.target)
-            rows = next(counts, None)
-            version = DataVersion(digest(rows, target_digest), hop.schema_hash, hop.settings_hash)
-            record = RangeRecord(name, State.ADOPTED, str(version), rows=rows)
-            writer.commit(replace(record, target_digest=target_digest))
+            source = digest(rows, record.target_digest)
+            version = DataVersion(source, hop.schema_hash, hop.settings_hash)
+            writer.commit(replace(record, data_version=str(version)))
 
     def compared(
         self, ranges: Sequence[KeyRange], *, levels: Sequence[Level], recheck: Recheck
