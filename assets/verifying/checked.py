@@ -106,30 +106,23 @@ def not_committed(
     """
     if not transfer.write.moves:
         return []
-    known = instance.get_dynamic_partitions(transfer.partitions_name)
+    statuses = read_status(instance, [transfer], only=names or None)
     open_ranges = [
         NotCommitted(str(target), name, State.MISSING, why_lacking(transfer))
-        for target, status in read_status(instance, [transfer]).items()
+        for target, status in statuses.items()
         for name in (() if names else status.lacking)
     ]
-    for hop in transfer.hops:
-        asset = asset_key(hop.to)
-        seen, done = records(instance, asset, known), committed(instance, asset, ())
-        for name in known:
-            record = seen.get(name)
-            if names and name not in names:
+    for target, status in statuses.items():
+        for name, of_range in status.ranges.items():
+            record, error, why = of_range.record, of_range.record.error, of_range.record.why
+            if record.state.in_target:
                 continue
-            if record is None:
-                open_ranges.append(NotCommitted(str(hop.to), name, State.MISSING))
-            elif not record.state.in_target:
-                run = instance.get_run_by_id(record.run_id) if record.run_id else None
-                moving = record.state is not State.FAILED and run and not run.is_finished
-                if moving and name in done:
+            run = instance.get_run_by_id(record.run_id) if record.run_id else None
+            if record.state is not State.FAILED and run and not run.is_finished:
+                if of_range.committed:
                     continue  # what is committed stands until the run has moved it again
-                error, why = record.error, record.why
-                if moving:
-                    error = why = f"run {record.run_id} is moving it"
-                open_ranges.append(NotCommitted(str(hop.to), name, record.state, error, why))
+                error = why = f"run {record.run_id} is moving it"
+            open_ranges.append(NotCommitted(str(target), name, record.state, error, why))
     return open_ranges
 
 
