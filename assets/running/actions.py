@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -14,8 +15,8 @@ from tableferry.assets.running.audit import (
     CheckFailed,
     MiddleDamaged,
     allowing_kept,
-    audit_in_place,
     blocking_failures,
+    require_green,
     settle,
     verdicts_of,
 )
@@ -168,28 +169,26 @@ def _otherwise(
 
 
 def _record(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
-    """Check and record a range that a swap has put in place without recording it."""
-    in_place = attempt.in_place
-    record = in_place.record_of_move(State.FINALISED, rows=in_place.reading.fingerprint.rows)
-    return audit_in_place(in_place, record, reason)
-
-
-def _check_gathered(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
-    """Check a range that an earlier run has gathered in the shadow table.
+    """Check and record a range that an earlier run has gathered for a swap: in the shadow table,
+    or in the target, if that was put in place without being recorded.
 
     The verdicts of that run are lost: they are recorded only with the commit.
+
+    Raises:
+        CheckFailed: a blocking check failed.
     """
-    verdicts = verdicts_of(attempt, attempt.hop.written_plan.target)
-    failed = blocking_failures(attempt.work, verdicts)
-    attempt.tell("failed" if failed else "shadowed")
-    record = attempt.record(
-        State.FAILED if failed else State.SHADOWED,
+    if reason is Reason.PROMOTED:
+        attempt = attempt.in_place
+    attempt.tell("reconcile")
+    started = time.perf_counter()
+    verdicts = require_green(attempt, attempt.hop.written_plan.target)
+    attempt.require_snapshot()
+    record = attempt.record_of_move(
+        State.FINALISED,
         rows=attempt.reading.fingerprint.rows,
-        shadow=attempt.shadow,
-        error="; ".join(verdict.summary() for verdict in failed) or None,
+        seconds={"reconcile": time.perf_counter() - started},
     )
-    record = with_digest(record, attempt.hop, verdicts)
-    return RangeOutcome(attempt.hop, record, reason, verdicts)
+    return settle(attempt, record, reason, verdicts)
 
 
 def _move_rows(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
@@ -279,7 +278,6 @@ ACTIONS: Mapping[Action, Callable[[RangeAttempt, Reason], RangeOutcome]] = {
     Action.RECHECK: _recheck,
     Action.COMPARE: _compare,
     Action.RECORD: _record,
-    Action.CHECK_GATHERED: _check_gathered,
     Action.MOVE_ALL: _move_all,
     Action.MOVE_DIFFERING: _move_differing,
     Action.MOVE_NEWER: _move_newer,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -78,21 +77,6 @@ def require_proven_source(
         f"{verdict.summary()}; nothing of it was published, and the next run of hop {hop.number} "
         "puts it right"
     )
-
-
-def audit_in_place(attempt: RangeAttempt, record: RangeRecord, reason: Reason) -> RangeOutcome:
-    """Check a range that is in the target already, and record it as committed if it passes.
-
-    Raises:
-        CheckFailed: a blocking check failed.
-        SourceMoved: the source has changed since it was read.
-    """
-    attempt.tell("reconcile")
-    started = time.perf_counter()
-    verdicts = require_green(attempt, attempt.hop.written_plan.target)
-    attempt.require_snapshot()
-    seconds = {**record.seconds, "reconcile": time.perf_counter() - started}
-    return settle(attempt, replace(record, seconds=seconds), reason, verdicts)
 
 
 def settle(

@@ -11,7 +11,7 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.judging import why_lacking, why_not_committed
-from tableferry.assets.log.ledger import committed, evaluations, records, standing, verdicts
+from tableferry.assets.log.ledger import evaluations, standing, verdicts
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import EventLogger, Writer

@@ -16,7 +16,7 @@ WITHOUT_A_MOVE = {
     Reason.UNCHANGED: Action.SKIP,
     Reason.UNCHECKED: Action.RECHECK,
     Reason.PROMOTED: Action.RECORD,
-    Reason.SHADOWED: Action.CHECK_GATHERED,
+    Reason.SHADOWED: Action.RECORD,
 }
 """The actions on ranges whose rows are where they should be."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tableferry.assets.planning.resolve import resolve_hops
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 from tests.integration.support.crashing import Command, crash, reopen
@@ -39,12 +40,12 @@ HAS = {
 }
 
 
-def half_swapped(ferry: Make, hop: str, tmp_path: Path) -> Ferry:
-    """A transfer with a target, and a shadow with one range of three, whose run was killed."""
+def half_swapped(ferry: Make, hop: str, tmp_path: Path, ranges: int = 1) -> Ferry:
+    """A transfer whose run was killed: its target, and a shadow with the first of four ranges."""
     one = ferry(hop, *TABLE, write="swap", ranges=RANGES)
     assert one.run().good
     one.source("UPDATE {t} SET old = old || 'x'")
-    crash(Command(tmp_path), one.table, "after_shadowed")
+    crash(Command(tmp_path), one.table, f"after_shadowed:{ranges}")
     reopen(one)
     return one
 
@@ -80,6 +81,19 @@ def test_what_a_postgres_target_is_given_since(
     view = one.run()
     assert view.good, view.errors
     assert one.rows(HAS[given].format(t=table)) == [(1,)]
+
+
+def test_what_somebody_has_changed_in_a_shadow_is_gathered_again(
+    ferry: Make, copies: str, tmp_path: Path
+) -> None:
+    one = half_swapped(ferry, f"['postgres://{copies}.{{t}}']", tmp_path, ranges=2)
+    (hop,) = resolve_hops(one.session.transfer(one.table), one.session.servers)
+    shadow = hop.written_plan.target
+    server = one.session.servers.endpoint(shadow)
+    server.execute(f'UPDATE {shadow.schema}."{shadow.name}" SET small = -1')
+    assert "checksum FAILED" in str(one.run().errors)
+    view = one.run()
+    assert view.good, view.errors
 
 
 @pytest.mark.parametrize("system", SCHEMAS)
