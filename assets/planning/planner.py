@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.states import Reason
 from tableferry.assets.planning.intent import AS_DECLARED, Intent
-from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.decisions import with_decisions
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.snapshots import read_under
@@ -47,17 +46,17 @@ def make_plan(
 
     def planned(snapshot: Snapshot | None) -> TransferPlan:
         plan = plan_transfer(declared, servers, log, intent, names=names)
-        plan = replace(plan, shared=shared, snapshot=snapshot)
+        plan = replace(plan, shared=shared, snapshot=snapshot, selection=selected)
         wanted = set(asked(plan))
         plan = plan.fingerprinted(servers, wanted)
-        decided = with_decisions(plan.only(wanted), servers, log, selected).decided
+        decided = with_decisions(plan.only(wanted), servers, log).decided
         return replace(plan, decided=decided)
 
     return read_under(shared, planned)
 
 
 def ranges_moving_with(
-    plan: TransferPlan, servers: Servers, log: Log, hops: Sequence[Hop], names: Collection[str]
+    plan: TransferPlan, servers: Servers, log: Log, names: Collection[str]
 ) -> set[str]:
     """Return the ranges that have to move with the named ones, if ranges are cut by storage blocks.
 
@@ -71,7 +70,7 @@ def ranges_moving_with(
     decided = with_decisions(changed, servers, log).decided
     return {
         name
-        for hop in hops
+        for hop in plan.selected
         for name, decision in decided[hop.number].items()
         if not decision.reason.needs_no_move
         and decision.reason is not Reason.MISSING

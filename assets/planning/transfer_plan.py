@@ -70,6 +70,8 @@ class TransferPlan:
     ranges: Mapping[str, KeyRange]
     growth: RangeGrowth
     """The changes to the dynamic partitions that the current keys need."""
+    selection: Collection[int] | None = None
+    """The numbers of the hops that a run writes, and only reads the others; None: all."""
     published: Mapping[int, Published] = field(default_factory=dict)
     """The markers of the targets, by number of the hop, if they have any. They are read before the
     source, so whoever publishes a range after that has read it after that."""
@@ -146,6 +148,13 @@ class TransferPlan:
             ranges={name: each for name, each in self.ranges.items() if name in names},
             fingerprints={name: each for name, each in self.fingerprints.items() if name in names},
             decided={} if fewer and self.transfer.write.whole_table else by_hop,
+        )
+
+    @property
+    def selected(self) -> tuple[Hop, ...]:
+        """The hops that a run writes."""
+        return tuple(
+            hop for hop in self.hops if self.selection is None or hop.number in self.selection
         )
 
     def of(self, intent: Intent) -> TransferPlan:
@@ -245,7 +254,7 @@ def plan_transfer(
     ranges = {range_.name: range_ for range_ in in_key_order((*growth.keep, *growth.add))}
     own = frozenset(ranges)
     markers = {number: replace(each, transfer_ranges=own) for number, each in published.items()}
-    plan = TransferPlan(declared, intent, transfer, hops, ranges, growth, markers)
+    plan = TransferPlan(declared, intent, transfer, hops, ranges, growth, published=markers)
     if names is not None:
         plan = plan.only(names)
     if purpose != "move" or transfer.fingerprint != "auto":

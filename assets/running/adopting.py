@@ -6,6 +6,7 @@ The event log was lost, or another tool filled the table.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import dagster as dg
 
@@ -13,7 +14,6 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.profiles import profile
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
-from tableferry.assets.planning.changes.change_plan import plan_changes
 from tableferry.assets.planning.changes.widening import fitting_declaration, misfits
 from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.columns.renaming import not_yet
@@ -24,7 +24,7 @@ from tableferry.assets.planning.source_state import SourceState
 from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_transfer
 from tableferry.assets.running.caller import Caller, plan_of_run
 from tableferry.assets.running.execute import build_work
-from tableferry.assets.running.fitting import prepare
+from tableferry.assets.running.fitting import changes_of_run, prepare
 from tableferry.assets.running.work import RangeOutcome, Work
 from tableferry.assets.running.workers import run_ranges
 from tableferry.checks.levels import LEVELS, Level
@@ -73,15 +73,15 @@ def adopt(
     """
     instance, intent = context.instance, adopting(transfer, level)
     known = list(instance.get_dynamic_partitions(transfer.partitions_name))
-    with plan_of_run(transfer, servers, instance, intent, list(names) or known, caller) as plan:
-        hops = [hop for hop in plan.hops if not unfit(transfer, hop)]
-        _require_adoptable(transfer, plan.hops)
-        numbers = [hop.number for hop in hops]
-        changes = plan_changes(transfer, plan.hops, servers, instance, among=numbers, moving=())
+    with plan_of_run(transfer, servers, instance, intent, list(names) or known, caller) as whole:
+        _require_adoptable(transfer, whole.hops)
+        fit = [hop.number for hop in whole.hops if not unfit(transfer, hop)]
+        plan = replace(whole, selection=fit)
+        changes = changes_of_run(plan, servers, instance, caller)
         changes.require_allowed()
-        for hop in hops:
+        for hop in plan.selected:
             prepare(context, plan, hop, servers, caller)
-        work = build_work(context, plan, servers, hops, changes.gone, caller)
+        work = build_work(context, plan, servers, changes.gone, caller)
         compared = _compared(work)
     caller.compared += compared
     for outcome in compared:

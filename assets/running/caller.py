@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tableferry.assets.declaring.manifest import Transfer
@@ -69,7 +69,7 @@ def plan_of_run(
     plan = caller.plan
     if plan is not None and plan.holds(log, names):
         plan = plan.only(names).fingerprinted(servers, names)
-        yield with_decisions(plan, servers, log, selected)
+        yield with_decisions(replace(plan, selection=selected), servers, log)
         return
     with shared_snapshot(transfer, servers, caller.snapshot) as shared:
         yield make_plan(

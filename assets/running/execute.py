@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -77,8 +77,8 @@ def execute(
     if note := share_pool(instance, settings):
         context.log.warning(note)
     names = _ranges_of_run(context, transfer, servers, intent)
-    partitions = transfer.partitions_name
-    planned = list(instance.get_dynamic_partitions(partitions)) if transfer.by_place else names
+    known = partial(instance.get_dynamic_partitions, transfer.partitions_name)
+    planned = known() if transfer.by_place else names
     numbers = [
         number
         for number, hop in enumerate(transfer.hops, start=1)
@@ -87,37 +87,26 @@ def execute(
     with plan_of_run(
         transfer, servers, instance, intent, planned, caller, selected=numbers
     ) as complete:
-        plan, selected = complete, tuple(complete.hops[number - 1] for number in numbers)
+        plan = complete
         if transfer.by_place:
-            plan = _with_moved_along(context, plan, servers, selected, set(names))
-        unknown: list[str] = []
-        look = partial(_source_regressed, instance, plan)
-        regressed = informing("whether the source went back", look, unknown)
-        for note in filter(None, [regressed, *unknown]):
+            plan = _with_moved_along(context, plan, servers, set(names))
+        for note in _notes_on_source(plan, servers, instance):
             context.log.warning(note)
             caller.notes.append(note)
-        if any(hop.first and moves(plan, hop) for hop in selected) and (
-            lost := require_not_shrunk(plan, servers, instance)
-        ):
-            context.log.warning(lost)
-            caller.notes.append(lost)
-        plan = _loadable(plan, servers, selected)
-        selected = tuple(plan.hops[number - 1] for number in numbers)
-        most = _most_ranges(plan, servers, selected)
-        stale = _stale_sources(plan, selected)
-        changes = changes_of_run(plan, servers, selected, instance, caller)
+        plan = _loadable(plan, servers)
+        most, stale = _most_ranges(plan, servers), _stale_sources(plan)
+        changes = changes_of_run(plan, servers, instance, caller)
         changes.require_allowed()
         plan = prepare_targets(context, plan, servers, changes, stale, caller)
-        selected = tuple(plan.hops[number - 1] for number in numbers)
-        work = build_work(context, plan, servers, selected, changes.gone, caller, most)
+        work = build_work(context, plan, servers, changes.gone, caller, most)
         if plan.transfer.write.whole_table:
-            outcomes = _swap(work, selected, instance.get_dynamic_partitions(partitions))
+            outcomes = _swap(work, known())
         else:
-            outcomes = run_ranges(work, selected)
-        _record_rejected(work, selected, instance.get_dynamic_partitions(partitions))
+            outcomes = run_ranges(work, plan.selected)
+        _record_rejected(work, known())
         good = all(outcome.good for outcome in outcomes)
         if good and caller.last and ends_last(instance, settings, context.run):
-            _forget_rejected(context, plan, selected, servers)
+            _forget_rejected(instance, plan, known(), servers)
             check_tables(context, complete, servers, caller, work.source)
         return outcomes
 
@@ -162,6 +151,21 @@ def ranges_asked_for(context: dg.AssetExecutionContext, transfer: Transfer) -> l
     return names if known.issuperset(names) else []
 
 
+def _notes_on_source(
+    plan: TransferPlan, servers: Servers, instance: dg.DagsterInstance
+) -> Iterator[str]:
+    """Say what is odd about the state of the source.
+
+    Raises:
+        InputError: it has lost so many rows that none is moved.
+    """
+    unknown: list[str] = []
+    look = partial(_source_regressed, instance, plan)
+    yield from filter(None, [informing("whether the source went back", look, unknown), *unknown])
+    if any(hop.first and moves(plan, hop) for hop in plan.selected):
+        yield from filter(None, [require_not_shrunk(plan, servers, instance)])
+
+
 def _source_regressed(instance: dg.DagsterInstance, plan: TransferPlan) -> str | None:
     """Return a note if the source is at an earlier position than when it was last recorded."""
     last, snapshot = latest_record(instance, plan.hops[0].asset), plan.snapshot
@@ -176,11 +180,10 @@ def _with_moved_along(
     context: dg.AssetExecutionContext,
     plan: TransferPlan,
     servers: Servers,
-    selected: Sequence[Hop],
     names: set[str],
 ) -> TransferPlan:
     """Restrict a plan of all ranges to these ranges and those that have to move along."""
-    along = ranges_moving_with(plan, servers, context.instance, selected, names)
+    along = ranges_moving_with(plan, servers, context.instance, names)
     if along:
         context.log.warning(
             f"{', '.join(sorted(along))} changed, too, and move along: rows may have moved "
@@ -189,9 +192,9 @@ def _with_moved_along(
     return plan.only(names | along)
 
 
-def _loadable(plan: TransferPlan, servers: Servers, selected: Sequence[Hop]) -> TransferPlan:
+def _loadable(plan: TransferPlan, servers: Servers) -> TransferPlan:
     """Give the selected hops with ranges to move a wire format that their targets accept."""
-    moving = [hop for hop in selected if moves(plan, hop)]
+    moving = [hop for hop in plan.selected if moves(plan, hop)]
     tried = {hop.number: hop for hop in with_wires(plan.transfer, moving, servers, moving=True)}
     return replace(plan, hops=tuple(tried.get(hop.number, hop) for hop in plan.hops))
 
@@ -200,7 +203,6 @@ def build_work(
     context: dg.AssetExecutionContext,
     plan: TransferPlan,
     servers: Servers,
-    selected: Sequence[Hop],
     gone: Mapping[int, Unplanned],
     caller: Caller,
     most: int = sys.maxsize,
@@ -211,7 +213,6 @@ def build_work(
         context: the context of the run.
         plan: the plan.
         servers: the servers of its tables.
-        selected: the hops of the run.
         gone: the columns of the targets that the hops lack, by number of the hop.
         caller: has the loaders of the targets.
         most: how many ranges may move at a time.
@@ -220,7 +221,7 @@ def build_work(
     transfer, alive = plan.transfer, run_is_alive(instance)
     shadows: dict[int, str | None] = {}
     loaders: dict[int, Target] = {}
-    for hop in selected:
+    for hop in plan.selected:
         table = written(plan, hop).written_plan.target
         target = loaders[hop.number] = caller.ready[table]
         for name in target.clean(hop.plan.target, alive, rejected=False):
@@ -232,7 +233,9 @@ def build_work(
     pools = dict.fromkeys(filter(None, map(servers.pool_line, transfer.tables)))
     caller.notes += [line for line in pools if line not in caller.notes]
     tables = {
-        table.connection: table for hop in selected for table in (hop.plan.source, hop.plan.target)
+        table.connection: table
+        for hop in plan.selected
+        for table in (hop.plan.source, hop.plan.target)
     }
     return Work(
         plan=plan,
@@ -250,19 +253,21 @@ def build_work(
         workers=min(max(parallel.export or knobs.export, parallel.load or knobs.load), most),
         identities={name: servers.identity(table) for name, table in tables.items()},
         shadows=shadows,
-        refused=_stale_sources(plan, selected) if plan.declared.write.moves else {},
+        refused=_stale_sources(plan) if plan.declared.write.moves else {},
         writers={hop.number: Writer(context, hop.asset, plan.declared) for hop in plan.hops},
         on_progress=caller.on_progress,
         exports=threading.BoundedSemaphore(parallel.export or knobs.export),
         loads=threading.BoundedSemaphore(parallel.load or knobs.load),
         loaders=loaders,
-        earlier={hop.number: _earlier(instance, plan, hop, gone[hop.number]) for hop in selected},
+        earlier={
+            hop.number: _earlier(instance, plan, hop, gone[hop.number]) for hop in plan.selected
+        },
     )
 
 
-def _most_ranges(plan: TransferPlan, servers: Servers, selected: Sequence[Hop]) -> int:
+def _most_ranges(plan: TransferPlan, servers: Servers) -> int:
     """Return how many ranges at a time the pools before all targets have connections for."""
-    moving = [hop.plan for hop in selected if moves(plan, hop)]
+    moving = [hop.plan for hop in plan.selected if moves(plan, hop)]
     return min((_fitting(servers, copied) for copied in moving), default=sys.maxsize)
 
 
@@ -301,24 +306,22 @@ def _earlier(
     return Earlier(records(instance, hop.asset, [*plan.ranges]), kept)
 
 
-def _record_rejected(work: Work, hops: Sequence[Hop], names: Sequence[str]) -> None:
+def _record_rejected(work: Work, names: Sequence[str]) -> None:
     """Record how many rows are kept beside each target, for those who go by that table."""
     if work.plan.transfer.on_reject == "quarantine":
-        for hop in hops:
+        for hop in work.plan.selected:
             known = committed_records(work.log, hop.asset, names).values()
             rows = sum(record.quarantined or 0 for record in known)
             work.writers[hop.number].rejected(rejected_key(hop.spec.to), rows)
 
 
 def _forget_rejected(
-    context: dg.AssetExecutionContext, plan: TransferPlan, selected: Sequence[Hop], servers: Servers
+    instance: dg.DagsterInstance, plan: TransferPlan, names: Sequence[str], servers: Servers
 ) -> None:
     """Remove what is kept of rows that are in the target now, or beside it with other ranges."""
-    transfer, instance = plan.transfer, context.instance
-    if transfer.on_reject != "quarantine":
+    if plan.transfer.on_reject != "quarantine":
         return
-    names = instance.get_dynamic_partitions(transfer.partitions_name)
-    for hop in selected:
+    for hop in plan.selected:
         if {*names} <= {*committed(instance, hop.asset, ())}:
             kept = names
             if not hop.plan.fitting:
@@ -345,10 +348,10 @@ def check_tables(
             context.log.error(f"{checked.hop.plan.target}: {checked.verdict.summary()}")
 
 
-def _swap(work: Work, hops: Sequence[Hop], all_names: Sequence[str]) -> list[RangeOutcome]:
+def _swap(work: Work, all_names: Sequence[str]) -> list[RangeOutcome]:
     """Swap hop by hop: a later hop reads the table that the previous one has put in place."""
     done: list[RangeOutcome] = []
-    for hop in hops:
+    for hop in work.plan.selected:
         for reading in range(MOST_READINGS):
             outcomes = run_ranges(work, (hop,))
             if not all(outcome.good for outcome in outcomes) or not any(
@@ -377,13 +380,13 @@ def _summary(plan: TransferPlan, hop: Hop) -> str:
     return f"{asset.to_user_string()}: {counted(len(decided), 'range')}: {parts or 'none'}"
 
 
-def _stale_sources(plan: TransferPlan, selected: Sequence[Hop]) -> dict[tuple[int, str], str]:
+def _stale_sources(plan: TransferPlan) -> dict[tuple[int, str], str]:
     """Return why a hop cannot take ranges whose previous hop is neither in the run nor current."""
-    numbers = {hop.number for hop in selected}
+    numbers = {hop.number for hop in plan.selected}
     return {
         (hop.number, name): f"hop {hop.number} needs {hop.plan.source} to be current "
         f"({decision.reason} there); run hop {hop.number - 1} first, or both together"
-        for hop in selected
+        for hop in plan.selected
         if not hop.first and hop.number - 1 not in numbers
         for name, decision in plan.decided.get(hop.number - 1, {}).items()
         if not decision.reason.current

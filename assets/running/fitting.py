@@ -33,11 +33,11 @@ def written(plan: TransferPlan, hop: Hop) -> Hop:
     return hop if moves(plan, hop) else hop.in_place
 
 
-def changes_of_run(
-    plan: TransferPlan, servers: Servers, selected: Sequence[Hop], log: Log, caller: Caller
-) -> ChangePlan:
+def changes_of_run(plan: TransferPlan, servers: Servers, log: Log, caller: Caller) -> ChangePlan:
     """Plan what a run does to those targets that no run of its command has prepared."""
-    new = [hop for hop in selected if written(plan, hop).written_plan.target not in caller.ready]
+    new = [
+        hop for hop in plan.selected if written(plan, hop).written_plan.target not in caller.ready
+    ]
     return plan_changes(
         plan.transfer,
         plan.hops,

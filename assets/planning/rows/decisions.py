@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tableferry.assets.log.declared import (
@@ -44,22 +44,19 @@ ONLY_DIFFERING = "only rows that differ"
 """The detail of a decision to compare a range and to move its rows that differ, if they are few."""
 
 
-def with_decisions(
-    plan: TransferPlan, servers: Servers, log: Log, selected: Collection[int] | None = None
-) -> TransferPlan:
+def with_decisions(plan: TransferPlan, servers: Servers, log: Log) -> TransferPlan:
     """Return the plan with decisions about all of its ranges, which are fingerprinted.
 
     Args:
         plan: the plan; what it has decided already stays.
         servers: the servers of its tables.
         log: the event log.
-        selected: the numbers of the hops that a run writes, and only reads the others; None: all.
     """
     decided: dict[int, Mapping[str, Decision]] = {}
     for hop in plan.hops:
         known = plan.decided.get(hop.number, {})
         rest = plan.only(set(plan.ranges) - set(known))
-        if selected is not None and hop.number not in selected:
+        if plan.selection is not None and hop.number not in plan.selection:
             rest = replace(rest, intent=plan.intent.of_hops_that_are_read)
         before = decided.get(hop.number - 1)
         new = decisions(rest, hop, servers, log, before=before) if rest.ranges else {}

@@ -90,7 +90,7 @@ def find_work(
     if failed:
         requested &= unsettled(log, transfer, hops)
     if transfer.by_place and requested & stale:
-        requested |= ranges_moving_with(plan, servers, log, hops, requested)
+        requested |= ranges_moving_with(plan, servers, log, requested)
     todo = requested & stale
     if todo != requested:
         # an unchanged range whose latest attempt failed still has to be verified
