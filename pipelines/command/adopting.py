@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -98,7 +97,10 @@ def adopt_ranges(
     from tableferry.assets.planning.snapshots import shared_snapshot
     from tableferry.assets.planning.transfer_plan import TransferPlan
     from tableferry.assets.running.adopting import adopting, compare, stray_notes
+    from tableferry.assets.running.caller import Caller
+    from tableferry.assets.verifying.check_request import CheckRequest
     from tableferry.pipelines.command.one.finding import match_ranges
+    from tableferry.pipelines.command.one.launching import execute_checks, failures
     from tableferry.pipelines.command.show.views import AdoptionView
 
     transfer = session.moving_transfer(name)
@@ -122,28 +124,10 @@ def adopt_ranges(
         if dry_run:
             compared = compare(plan, servers, session.instance)
             return AdoptionView(name, compared, dry_run, notes=notes, refused=changes.refusals)
-    chosen = tuple(plan.ranges) if ranges else ()
-    view = _carried_out(session, name, chosen, level, notes, log_level)
-    return replace(view, refused=changes.refusals)
-
-
-def _carried_out(
-    session: Session,
-    name: str,
-    ranges: tuple[str, ...],
-    level: Level | None,
-    notes: list[str],
-    log_level: str | None,
-) -> AdoptionView:
-    """Adopt ranges by a Dagster run in this process."""
-    from tableferry.assets.running.caller import Caller
-    from tableferry.assets.verifying.check_request import CheckRequest
-    from tableferry.pipelines.command.one.launching import execute_checks, failures
-    from tableferry.pipelines.command.show.views import AdoptionView
-
-    request, caller = CheckRequest(level, ranges, adopt=True), Caller()
-    result = execute_checks(session, session.transfer(name), request, caller, log_level)
+    request = CheckRequest(level, tuple(plan.ranges) if ranges else (), adopt=True)
+    caller = Caller()
+    result = execute_checks(session, transfer, request, caller, log_level)
     errors = [] if result.success else failures(result)
     tables = [check.summary() for check in caller.checked if not check.verdict.passed]
-    notes = [*notes, *dict.fromkeys(caller.notes), *tables]
-    return AdoptionView(name, caller.compared, errors=errors, notes=notes)
+    notes += [*dict.fromkeys(caller.notes), *tables]
+    return AdoptionView(name, caller.compared, errors=errors, notes=notes, refused=changes.refusals)
