@@ -29,7 +29,7 @@ from tableferry.assets.running.work import RangeOutcome
 from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.assets.verifying.checked import (
     Checked,
-    closing_line,
+    Findings,
     explain_unproven,
     not_committed,
     summarise,
@@ -308,16 +308,7 @@ def _compare(
         plan = caller.plan or plan_transfer(transfer, servers, instance, purpose="compare")
         if not transfer.write.moves:
             _require_comparable(transfer, plan.hops)
-        caller.checked += verify(
-            plan,
-            servers,
-            context,
-            level=request.level,
-            names=request.ranges,
-            as_of_commit=request.as_of_last_run,
-            up_to_date=request.up_to_date,
-            recheck=request.recheck,
-        )
+        caller.checked += verify(plan, servers, context, request)
         summarise(transfer, context, caller.checked, context.selected_asset_check_keys)
         if request.whole_tables:
             check_tables(context, plan, servers, caller)
@@ -325,10 +316,9 @@ def _compare(
         caller.error = error
         raise
     open_ranges = not_committed(transfer, instance, request.ranges) if request.complete else []
-    problems = [check.summary() for check in caller.checked if check.failed]
-    problems += [range_.summary() for range_ in open_ranges]
-    if problems or (request.complete and not caller.checked):
-        text = "\n".join([closing_line(caller.checked, open_ranges), *problems])
+    found = Findings(transfer.transfer, caller.checked, open_ranges)
+    if found.errors and (request.complete or caller.checked):
+        text = "\n".join(dict.fromkeys([found.closing, *found.errors]))
         raise dg.Failure(text, allow_retries=False)
 
 
@@ -350,7 +340,7 @@ def _adopt(
     request: CheckRequest,
 ) -> None:
     """Adopt ranges as the run's tags ask, and check the tables that have some as a whole."""
-    adopt(context, transfer, servers, caller, level=request.level, names=request.ranges)
+    adopt(context, transfer, servers, caller, request)
     checked = [
         Checked(outcome.hop, outcome.record.range, verdict)
         for outcome in caller.compared

@@ -27,6 +27,7 @@ from tableferry.assets.running.execute import build_work
 from tableferry.assets.running.fitting import changes_of_run, prepare
 from tableferry.assets.running.work import RangeOutcome, Work
 from tableferry.assets.running.workers import run_ranges
+from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.checks.levels import LEVELS, Level
 from tableferry.checks.whole_table import stray_rows
 from tableferry.resources.digest.fields import not_compared
@@ -51,9 +52,7 @@ def adopt(
     transfer: Transfer,
     servers: Servers,
     caller: Caller,
-    *,
-    level: Level | None,
-    names: Sequence[str],
+    request: CheckRequest,
 ) -> None:
     """Compare ranges with their targets, and record those that are equal as committed.
 
@@ -65,15 +64,14 @@ def adopt(
         transfer: the transfer.
         servers: the servers of its tables.
         caller: the command of the run.
-        level: how strictly; see `adopting`.
-        names: the ranges to adopt; empty: all.
+        request: which ranges, and how strictly.
 
     Raises:
         InputError: there is nothing to adopt, or the transfer's ranges cannot be adopted.
     """
-    instance, intent = context.instance, adopting(transfer, level)
-    known = list(instance.get_dynamic_partitions(transfer.partitions_name))
-    with plan_of_run(transfer, servers, instance, intent, list(names) or known, caller) as whole:
+    instance, intent = context.instance, adopting(transfer, request.level)
+    names = request.ranges or instance.get_dynamic_partitions(transfer.partitions_name)
+    with plan_of_run(transfer, servers, instance, intent, names, caller) as whole:
         _require_adoptable(transfer, whole.hops)
         fit = [hop.number for hop in whole.hops if not unfit(transfer, hop)]
         plan = replace(whole, selection=fit)

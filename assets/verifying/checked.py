@@ -126,26 +126,48 @@ def not_committed(
     return open_ranges
 
 
-def closing_line(checked: Sequence[Checked], open_ranges: Sequence[NotCommitted]) -> str:
-    """Return a summary, e.g. `1 of 32 checks failed, 1 warned; ranges: 2 failed, 1 missing`."""
-    failed = sum(each.failed for each in checked)
-    behind = {each.range: each for each in checked if each.verdict.source_newer}
-    warned = sum(
-        each.warning and not each.verdict.passed and not each.verdict.source_newer
-        for each in checked
-    )
-    line = f"{failed} of {len(checked)} checks failed"
-    if not checked:
-        line = "nothing was checked: no range is committed"
-    elif not failed and not warned and not behind:
-        line = "1 check passed" if len(checked) == 1 else f"all {len(checked)} checks passed"
-    if warned:
-        line += f", {warned} warned"
-    if behind:
-        line += f"; {_behind([each.verdict for each in behind.values()])}"
-    states = Counter(each.state for each in open_ranges)
-    parts = [f"{number} {state}" for state, number in states.items()]
-    return f"{line}; ranges: {', '.join(parts)}" if parts else line
+@dataclass(frozen=True)
+class Findings:
+    """What the checks of a transfer have found, and the ranges that they did not compare."""
+
+    transfer: str
+    checks: Sequence[Checked]
+    open_ranges: Sequence[NotCommitted]
+    """Ranges that are not committed, or whose latest attempt failed."""
+
+    @property
+    def good(self) -> bool:
+        return bool(self.checks) and not self.errors
+
+    @property
+    def errors(self) -> list[str]:
+        """Why the transfer is not good, one line each."""
+        errors = [check.summary() for check in self.checks if check.failed]
+        errors += [range_.summary() for range_ in self.open_ranges]
+        return errors if self.checks or errors else [self.closing]
+
+    @property
+    def closing(self) -> str:
+        """A summary, e.g. `1 of 32 checks failed, 1 warned; ranges: 2 failed, 1 missing`."""
+        checked = self.checks
+        failed = sum(each.failed for each in checked)
+        behind = {each.range: each for each in checked if each.verdict.source_newer}
+        warned = sum(
+            each.warning and not each.verdict.passed and not each.verdict.source_newer
+            for each in checked
+        )
+        line = f"{failed} of {len(checked)} checks failed"
+        if not checked:
+            line = "nothing was checked: no range is committed"
+        elif not failed and not warned and not behind:
+            line = "1 check passed" if len(checked) == 1 else f"all {len(checked)} checks passed"
+        if warned:
+            line += f", {warned} warned"
+        if behind:
+            line += f"; {_behind([each.verdict for each in behind.values()])}"
+        states = Counter(each.state for each in self.open_ranges)
+        parts = [f"{number} {state}" for state, number in states.items()]
+        return f"{line}; ranges: {', '.join(parts)}" if parts else line
 
 
 def _behind(newer: Sequence[Verdict]) -> str:

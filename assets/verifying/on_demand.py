@@ -34,11 +34,12 @@ from tableferry.assets.verifying.as_committed import (
     source_is_newer,
     with_digest,
 )
+from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.assets.verifying.checked import Checked
 from tableferry.assets.verifying.extra_rows import allowing_extra_rows, allows_extra_rows
 from tableferry.checks.expectations import run_suite
 from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
-from tableferry.checks.recheck import ONCE, Recheck, RepeatedLooks, look_together
+from tableferry.checks.recheck import Recheck, RepeatedLooks, look_together
 from tableferry.checks.reconcile import reconcile, reconcile_all, target_digests
 from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Verdict
@@ -55,12 +56,7 @@ def verify(
     plan: TransferPlan,
     servers: Servers,
     context: EventLogger,
-    *,
-    level: Level | None = None,
-    names: Sequence[str] = (),
-    as_of_commit: bool = False,
-    up_to_date: bool = False,
-    recheck: Recheck = ONCE,
+    request: CheckRequest,
 ) -> list[Checked]:
     """Compare source and target of committed ranges; return the verdicts by hop and range.
 
@@ -75,11 +71,7 @@ def verify(
         plan: the plan of the transfer.
         servers: the servers of its tables.
         context: the context of the run that reports the verdicts.
-        level: the check level; None: the transfer's levels.
-        names: the ranges to compare; empty: all committed ones.
-        as_of_commit: compare the targets with what was committed, without reading the source.
-        up_to_date: a newer source is a failure, too.
-        recheck: how often rows that differ are compared again.
+        request: what is compared, and how.
     """
     instance, transfer, hops = context.instance, plan.transfer, plan.hops
     ranges = present_ranges(plan, servers)
@@ -91,17 +83,17 @@ def verify(
         chosen = [
             key_range
             for key_range in ranges
-            if (key_range.name in done or not (transfer.write.moves or as_of_commit))
-            and (not names or key_range.name in names)
+            if (key_range.name in done or not (transfer.write.moves or request.as_of_last_run))
+            and (not request.ranges or key_range.name in request.ranges)
         ]
         before = None if hop.first else hops[hop.number - 2]
         check = _HopCheck(transfer, hop, before, servers, context)
-        levels = (level,) if level else levels_of(transfer)
-        compared = partial(check.compared, levels=levels, recheck=recheck)
-        compare = check.compared_with_commit if as_of_commit else compared
+        levels = (request.level,) if request.level else levels_of(transfer)
+        compared = partial(check.compared, levels=levels, recheck=request.recheck)
+        compare = check.compared_with_commit if request.as_of_last_run else compared
         for verdict_of in check.verify(chosen, compare):
             checked += [
-                Checked(hop, name, verdict, _warns(transfer, verdict, up_to_date))
+                Checked(hop, name, verdict, _warns(transfer, verdict, request.up_to_date))
                 for name, verdict in verdict_of.items()
             ]
     return checked

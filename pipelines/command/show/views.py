@@ -12,7 +12,7 @@ from tableferry.assets.planning.room import Outlook
 from tableferry.assets.planning.rows.decision import Decision
 from tableferry.assets.planning.rows.rows_to_move import RowsToMove
 from tableferry.assets.running.work import RangeOutcome
-from tableferry.assets.verifying.checked import Checked, NotCommitted, closing_line
+from tableferry.assets.verifying.checked import Findings
 from tableferry.pipelines.command.show.range_views import RangeView, TransferView
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.words import counted
@@ -113,30 +113,8 @@ class PlanView:
         return {**document, "ranges": ranges, "hazards": hazards, "outlook": outlook}
 
 
-@dataclass(frozen=True)
-class CheckView:
+class CheckView(Findings):
     """The verdicts about a transfer."""
-
-    transfer: str
-    checks: list[Checked]
-    open_ranges: list[NotCommitted]
-    """Ranges that are not committed, or whose latest attempt failed."""
-
-    @property
-    def good(self) -> bool:
-        return bool(self.checks) and not self.errors
-
-    @property
-    def errors(self) -> list[str]:
-        """Why the transfer is not good, one line each."""
-        errors = [check.summary() for check in self.checks if check.failed]
-        errors += [range_.summary() for range_ in self.open_ranges]
-        return errors if self.checks or errors else [self.closing]
-
-    @property
-    def closing(self) -> str:
-        """A summary in one line."""
-        return closing_line(self.checks, self.open_ranges)
 
     def json(self) -> dict[str, Any]:
         """Return the `--json` form."""
