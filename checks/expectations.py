@@ -56,20 +56,13 @@ _BY_SERVER = (*_ROW_COUNTS, SQL, UNEXPECTED_ROWS)
 _gx_lock = threading.Lock()
 
 
-def run_suite(
-    suite: Sequence[ExpectationSpec],
-    target: TableSide,
-    key_range: KeyRange,
-    *,
-    max_rows: int = MAX_ROWS,
-) -> Verdict:
+def run_suite(suite: Sequence[ExpectationSpec], target: TableSide, key_range: KeyRange) -> Verdict:
     """Run a suite on a key range of the target.
 
     Args:
         suite: the expectations.
         target: the target of a hop.
         key_range: the rows.
-        max_rows: maximum number of rows to hold in memory.
 
     Returns:
         A verdict whose metadata has `results`, one dict per expectation: `expectation` (its unique
@@ -85,7 +78,7 @@ def run_suite(
     table, where = qualified(target.table), target.rows_in([key_range])
     count = target.table.system.dialect.count
     rows = int(target.endpoint.query(f"SELECT {count} FROM {table} WHERE {where}")[0][0])
-    one_in = max(1, -(-rows // max_rows))
+    one_in = max(1, -(-rows // MAX_ROWS))
     frame_specs = [spec for spec in suite if spec.type not in _BY_SERVER]
     answers, one_in = _on_frame(frame_specs, target, where, rows, one_in)
     frame_results = iter(answers)

@@ -38,7 +38,7 @@ class Changes:
         self.settings = dict(history.declared)
         self.names: dict[str, str] = {}
         """By a column's declared name, the one that it had."""
-        self.oracle = Oracle(self.key, len(self.targets), self.key == "id", systems[1:])
+        self.oracle = Oracle(self.key, len(self.targets), systems[1:])
         self.trail: list[str] = []
         self.number = self.version = 0
         self.versioned = "watermark" in history.program()

@@ -134,8 +134,6 @@ class Oracle:
 
     key: str
     hops: int
-    moving_keys: bool
-    """Whether rows may change their range."""
     systems: Sequence[str]
     log: dict[tuple[int, str], Record] = field(default_factory=dict)
     published: dict[tuple[int, str], set[Content]] = field(default_factory=dict)

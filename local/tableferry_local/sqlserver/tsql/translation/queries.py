@@ -7,7 +7,6 @@ from dataclasses import replace
 from sqlglot import exp
 
 from tableferry_local.sqlserver.errors import SqlError, syntax_error, unsupported
-from tableferry_local.sqlserver.tsql.translation.aggregates import AGGREGATES
 from tableferry_local.sqlserver.tsql.translation.comparing import key, order_item, unified
 from tableferry_local.sqlserver.tsql.translation.conversions import convert
 from tableferry_local.sqlserver.tsql.translation.expressions import Compiler
@@ -116,8 +115,7 @@ def _select(compiler: Compiler, node: exp.Select, scope: Scope) -> Query:
         else:
             head = f"SELECT DISTINCT ON ({', '.join(keys)}) "
     sql = f"{head}{items}{from_sql}{where_sql}{group_sql}{having_sql}"
-    grouped = bool(group_sql) or _has_aggregate(node)
-    query = Query(sql, [_output(column) for column in columns], grouped)
+    query = Query(sql, [_output(column) for column in columns])
     if distinct:
         return _ordered_outside(compiler, node, query, scope, columns)
     order_sql = _order_by(compiler, node.args.get("order"), columns, scope)
@@ -128,16 +126,6 @@ def _select(compiler: Compiler, node: exp.Select, scope: Scope) -> Query:
 def _output(column: Value) -> Value:
     # NULL leaves the query as an int, like in SQL Server
     return replace(column, constant=None)
-
-
-def _has_aggregate(node: exp.Select) -> bool:
-    return any(
-        isinstance(found, exp.Anonymous)
-        and found.name.lower() in AGGREGATES
-        and not isinstance(found.parent, exp.Window)
-        for item in node.expressions
-        for found in item.find_all(exp.Anonymous)
-    )
 
 
 def projections(compiler: Compiler, items: list[exp.Expr], scope: Scope) -> list[Value]:
@@ -268,7 +256,7 @@ def _ordered_outside(
     listed = ", ".join(f"c{n + 1}" for n in range(len(columns)))
     limits = _limits(compiler, node, scope)
     sql = f"SELECT {listed} FROM ({query.sql}) AS {name}({listed}){order_sql}{limits}"
-    return Query(sql, query.columns, True)
+    return Query(sql, query.columns)
 
 
 def _limits(compiler: Compiler, node: exp.Expr, scope: Scope) -> str:
@@ -302,7 +290,7 @@ def _set_operation(compiler: Compiler, node: exp.SetOperation, scope: Scope) -> 
     ]
     sides = [_as_types(compiler, side, results) for side in (left, right)]
     sql = f"({sides[0]}) UNION ALL ({sides[1]})"
-    return _ordered_outside(compiler, node, Query(sql, results, True), scope)
+    return _ordered_outside(compiler, node, Query(sql, results), scope)
 
 
 def _as_types(compiler: Compiler, query: Query, wanted: list[Value]) -> str:

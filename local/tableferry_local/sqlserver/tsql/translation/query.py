@@ -14,7 +14,6 @@ class Query:
 
     sql: str
     columns: list[Value]
-    grouped: bool = False
 
     @property
     def result_columns(self) -> list[ResultColumn]:
