@@ -41,6 +41,17 @@ class Commands(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; of one that is misused, the last line begins as those of all errors."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            if isinstance(error, click.exceptions.NoArgsIsHelpError):
+                raise
+            usage = (error.ctx or ctx).get_usage()
+            click.echo(f"{usage}\n\nferry: {error.format_message()}", err=True)
+            ctx.exit(error.exit_code)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*super().list_commands(ctx), *entry_points(group=COMMANDS).names})
 

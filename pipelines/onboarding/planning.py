@@ -217,10 +217,10 @@ class HopPlanning:
                 text = Option(target.types.text, "JSON of the items")
                 fits = held is not None and not unfit
                 self._options[name, target.name] = [array, text] if fits else [text, array]
+                now = "; some values are others" * unfit or "; all values now are such" * fits
                 self._reasons[name, target.name] = (
-                    f"{column.source.type} to {target}: {type_} has "
-                    f"{'no NULL, and ' * never_null}one dimension"
-                    f"{', unlike values now' * unfit}{', as all values now' * fits}"
+                    f"{column.source.type} to {target}: {type_} takes arrays of one dimension"
+                    f"{' that are not NULL' * never_null}{now}"
                 )
                 decided = True
         return decided

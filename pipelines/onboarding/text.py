@@ -26,7 +26,7 @@ OPTIONS = """\
 # fingerprint: auto           # content, row_version, none or {{watermark: {watermark}}}
 # incremental: false          # true: only newer rows of a range; with upsert and a watermark
 # on_schema_drift: fail       # add_columns, evolve or ignore_new
-# dropped_columns: keep       # null or drop: what becomes of a column that the source has no more
+# dropped_columns:            # keep, null or drop: of a column that the source has no more
 # on_reject: fail             # quarantine: keep rows that do not fit beside the target
 # profile: balanced           # safe or throughput
 # exclude: []                 # columns to leave out

@@ -28,6 +28,19 @@ def test_without_servers_and_local_stack_it_says_what_to_do(
     assert "comes with tableferry-local" in result.output
 
 
+def test_a_misused_command_is_told_as_all_errors_are() -> None:
+    for arguments, said in (
+        (["check", "-q"], "No such option"),
+        (["run", "orders", "--range"], "requires an argument"),
+        (["chck"], "Did you mean 'check'?"),
+        (["diff"], "Missing argument 'TRANSFER'"),
+        (["local", "start"], "No such command"),
+    ):
+        result = ferry(*arguments)
+        *_, last = result.stderr.splitlines()
+        assert (result.exit_code, last[:7]) == (2, "ferry: ") and said in last, result.output
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["schema"]])
 def test_output_that_cannot_be_written_is_said_in_one_line(
     arguments: list[str], surroundings: Path

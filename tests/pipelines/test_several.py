@@ -49,6 +49,10 @@ def test_ranges_that_an_earlier_command_has_committed_were_not_moved() -> None:
     assert total == "0 of 1 transfer succeeded; 0 rows moved"
 
 
+def test_of_transfers_that_have_not_ended_there_is_no_table() -> None:
+    assert _printed(lambda out: show_summary(out, [])) == []
+
+
 def test_plan_and_run_count_a_range_once_whatever_the_hops() -> None:
     planned = [
         PlannedRange(hop, "", name, Decision(reason), rows=10)

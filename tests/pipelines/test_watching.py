@@ -45,8 +45,9 @@ def test_the_fleet_is_counted_and_its_end_estimated_by_what_is_expected() -> Non
     tally.expect({"large": 90.0, "small": 10.0, "broken": 50.0})
     for name in tally.expected:
         tally.started(name)
-    tally.finished(outcome("broken", "it is not there"))
     tally.finished(outcome("small"))
+    assert tally.left() is None, "10 of 150 say nothing of those under way"
+    tally.finished(outcome("broken", "it is not there"))
     head, running = (line.plain for line in fleet_lines(tally, 100))
     for part in ("2/3 tables", "1 failed", "1 running", "0 waiting"):
         assert part in head

@@ -101,8 +101,8 @@ def _dropped(transfer: Transfer, hop: Hop, gone: Unplanned) -> tuple[str, list[s
     if policy == "fail" and handled is None:
         return (
             f"{lost}; if it has another name now, declare columns: {{<name>: {{was: "
-            f"{dropped[0]}}}}}; else set dropped_columns to keep, null or drop, or on_schema_drift "
-            f"(it is {policy})",
+            f"{dropped[0]}}}}}; else write dropped_columns: keep, or null, or drop, into the file "
+            f"(none of them is the default), or set on_schema_drift (it is {policy})",
             notes,
         )
     refused = _not_nullable(lost, dropped, actual) if handled != "drop" else ""

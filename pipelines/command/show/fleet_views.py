@@ -176,7 +176,10 @@ def _show(out: Console, columns: Sequence[ListColumn], rows: Sequence[ListRow], 
 
 
 def show_summary(out: Console, outcomes: Sequence[TransferOutcome]) -> None:
-    """Print a line per transfer, and a total; a range counts once for all hops."""
+    """Print a line per transfer, and a total; a range counts once for all hops. None has ended of
+    a command that was interrupted early."""
+    if not outcomes:
+        return
     columns = [ListColumn("transfer"), ListColumn("result")]
     columns += [ListColumn(name, right=True) for name in ("moved", "skipped", "failed")]
     columns += [ListColumn("rows", right=True), ListColumn("seconds", right=True)]

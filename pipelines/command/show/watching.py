@@ -26,6 +26,8 @@ ENDED = ("committed", "skipped", "failed")
 """Phases that end a range."""
 FIRST_SECONDS = 2
 """Seconds before which a rate would be that of the first batches only."""
+FIRST_SHARE = 0.2
+"""The share of several transfers before which those that have ended say too little of the rest."""
 BAR_WIDTH = 16
 TABLES_SHOWN = 12
 
@@ -123,7 +125,8 @@ class Tally(Watch):
     def left(self) -> float | None:
         """Return the seconds that the rest will take, once that can be estimated."""
         share = self.share()
-        if not share or self.seconds < FIRST_SECONDS:
+        first = FIRST_SHARE if self.expected else 0.0
+        if not share or share < first or self.seconds < FIRST_SECONDS:
             return None
         return self.seconds * (1 - share) / share
 

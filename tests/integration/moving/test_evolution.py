@@ -253,7 +253,7 @@ def test_what_becomes_of_a_dropped_column(
     one = ferry(hop, *TABLE, ranges="{bounds: [1, 20]}")
     assert one.run().good
     one.source("ALTER TABLE {t} DROP price")
-    assert "set dropped_columns" in "".join(one.run().errors)
+    assert "write dropped_columns: keep" in "".join(one.run().errors)
     one.declare(hop, ranges="{bounds: [1, 20]}", dropped_columns=policy)
     moved = one.run()
     assert moved.good, moved.errors
