@@ -8,6 +8,8 @@ from functools import cached_property
 
 from tableferry.checks.rowhash import IDENTITY, KEY, RowLayout
 from tableferry.resources.aliases import alias_prefix
+from tableferry.resources.connecting.bounds import only_reading
+from tableferry.resources.connecting.waiting import limit
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
@@ -31,11 +33,43 @@ from tableferry.resources.digest.fields import fields, identity_fields, relaxed_
 from tableferry.resources.digest.measure import ROWS, Grouped, measure
 from tableferry.resources.digest.probe import shared
 from tableferry.resources.digest.stretches import stretches
+from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
 SIDES: tuple[Side, Side] = ("source", "target")
+
+
+def require_condition(subject: str, where: str, table: TableRef, server: Endpoint) -> None:
+    """Refuse a row filter that is not exactly one condition that a table's server understands.
+
+    Args:
+        subject: what the message begins with.
+        where: the filter.
+        table: whose rows it is about.
+        server: the server.
+
+    Raises:
+        InputError: names the filter, and what the server says against it.
+    """
+    first, last = table.system.dialect.limited(1)
+    nowhere = filtered("1 = 0", where)
+    # in parentheses, as a condition that ends this query's own does not end that of others
+    query = f"SELECT {first}1 AS ferry__one FROM {read_from(table)} WHERE {nowhere}{last}"
+    try:
+        with only_reading(limit()):
+            rows = server.query(f"SELECT * FROM ({query}) AS ferry__q")
+    except StatementFailed as error:
+        if error.transient:
+            raise
+        raise InputError(
+            f"{subject}: {where!r} is not a valid condition for {table}: {error}"
+        ) from None
+    if rows:
+        raise InputError(
+            f"{subject}: {where!r} should be one condition; its parentheses do not match"
+        )
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.servers import Servers
+from tableferry.checks.table_side import require_condition
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.inspection import inspection_of
-from tableferry.resources.contract.table_sql import filtered, qualified
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import (
     ColumnsRefused,
     InputError,
     RowsHidden,
-    StatementFailed,
     concerning,
 )
 from tableferry.resources.keys.range import ROW
@@ -125,18 +125,5 @@ def require_filter(transfer: Transfer, servers: Servers) -> None:
     """Refuse a row filter that is not exactly one condition that the source understands."""
     if transfer.where is None:
         return
-    filter_ = f"{transfer.transfer}: where: {transfer.where!r}"
-    first, last = transfer.source.system.dialect.limited(1)
-    table, nowhere = qualified(transfer.source), filtered("1 = 0", transfer.where)
-    try:
-        rows = servers.endpoint(transfer.source).query(
-            f"SELECT {first}1 FROM {table} WHERE {nowhere}{last}"
-        )
-    except StatementFailed as error:
-        if error.transient:
-            raise
-        raise InputError(
-            f"{filter_} is not a valid condition for {transfer.source}: {error}"
-        ) from None
-    if rows:
-        raise InputError(f"{filter_} should be one condition; its parentheses do not match")
+    source, where = transfer.source, f"{transfer.transfer}: where"
+    require_condition(where, transfer.where, source, servers.endpoint(source))

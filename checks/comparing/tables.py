@@ -15,7 +15,7 @@ from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.recheck import Recheck, RepeatedLooks
 from tableferry.checks.reconcile import reconcile_all
 from tableferry.checks.sides import Comparison
-from tableferry.checks.table_side import TableSide
+from tableferry.checks.table_side import TableSide, require_condition
 from tableferry.checks.verdict import Difference, Differences, Verdict
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.endpoint import Endpoint
@@ -108,6 +108,9 @@ def compare_tables(
     began = time.monotonic()
     plan = pairing.plan
     tables = Comparison(plan, source, target, ())
+    for side in tables.sides.values():
+        if side.filter:
+            require_condition("where", side.filter, side.table, side.endpoint)
     cut = _cut(pairing, tables, 1 if LEVELS[level].row_by_row else ranges)
     verdicts = reconcile_all(tables.only(*cut), level)
     verdict = _together(level, list(verdicts.values()))

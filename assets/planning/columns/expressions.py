@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.resources.aliases import alias_prefix
+from tableferry.resources.connecting.bounds import only_reading
+from tableferry.resources.connecting.waiting import limit
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.table_sql import filtered, qualified, read_from
@@ -236,7 +238,8 @@ def _refusal(source: Endpoint, rows: str, where: str | None = None) -> str:
     """What the server says against reading rows; empty if it reads them."""
     first, last = source.system.dialect.limited(1)
     try:
-        source.query(f"SELECT {first}1 FROM {rows} WHERE {filtered('1 = 0', where)}{last}")
+        with only_reading(limit()):
+            source.query(f"SELECT {first}1 FROM {rows} WHERE {filtered('1 = 0', where)}{last}")
     except StatementFailed as error:
         if error.transient:
             raise

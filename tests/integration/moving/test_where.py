@@ -97,6 +97,30 @@ def test_what_is_no_condition_is_refused_by_name(ferry: Make, where: str, said: 
     assert one.table in str(caught.value) and where in str(caught.value)
 
 
+@pytest.mark.parametrize("system", ["postgres", "sqlserver"])
+def test_what_ends_the_query_that_it_is_asked_in_writes_nothing(ferry: Make, system: str) -> None:
+    one = ferry(DIRECT, *TABLE)
+    table = {"postgres": "public", "sqlserver": "dbo"}[system] + f".{one.table}"
+    server = one.session.servers.endpoints[system]
+    if system == "sqlserver":
+        server.execute(f"CREATE TABLE {table} (id int PRIMARY KEY)")
+        server.execute(f"INSERT INTO {table} VALUES (1)")
+    (before,) = server.query(f"SELECT COUNT(*) FROM {table}")
+    try:
+        for end in (
+            "1 = 1); DELETE FROM {t}; SELECT 1 WHERE (1 = 1",
+            "1 = 1) DELETE FROM {t} WHERE (1 = 1",
+        ):
+            where = end.format(t=table)
+            one.declare(DIRECT, source=f"{system}://{table}", where=f'"{where}"')
+            with pytest.raises(InputError, match=r"where: .* is not a valid condition"):
+                one.plan()
+            assert server.query(f"SELECT COUNT(*) FROM {table}") == [before], where
+    finally:
+        if system == "sqlserver":
+            server.execute(f"DROP TABLE {table}")
+
+
 @pytest.mark.parametrize("wire", ["arrow", "text"])
 def test_the_filter_is_in_the_words_of_its_source(ferry: Make, wire: str) -> None:
     hop = f"[{{{{to: 'clickhouse://warehouse.{{t}}', wire: {wire}}}}}]"

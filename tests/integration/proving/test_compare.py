@@ -348,6 +348,7 @@ def test_queries_are_compared_as_tables_are(tables: Tables, copy: str) -> None:
         (["--recheck", "x"], "recheck: 'x' should be"),
         (["--limit", "-1"], "-1 is not in the range 0<=x<=10000"),
         (["--where", "nonsense >"], "syntax error"),
+        (["--where", "1 = 1) OR (1 = 1"], "parentheses do not match"),
         (["--save", "no_transfer.txt"], "no_transfer.txt should end in .yaml"),
         (["--save", "no name.yaml"], "--save: no transfer can compare that: "),
     ],
