@@ -45,7 +45,7 @@ pages from the results in `docs/performance/`, which `ferry bench` (`bench/READM
 **How to read it.** Client and servers share the two cores of one machine. *Moving* was measured while nothing else
 ran there; the other sections while other work ran, so that their seconds are far worse than on an idle machine.
 Compare *ratios of one round*, and for many tables *CPU seconds*. Each section has its date; later changes of
-Tableferry are not in it. SQL Server is the [stand-in](../standin.md), whose speed says nothing about SQL Server's.
+Tableferry are not in it. SQL Server is the [stand-in](standin.md), whose speed says nothing about SQL Server's.
 {runs} runs of each cannot show small differences.
 """  # noqa: E501
 
@@ -133,7 +133,7 @@ own servers before you rely on it. [All figures](contributing/performance-figure
 - **Small tables are expensive.** A first load of 100 tables of 200 rows through two hops took {first} CPU seconds of
   client and servers.
 - **Memory.** {large:,} rows took {memory} MB, {growth} times the memory of a million.
-- **SQL Server is not measured.** A [stand-in](standin.md) takes its place here, whose speed says nothing about SQL
+- **SQL Server is not measured.** A [stand-in](contributing/standin.md) takes its place here, whose speed says nothing about SQL
   Server's.
 
 ![Rows per second of {large:,} rows, by contender](images/performance/run-wide-10000000.svg)

@@ -1,7 +1,7 @@
 """A system: its SQL, types and row digest, and how rows leave and enter it.
 
 A new system has these parts in a folder of its own, and a line in `resources.registry`, see
-docs/adding-a-system.md.
+docs/contributing/adding-a-system.md.
 """
 
 from __future__ import annotations

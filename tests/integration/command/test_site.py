@@ -15,8 +15,8 @@ def test_the_site_builds_and_no_link_of_it_leads_nowhere(tmp_path: Path) -> None
         [*command, "--site-dir", tmp_path], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert built.returncode == 0, built.stdout + built.stderr
-    assert {path.stem for path in DOCS.glob("*.md")} == {Path(page).stem for page in pages()}
+    assert {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} == {*pages()}
     for page in pages():
-        name = "." if page == "index.md" else Path(page).stem
+        name = "." if page == "index.md" else page.removesuffix(".md")
         html = (tmp_path / name / "index.html").read_text(encoding="utf-8")
         assert "```" not in html, f"{page}: a code block is not read as one"
