@@ -21,11 +21,18 @@ COPIES = own("histories")
 """The schema of copies in PostgreSQL."""
 
 
+EXPECTED = (
+    "[{name: ids, type: sql, kwargs: "
+    "{query: 'SELECT n FROM {table} WHERE {range} AND id < -1000'}}]"
+)
+
+
 class Changes:
     """A transfer, its tables, the rows of its source, and the oracle."""
 
     def __init__(self, history: History, servers: Servers, folder: Path) -> None:
         self.folder, self.name, self.key = folder, table_name(), history.key
+        self.servers = servers
         systems = history.route
         schema = {**SCHEMAS, "postgres": COPIES}
         self.source = Table(servers, systems[0], f"{SCHEMAS[systems[0]]}.{self.name}")
@@ -166,6 +173,11 @@ class Changes:
 
     # --- the declaration --------------------------------------------------------------------------
 
+    def expect(self, something: bool) -> None:
+        """Declare an expectation, or take it back."""
+        self.settings.pop("expectations", None)
+        self.declare(**({"expectations": EXPECTED} if something else {}))
+
     def declare(self, **settings: str) -> None:
         """Write the transfer's file."""
         if "write" in settings:
@@ -174,6 +186,20 @@ class Changes:
         self.settings |= settings
         if self.drift and settings:
             self.oracle.alter()
+        self.write_file()
+        self.oracle.write = self.settings.get("write", "replace")
+        self.oracle.deletes = self.settings.get("deletes", "keep")
+        self.oracle.ignores = self.settings.get("on_schema_drift") == "ignore_new"
+        self.oracle.incremental = "incremental" in self.settings
+        self.oracle.expects = "expectations" in self.settings
+        levels = ("checksum", "full_hash")
+        self.oracle.digests = self.settings.get("reconcile", "checksum") in levels
+        for table in self.targets:
+            if "mark" in self.oracle.deletes and "gone" not in (table.columns() or ["gone"]):
+                table.add("gone", "at")  # as whoever declares it is told to
+
+    def write_file(self, **wrong: str) -> None:
+        """Write the transfer's file, with settings that are not meant."""
         given = {
             "transfer": self.name,
             "source": f"{self.source.system}://{self.source.name}",
@@ -184,17 +210,9 @@ class Changes:
         if self.names:
             was = (f"{name}: {{was: {old}}}" for name, old in self.names.items())
             given["columns"] = f"{{{', '.join(was)}}}"
+        given |= wrong
         text = "\n".join(f"{name}: {value}" for name, value in given.items())
         (self.folder / "transfers" / "t.yaml").write_text(text + "\n")
-        self.oracle.write = self.settings.get("write", "replace")
-        self.oracle.deletes = self.settings.get("deletes", "keep")
-        self.oracle.ignores = self.settings.get("on_schema_drift") == "ignore_new"
-        self.oracle.incremental = "incremental" in self.settings
-        levels = ("checksum", "full_hash")
-        self.oracle.digests = self.settings.get("reconcile", "checksum") in levels
-        for table in self.targets:
-            if "mark" in self.oracle.deletes and "gone" not in (table.columns() or ["gone"]):
-                table.add("gone", "at")  # as whoever declares it is told to
 
     # --- the targets ------------------------------------------------------------------------------
 

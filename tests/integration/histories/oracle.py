@@ -12,7 +12,7 @@ import copy
 import datetime as dt
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -149,6 +149,8 @@ class Oracle:
     """Whether columns that a target has not are left out."""
     digests: bool = True
     """Whether commits have a digest of the target's rows, by the present settings."""
+    expects: bool = False
+    """Whether no row may have an `id` below -1000."""
 
     def backup(self) -> dict[tuple[int, str], Record]:
         return copy.deepcopy(self.log)
@@ -224,9 +226,12 @@ class Oracle:
         states: dict[tuple[int, str], str],
         forced: bool = False,
         repaired: bool = False,
-        only: str = "",
+        only: Collection[str] = (),
     ) -> None:
-        """Hold what a run promises that ended well, or ended otherwise."""
+        """Hold what a run promises that ended well, or ended otherwise.
+
+        `only`: the names of its ranges, if these are not all.
+        """
         must = {
             (hop, one.name): self.why_right(hop, one, before, forced)
             or ("it was repaired" if repaired else "")
@@ -262,7 +267,7 @@ class Oracle:
         good: bool,
         must: dict[tuple[int, str], str],
         states: dict[tuple[int, str], str],
-        only: str,
+        only: Collection[str],
     ) -> None:
         there, now = before.targets[hop], after.targets[hop]
         taken = after.targets[hop - 1] if hop and self.keeps else after.source
@@ -278,7 +283,7 @@ class Oracle:
                 for rows in (now, there, wanted, after.source)
             )
             where = f"hop {hop + 1} range {one.name}"
-            if good and (not only or only == one.name):
+            if good and (not only or one.name in only):
                 why = must[place]
                 partly = (
                     self.incremental
@@ -374,6 +379,10 @@ class Oracle:
         )
         lost = (there & want) - now
         hold(not lost, "a row lost by a run that failed", f"hop {hop + 1}: {[*lost][:4]}")
+
+    def unexpected(self, rows: Iterable[Values]) -> bool:
+        """Whether rows fail what is expected of them."""
+        return self.expects and any((row["id"] or 0) < -1000 for row in rows)
 
     def damaged(self, hop: int, range_: Range, seen: Seen) -> bool:
         """Whether a target's range is known not to be what was put there."""

@@ -145,6 +145,12 @@ def random_steps(
         "forget": 1,
         "lose_log": 1,
         "adopt": 1,
+        "expect": 2,
+        "unlist": 2,
+        "launch": 1,
+        "revoke": 2,
+        "mistake": 2,
+        "restart": 2,
     }
     kind = chance.choices([*kinds], [*kinds.values()])[0]
     if kind == "insert":
@@ -186,8 +192,19 @@ def random_steps(
         yield step("run", *(["--force"] * force), kill=at)
     elif kind == "check":
         yield step("check", chance.choice(["", "", "checksum", "full_hash"]))
-    elif kind == "compare":
-        yield step("compare", chance.randint(1, hops))
+    elif kind in ("compare", "restart"):
+        if kind == "restart":
+            yield step("update", [1, 11, 22, 34], value())
+        yield step(kind, chance.randint(kind == "compare", hops))
+    elif kind == "expect":
+        yield step("expect", chance.random() < 0.7)
+    elif kind == "unlist":
+        yield step("unlist", chance.randrange(10))
+    elif kind == "launch":
+        yield step("launch", chance.choice(["", "", "ALL_STEPS", "FROM_FAILURE"]))
+    elif kind == "mistake":
+        wrong = [("deletes", "some"), ("key", "nothing")]
+        yield step("mistake", *chance.choice([*wrong, ("hops", "[nowhere://public.t]")]))
     elif kind == "repair" and chance.random() < 0.4:
         points = ["before_audit", "inside_finalise", "after_commit", "after_event"]
         yield step("repair", kill=f"{chance.choice(points)}:{chance.choice([1, 2])}")

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tableferry_local.stack import Stack
+from tests import servers
 from tests.chance import SEED, chance, seed
 from tests.integration.histories.oracle import Fault
 from tests.integration.histories.programs import History, random_history, shrunk, step
@@ -107,32 +109,45 @@ KEPT = {
             step("plan"),
         ),
     ),
+    "a range that nobody lists, a backfill, and what is refused in between": History(
+        ("postgres", "clickhouse"),
+        declared=(*BOUNDS, ("on_schema_drift", "evolve")),
+        steps=(
+            *(step("run"), step("unlist", 1), step("status"), step("update", [4, 14], 8)),
+            *(step("launch", "ALL_STEPS"), step("expect", True), step("revoke"), step("check", "")),
+            *(step("mistake", "key", "nothing"), step("update", [2, 22], 9), step("run")),
+        ),
+    ),
 }
 """Histories that are tried each time; those that have found a fault come here."""
 
 
-def fault_of(history: History, servers: Servers, folder: Path) -> Exception | None:
+def fault_of(
+    history: History, servers: Servers, folder: Path, stack: Stack | None
+) -> Exception | None:
     """What goes wrong in a history, if anything."""
     try:
-        run_history(history, servers, folder)
+        run_history(history, servers, folder, stack)
     except Exception as error:
         return error
     return None
 
 
-def require_kept(number: int, steps: int, servers: Servers, folder: Path) -> None:
+def require_kept(
+    number: int, steps: int, servers: Servers, folder: Path, stack: Stack | None = None
+) -> None:
     """Fail with the shortest history found that breaks the promise which a random one breaks."""
     history = random_history(chance("histories", number), steps)
-    fault = fault_of(history, servers, folder)
+    fault = fault_of(history, servers, folder, stack)
     if fault is None:
         return
 
     def fails(shorter: History) -> bool:
-        error = fault_of(shorter, servers, folder)
+        error = fault_of(shorter, servers, folder, stack)
         return type(error) is type(fault) and kind_of(error) == kind_of(fault)
 
     shortest = shrunk(history, fails, SHRINKING)
-    again = fault_of(shortest, servers, folder) or fault
+    again = fault_of(shortest, servers, folder, stack) or fault
     repeat = f"{SEED}={seed()} {ONE}={number}, of {steps} steps"
     raise AssertionError(f"{repeat}:\n{shortest.program()}\n{again}") from again
 
@@ -151,10 +166,19 @@ def test_the_promises_hold_in_a_random_history(stack: Servers, tmp_path: Path, n
 @pytest.mark.soak
 @pytest.mark.timeout(600 + SECONDS + SHRINKING)
 @pytest.mark.invariant("I1", "I4", "I6", "I9", "I10", "I11", "I13")
-def test_the_promises_hold_in_many_random_histories(stack: Servers, tmp_path: Path) -> None:
+def test_the_promises_hold_in_many_random_histories(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """On servers of its own, which it may restart, unless others are named."""
+    stack: Stack | None = None if servers.named() else request.getfixturevalue("own_stack")
+    found = (
+        servers.find()
+        if stack is None
+        else Servers(stack.postgres_url, stack.sqlserver_url, stack.clickhouse_url)
+    )
     end, number = time.monotonic() + SECONDS, int(os.environ.get(ONE, "0"))
     while time.monotonic() < end:
-        require_kept(number, 8 + number % 9, stack, tmp_path / "history")
+        require_kept(number, 8 + number % 9, found, tmp_path / "history", stack)
         print(f"history {number} of {SEED}={seed()}: well", flush=True)
         if ONE in os.environ:
             return

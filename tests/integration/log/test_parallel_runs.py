@@ -154,18 +154,8 @@ def test_a_backfill_is_several_runs_and_the_pool_bounds_them(
     instance = one.session.instance
     instance.event_log_storage.set_concurrency_slots(one.table, 1)
     names = instance.get_dynamic_partitions(f"{one.table}_ranges")
-    launched = api.ask(
-        """mutation($params: LaunchBackfillParams!) { launchPartitionBackfill(
-          backfillParams: $params) { __typename
-            ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }""",
-        params={
-            "assetSelection": [{"path": ["copies", COPIES, one.table]}],
-            "partitionNames": names,
-        },
-    )
-    assert launched["__typename"] == "LaunchBackfillSuccess", launched
     with sampled(one) as loading:
-        runs = api.backfill(launched["backfillId"])
+        runs = api.launch_backfill([["copies", COPIES, one.table]], names)
     assert len(runs) == 2
     assert 1 <= max(loading) <= 1
     assert one.materializations("copies", COPIES) == dict.fromkeys(names, 1)

@@ -101,15 +101,7 @@ def test_the_user_interface_runs_only_what_failed_or_is_missing(
     assert ferry.materializations("clickhouse", "warehouse") == {FIRST: 1, FIFTH: 1}
 
     ferry.source(MENDED)
-    again = api.ask(
-        """mutation($params: ReexecutionParams!) {
-          launchPipelineReexecution(reexecutionParams: $params) {
-            __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
-          } }""",
-        params={"parentRunId": failed, "strategy": "FROM_FAILURE"},
-    )
-    assert again["__typename"] == "LaunchRunSuccess", again
-    assert api.wait(again["run"]["runId"]) is dg.DagsterRunStatus.SUCCESS
+    assert api.reexecute(failed, "FROM_FAILURE") is dg.DagsterRunStatus.SUCCESS
     assert ferry.materializations("clickhouse", "warehouse") == {FIRST: 1, SECOND: 1, FIFTH: 1}
 
     asset = {"path": ["clickhouse", "warehouse", ferry.table]}
@@ -123,15 +115,8 @@ def test_the_user_interface_runs_only_what_failed_or_is_missing(
     assert sorted(statuses["materializedPartitions"]) == sorted([FIRST, SECOND, FIFTH])
     missing = statuses["unmaterializedPartitions"] + statuses["failedPartitions"]
     assert set(missing) == {THIRD, FOURTH, "0000000126.."}
-    backfill = api.ask(
-        """mutation($params: LaunchBackfillParams!) {
-          launchPartitionBackfill(backfillParams: $params) {
-            __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message }
-          } }""",
-        params={"assetSelection": [asset], "partitionNames": sorted(set(missing))},
-    )
-    assert backfill["__typename"] == "LaunchBackfillSuccess", backfill
-    assert len(api.backfill(backfill["backfillId"])) == 2, "one run per stretch of neighbours"
+    runs = api.launch_backfill([asset["path"]], sorted(set(missing)))
+    assert len(runs) == 2, "one run per stretch of neighbours"
     every = [FIRST, SECOND, THIRD, FOURTH, FIFTH, "0000000126.."]
     assert ferry.materializations("clickhouse", "warehouse") == dict.fromkeys(every, 1)
     assert rows_of(ferry, "clickhouse") == rows_of(ferry, "postgres")

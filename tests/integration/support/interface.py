@@ -23,6 +23,9 @@ from dagster_graphql.schema import create_schema
 from tests.integration.conftest import Ferry
 from tests.integration.support.dagster_process import Forked, fork_code_servers
 
+AT_ONCE = "run_coordinator: {module: dagster._core.run_coordinator, class: DefaultRunCoordinator}\n"
+"""The setting of dagster.yaml by which a run starts when it is asked for."""
+
 
 @dataclass
 class Interface:
@@ -62,6 +65,34 @@ class Interface:
             time.sleep(0.2)
         raise AssertionError(f"run {run_id} did not end, it is {run and run.status}")
 
+    def launch_backfill(self, assets: list[list[str]], ranges: list[str]) -> list[str]:
+        """Have ranges of assets moved, as "Launch backfill" does; returns the runs."""
+        launched = self.ask(
+            """mutation($params: LaunchBackfillParams!) {
+              launchPartitionBackfill(backfillParams: $params) {
+                __typename ... on LaunchBackfillSuccess { backfillId }
+                ... on PythonError { message }
+              } }""",
+            params={
+                "assetSelection": [{"path": each} for each in assets],
+                "partitionNames": ranges,
+            },
+        )
+        assert launched["__typename"] == "LaunchBackfillSuccess", launched
+        return self.backfill(launched["backfillId"])
+
+    def reexecute(self, run_id: str, strategy: str) -> dg.DagsterRunStatus:
+        """Run again what a run did (`ALL_STEPS`), or what it failed to do (`FROM_FAILURE`)."""
+        again = self.ask(
+            """mutation($params: ReexecutionParams!) {
+              launchPipelineReexecution(reexecutionParams: $params) {
+                __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
+              } }""",
+            params={"parentRunId": run_id, "strategy": strategy},
+        )
+        assert again["__typename"] == "LaunchRunSuccess", again
+        return self.wait(again["run"]["runId"])
+
     def backfill(self, backfill_id: str) -> list[str]:
         """Do the daemon's part of a backfill; returns its runs."""
         logger = logging.getLogger("backfill")
@@ -75,7 +106,7 @@ class Interface:
                 self.wait(run.run_id)
             found = self.process.instance.get_backfill(backfill_id)
             if found is not None and found.status.value != "REQUESTED":
-                assert found.status.value == "COMPLETED_SUCCESS", found.status
+                assert found.status.value.startswith("COMPLETED"), found.status
                 return [run.run_id for run in runs]
         raise AssertionError("the backfill did not end")
 
@@ -92,12 +123,15 @@ def served(
         settings: more lines of its dagster.yaml.
     """
     home.mkdir()
-    (home / "dagster.yaml").write_text(
-        "telemetry: {enabled: false}\n"
-        "run_coordinator: {module: dagster._core.run_coordinator, class: DefaultRunCoordinator}\n"
-        f"{settings}"
-    )
+    (home / "dagster.yaml").write_text(f"telemetry: {{enabled: false}}\n{AT_ONCE}{settings}")
     one = make()
+    with opened(one.session.instance) as api:
+        yield one, api
+
+
+@contextmanager
+def opened(instance: dg.DagsterInstance) -> Iterator[Interface]:
+    """The interface of an instance, whose settings start a run when it is asked for."""
     target = ModuleTarget(
         module_name="tableferry.pipelines.definitions",
         attribute=None,
@@ -106,8 +140,8 @@ def served(
     )
     with pytest.MonkeyPatch.context() as patch:
         code_servers = fork_code_servers(patch)
-        with WorkspaceProcessContext(one.session.instance, target) as process:
-            yield one, Interface(process)
+        with WorkspaceProcessContext(instance, target) as process:
+            yield Interface(process)
     _end(code_servers)
 
 
