@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pydantic import PrivateAttr
 
 from tableferry.assets.planning.wires import chosen_wire
 from tableferry.pipelines.cli import main
@@ -24,15 +26,13 @@ from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import InputError
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.registry import system
-from tableferry.resources.sqlserver import bcp, tsv_text
-from tableferry.resources.sqlserver.bcp import StagedText
+from tableferry.resources.sqlserver import tsv_text
 from tableferry.resources.sqlserver.bcp_tool import find_tool
 from tableferry.resources.sqlserver.ddl import STATEMENTS
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.sqlserver.trial import REHEARSALS
 from tableferry.resources.tables import TableRef, staging_prefix
 from tableferry.resources.types.column import Column
-from tableferry.resources.wires import exports as wires
 from tableferry.resources.wires.exports import wrong_values
 from tableferry.resources.wires.loads import wrong_loads
 from tests.servers import SQLSERVER, named
@@ -73,10 +73,22 @@ def test_postgres_is_exact(pg_url: str, target: str) -> None:
     assert [str(one) for one in found] == []
 
 
+def put_before_bcp(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a shell script run in its place: `$TOOL` is the tool."""
+    tool = find_tool()
+    path = folder / f"{tool.kind}-wrapper"
+    path.write_text(f"#!/bin/sh\nTOOL={tool.path}\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("TABLEFERRY_BCP", str(path))
+
+
 @pytest.fixture
-def lone_backslash(monkeypatch: pytest.MonkeyPatch) -> None:
+def lone_backslash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Babelfish made of a backslash: it came out unescaped."""
-    monkeypatch.setattr(tsv_text, "ESCAPES", (("N'\\'", "N'\\'"), *tsv_text.ESCAPES[1:]))
+    script = rf"""[ "$2" = in ] && exec $TOOL "$@"
+        sql="$1" to="$3" rows={tmp_path}/rows; shift 3
+        $TOOL "$sql" queryout $rows "$@" && sed 's/\\x5C/\\/g' $rows > "$to" """
+    put_before_bcp(tmp_path, script, monkeypatch)
 
 
 @pytest.fixture
@@ -85,22 +97,31 @@ def rounded_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tsv_text, "_outside", lambda name, low, high: f"{name} IS NULL AND 1 = 0")
 
 
+class Shifting(SqlServerResource):
+    """A driver that shifts the texts that it reads, and says what it was asked."""
+
+    _asked: list[str] = PrivateAttr(default_factory=list)
+
+    @contextmanager
+    def read_arrow(self, sql: str, **how: Any) -> Iterator[Iterator[pa.RecordBatch]]:
+        self._asked.append(sql)
+        with super().read_arrow(sql, **how) as batches:
+            yield map(shifted, batches)
+
+
+def shifted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns: list[Any] = [
+        pa.array([value and value + "!" for value in column.to_pylist()], column.type)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
 @pytest.fixture
-def shifted_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that shifts what it reads."""
-    real = wires.conform
-
-    def conform(batch: pa.RecordBatch, plan: CopyPlan, counts: dict[str, int]) -> pa.RecordBatch:
-        made = real(batch, plan, counts)
-        columns: list[Any] = [
-            pa.array([value and value + "!" for value in column.to_pylist()], column.type)
-            if pa.types.is_large_string(column.type)
-            else column
-            for column in made.columns
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=made.schema)
-
-    monkeypatch.setattr(wires, "conform", conform)
+def shifting(mssql_url: str) -> Shifting:
+    return Shifting(url=mssql_url)
 
 
 @needs_bcp
@@ -139,22 +160,21 @@ def test_a_wire_that_is_wrong_is_refused_and_auto_takes_the_other(
 
 
 @needs_bcp
-@pytest.mark.usefixtures("shifted_arrow")
-def test_auto_takes_text_where_arrow_is_wrong(sqlserver: SqlServerResource) -> None:
+def test_auto_takes_text_where_arrow_is_wrong(shifting: Shifting) -> None:
     plan = plan_of("sqlserver", ("nvarchar(40)",))
-    assert chosen_wire("auto", plan, sqlserver, sqlserver).wire == "text"
+    assert chosen_wire("auto", plan, shifting, shifting).wire == "text"
     with pytest.raises(InputError, match="cannot use the wire format arrow out of sqlserver at "):
-        chosen_wire("arrow", plan, sqlserver, sqlserver)
+        chosen_wire("arrow", plan, shifting, shifting)
 
 
 @needs_bcp
-@pytest.mark.usefixtures("shifted_arrow", "lone_backslash")
-def test_auto_names_both_where_both_are_wrong(sqlserver: SqlServerResource) -> None:
+@pytest.mark.usefixtures("lone_backslash")
+def test_auto_names_both_where_both_are_wrong(shifting: Shifting) -> None:
     plan = plan_of("sqlserver", ("nvarchar(40)",))
     with pytest.raises(
         InputError, match=r"format arrow out of .*; and cannot use the wire format t"
     ):
-        chosen_wire("auto", plan, sqlserver, sqlserver)
+        chosen_wire("auto", plan, shifting, shifting)
 
 
 def into(target: str = "sqlserver", *types: str) -> CopyPlan:
@@ -170,15 +190,6 @@ def into(target: str = "sqlserver", *types: str) -> CopyPlan:
 @pytest.fixture
 def postgres(pg_url: str) -> PostgresResource:
     return PostgresResource(url=pg_url)
-
-
-def put_before_bcp(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a shell script run in its place: `$TOOL` is the tool."""
-    tool = find_tool()
-    path = folder / f"{tool.kind}-wrapper"
-    path.write_text(f"#!/bin/sh\nTOOL={tool.path}\n{script}\n")
-    path.chmod(0o755)
-    monkeypatch.setenv("TABLEFERRY_BCP", str(path))
 
 
 @needs_bcp
@@ -222,15 +233,15 @@ def test_a_server_that_takes_no_bulk_load_is_refused_for_text(
 @needs_bcp
 @pytest.mark.usefixtures("text_into_sqlserver")
 def test_a_value_that_does_not_arrive_is_named(
-    postgres: PostgresResource, sqlserver: SqlServerResource, monkeypatch: pytest.MonkeyPatch
+    postgres: PostgresResource,
+    sqlserver: SqlServerResource,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = bcp.text_staging
-
-    def cut(target_type: str) -> StagedText:
-        found = real(target_type)
-        return replace(found, cast=found.cast.replace("LEFT({}, LEN({}) - 1)", "RTRIM({})"))
-
-    monkeypatch.setattr(bcp, "text_staging", cut)
+    """The end that each text gets on its way is there twice."""
+    script = rf"""table="$1" rows={tmp_path}/rows; sed 's/\.~/..~/g' "$3" > $rows; shift 3
+        exec $TOOL "$table" in $rows "$@" """
+    put_before_bcp(tmp_path, script, monkeypatch)
     plan = into("sqlserver", "text")
     with pytest.raises(
         InputError, match=r"text into .*: an empty text: should be '', but '\.' arrived"
@@ -256,20 +267,10 @@ def test_what_cannot_be_tried_is_not_wrong_and_is_tried_again(
         wrong_loads(postgres, sqlserver, "text", into())
 
 
-def test_a_server_is_probed_once(
-    sqlserver: SqlServerResource, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    real = SqlServerResource.read_arrow
-
-    def read_arrow(self: SqlServerResource, sql: str, **more: Any) -> Any:
-        asked.append(sql)
-        return real(self, sql, **more)
-
-    monkeypatch.setattr(SqlServerResource, "read_arrow", read_arrow)
+def test_a_server_is_probed_once(shifting: Shifting) -> None:
     for _ in range(3):
-        assert wrong_values(sqlserver, "arrow", plan_of("sqlserver", ("int", "date"))) == ()
-    assert len(asked) == 1
+        assert wrong_values(shifting, "arrow", plan_of("sqlserver", ("int", "date"))) == ()
+    assert len(shifting._asked) == 1
 
 
 @pytest.fixture
