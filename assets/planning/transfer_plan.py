@@ -289,7 +289,7 @@ def fingerprints_of(
     """Compute the declared fingerprint of a transfer's source rows, by range name."""
     expected = known_rows(transfer, ranges, recorded)
     with concerning(f"{transfer.transfer}: {transfer.source}"):
-        return fingerprints(
+        found = fingerprints(
             servers.endpoint(transfer.source),
             first.plan,
             ranges,
@@ -301,6 +301,10 @@ def fingerprints_of(
             segmented=uses_segments(transfer),
             expected=expected,
         )
+    if first.plan.fitting is None:
+        return found
+    # its figures are those of all rows: rejected ones may be mended, and become others
+    return {name: replace(each, source_figures=None) for name, each in found.items()}
 
 
 def known_rows(

@@ -15,7 +15,7 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key, rejected_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.profiles import profile
-from tableferry.assets.log.ledger import committed, committed_records, latest_record, records
+from tableferry.assets.log.ledger import committed_records, latest_record, records
 from tableferry.assets.log.run_tags import PARTITION, PROFILE, RANGE_END, RANGE_START
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import Writer
@@ -103,10 +103,11 @@ def execute(
             outcomes = _swap(work, known())
         else:
             outcomes = run_ranges(work, plan.selected)
-        _record_rejected(work, known())
         good = all(outcome.good for outcome in outcomes)
-        if good and caller.last and ends_last(instance, settings, context.run):
-            _forget_rejected(instance, plan, known(), servers)
+        done = good and caller.last and ends_last(instance, settings, context.run)
+        if plan.transfer.on_reject == "quarantine":
+            _settle_rejected(work, known(), done=done)
+        if done:
             check_tables(context, complete, servers, caller, work.source)
         return outcomes
 
@@ -306,29 +307,17 @@ def _earlier(
     return Earlier(records(instance, hop.asset, [*plan.ranges]), kept)
 
 
-def _record_rejected(work: Work, names: Sequence[str]) -> None:
-    """Record how many rows are kept beside each target, for those who go by that table."""
-    if work.plan.transfer.on_reject == "quarantine":
-        for hop in work.plan.selected:
-            known = committed_records(work.log, hop.asset, names).values()
-            rows = sum(record.quarantined or 0 for record in known)
-            work.writers[hop.number].rejected(rejected_key(hop.spec.to), rows)
-
-
-def _forget_rejected(
-    instance: dg.DagsterInstance, plan: TransferPlan, names: Sequence[str], servers: Servers
-) -> None:
-    """Remove what is kept of rows that are in the target now, or beside it with other ranges."""
-    if plan.transfer.on_reject != "quarantine":
-        return
-    for hop in plan.selected:
-        if {*names} <= {*committed(instance, hop.asset, ())}:
-            kept = names
-            if not hop.plan.fitting:
-                # all fits now, which ranges that were not moved since are still without
-                known = committed_records(instance, hop.asset, names)
-                kept = [name for name, record in known.items() if record.quarantined]
-            servers.target(hop.plan.target).keep_quarantined(hop.plan, kept)
+def _settle_rejected(work: Work, names: Sequence[str], *, done: bool) -> None:
+    """Record how many rows are kept beside each target, for those who go by that table; once the
+    last run is `done`, remove those that are in the target now, or are kept of other ranges."""
+    for hop in work.plan.selected:
+        known = committed_records(work.log, hop.asset, names)
+        kept = {name: record.quarantined for name, record in known.items() if record.quarantined}
+        work.writers[hop.number].rejected(rejected_key(hop.spec.to), sum(kept.values()))
+        if done and known.keys() >= {*names}:
+            # where all fits now, ranges that were not moved since are still without
+            current = names if hop.plan.fitting else [*kept]
+            work.loaders[hop.number].keep_quarantined(hop.plan, current)
 
 
 def check_tables(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -67,16 +68,13 @@ class ClickHouseLoad(HeldRange):
     ) -> LoadReceipt:
         """Stream batches into staging by one INSERT of ArrowStream. See `RangeLoad.load_arrow`."""
         body = _Body()
-        self._insert(body.arrow(batches, schema or self.plan.arrow_schema), "ArrowStream")
-        self._sent += body.rows
-        return LoadReceipt(body.rows, body.size)
+        rows = body.arrow(batches, schema or self.plan.arrow_schema)
+        return self._insert(body, rows, "ArrowStream")
 
     def load_bytes(self, chunks: Iterator[bytes]) -> LoadReceipt:
         """Stream rows into staging by one INSERT of TabSeparated. See `RangeLoad.load_bytes`."""
         body = _Body()
-        self._insert(body.text(chunks), "TabSeparated")
-        self._sent += body.rows
-        return LoadReceipt(body.rows, body.size)
+        return self._insert(body, body.text(chunks), "TabSeparated")
 
     def staged_rows(self) -> int:
         """Rows in the staging table."""
@@ -88,7 +86,7 @@ class ClickHouseLoad(HeldRange):
         if self._audited is None:
             # only this attempt writes to it, and `finalise` counts anew
             arrived = self.staged_rows() if self._arrived is None else self._arrived
-            self._audited = self._require(arrived, self._sent, "sent")
+            self._audited = require_staged(self.table, self.key_range, arrived, self._sent, "sent")
             if self.atomic and keeps_rows(self.plan, self.options):
                 self._doubled = may_come_back(self.resource) and self.marker.is_announced()
                 self._gather_strays()
@@ -132,7 +130,7 @@ class ClickHouseLoad(HeldRange):
         self.marker.put(announced=True)
         crash_points.reached("after_marker")
         rows, number = self._owned_rows()
-        self._require(rows, self._audited, "audited")
+        require_staged(self.table, self.key_range, rows, self._audited, "audited")
         if (
             appends(self.plan, self.options)
             and self._count(qualified(self.table), self._in_range) != self._target_rows
@@ -143,46 +141,32 @@ class ClickHouseLoad(HeldRange):
             )
         # without a transaction a row may be in the target and beside it for a moment, or until the
         # next attempt after a crash, but at no time in neither
-        self._quarantine(keep=True)
+        replace_quarantine(self, keep=True)
         crash_points.reached("inside_finalise")
         rows = self._replace_partition() if self.atomic else self._rewrite()
-        self._quarantine(keep=False)
+        replace_quarantine(self)
         crash_points.reached("after_publish")
         self.marker.confirm(number)
         return rows
 
-    def _quarantine(self, *, keep: bool) -> None:
-        if self.publication.quarantine is not None:
-            replace_quarantine(
-                self.resource,
-                self.plan.target,
-                self.key_range.name,
-                self.publication.quarantine,
-                replace(self.staging_table, name=f"{self.staging}v"),
-                self.owner,
-                keep=keep,
-            )
-
-    def _publish_audit(self) -> PublishAudit | None:
-        return PublishAudit(self, self._in_range) if self.options.audits_shown else None
+    def _publish_audit(self) -> AbstractContextManager[None]:
+        asked = self.options.audits_shown
+        return PublishAudit(self, self._in_range).around() if asked else nullcontext()
 
     def _replace_partition(self) -> int:
         assert self._audited is not None
         rows = self._audited
-        audit = self._publish_audit()
-        if audit:
-            audit.before()
-        if rows:
-            self._repeat(replace_partition(qualified(self.table), self._staged, self.key_range))
-        else:
-            # newer servers refuse REPLACE PARTITION from an empty table
-            self._repeat(f"ALTER TABLE {qualified(self.table)} DROP {partition(self.key_range)}")
-        crash_points.reached("after_replace")
-        # before the rows are counted: older servers also let a mutation that is under way bring
-        # replaced parts back (https://github.com/ClickHouse/ClickHouse/issues/73783)
-        let_go_ranges(self.resource, self.table, [self.key_range])
-        if audit:
-            audit.after()
+        table = qualified(self.table)
+        with self._publish_audit():
+            if rows:
+                self._repeat(replace_partition(table, self._staged, self.key_range))
+            else:
+                # newer servers refuse REPLACE PARTITION from an empty table
+                self._repeat(f"ALTER TABLE {table} DROP {partition(self.key_range)}")
+            crash_points.reached("after_replace")
+            # before the rows are counted: older servers also let a mutation that is under way bring
+            # replaced parts back (https://github.com/ClickHouse/ClickHouse/issues/73783)
+            let_go_ranges(self.resource, self.table, [self.key_range])
         shown, strays = self._rows_by_key()
         self._require_shown(shown, rows)
         self._target_rows = rows
@@ -244,9 +228,6 @@ class ClickHouseLoad(HeldRange):
         columns = self.resource.columns(self.table)
         return names([column.name for column in columns if not column.generated])
 
-    def _require(self, rows: int, expected: int, which: str) -> int:
-        return require_staged(self.table, self.key_range, rows, expected, which)
-
     @property
     def _in_range(self) -> str:
         """The condition that a row of the target is in this range."""
@@ -298,19 +279,15 @@ class ClickHouseLoad(HeldRange):
         delta, in_range = self.publication.delta, self._in_range
         *deletes, insert = rewrite(self.publication, self.options, target, self._staged, in_range)
         # a delta is proven in the table itself
-        audit = self._publish_audit() if delta is None else None
-        if audit:
-            audit.before()
-        for delete in deletes:
-            self.resource.execute(
-                delete, {"mutations_sync": 2, "allow_nondeterministic_mutations": 1}
-            )
-        adds = self.options.mode.updates_known and delta is None
-        kept = self._count(target, in_range) if adds else 0
-        query_id = f"{self.lock}-{self.owner.token}"
-        self.resource.execute(insert, {**UNDIVIDED, "query_id": query_id})
-        if audit:
-            audit.after()
+        with self._publish_audit() if delta is None else nullcontext():
+            for delete in deletes:
+                self.resource.execute(
+                    delete, {"mutations_sync": 2, "allow_nondeterministic_mutations": 1}
+                )
+            adds = self.options.mode.updates_known and delta is None
+            kept = self._count(target, in_range) if adds else 0
+            query_id = f"{self.lock}-{self.owner.token}"
+            self.resource.execute(insert, {**UNDIVIDED, "query_id": query_id})
         assert self._audited is not None
         self._target_rows, shown = kept + self._audited, self._rows_in_range()
         if delta is not None:
@@ -321,7 +298,7 @@ class ClickHouseLoad(HeldRange):
     def _staged(self) -> str:
         return qualified(self.table, self.staging)
 
-    def _insert(self, chunks: Iterator[bytes], fmt: str) -> None:
+    def _insert(self, body: _Body, chunks: Iterator[bytes], fmt: str) -> LoadReceipt:
         token = f"{self.publication.version}|{self.table}|{self.key_range.name}|{self._blocks}"
         self._blocks += 1
         self._arrived = None
@@ -333,6 +310,8 @@ class ClickHouseLoad(HeldRange):
             fmt,  # type: ignore[arg-type]
             settings={"insert_deduplication_token": digest},
         )
+        self._sent += body.rows
+        return LoadReceipt(body.rows, body.size)
 
     def _owned_rows(self) -> tuple[int, int]:
         """Rows in staging, and the number of the marker, if the range is still ours; drop the

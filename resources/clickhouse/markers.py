@@ -22,6 +22,7 @@ from tableferry.resources.contract.markers import (
     Published,
     markers_of,
     now,
+    other_rows,
     replaced_newer,
     require_written_as,
 )
@@ -59,22 +60,18 @@ class MarkerTable:
         self._resource, self._target = resource, target
         self._name = qualified(markers_of(target))
 
-    def creation(self) -> str:
-        """The CREATE TABLE statement."""
-        texts = ("`table`", *_COLUMNS.split(", "))
-        return (
-            f"CREATE TABLE IF NOT EXISTS {self._name} (target String, `range` String, "
-            f"number UInt64, {', '.join(f'{name} String' for name in texts)}) "
-            "ENGINE = MergeTree ORDER BY (target, `range`)"
-        )
-
     def create(self) -> None:
         """Create the table if it is missing; remove outdated rows once there are many.
 
         The rows to remove are listed by one read. A condition on what is newest would also hold for
         a row that another run has written since it was read.
         """
-        self._resource.execute(self.creation())
+        texts = ("`table`", *_COLUMNS.split(", "))
+        self._resource.execute(
+            f"CREATE TABLE IF NOT EXISTS {self._name} (target String, `range` String, "
+            f"number UInt64, {', '.join(f'{name} String' for name in texts)}) "
+            "ENGINE = MergeTree ORDER BY (target, `range`)"
+        )
         ((replaced,),) = self._resource.query(
             f"SELECT count() - uniqExact(target, `range`) FROM {self._name}"
         )
@@ -189,21 +186,15 @@ class MarkerTable:
         )
 
     def require(self, table: str, gathered: Mapping[str, str]) -> None:
-        """Raise `TargetMoved` unless the ranges have these data versions."""
-        markers = {marker.range: marker for _, marker in self._newest([table])}
-        for name, version in gathered.items():
-            marker = markers.get(name)
-            if marker is None or marker.version != version:
-                by = f": {marker}" if marker else ""
-                raise TargetMoved(
-                    f"{self._target} range {name}: another run has put other rows into its "
-                    f"shadow{by}"
-                )
+        """Raise `TargetMoved` unless the ranges of a shadow have these data versions."""
+        markers = (marker for _, marker in _newest(self._resource, self._target, [table]))
+        if moved := other_rows(shadow_of(self._target), gathered, markers):
+            raise TargetMoved(moved)
 
     def require_unmoved(self, table: str, known: Published) -> None:
         """Raise `TargetMoved` if a range of a table was published since its markers were read."""
         before = known.markers.get(table, {})
-        for _, marker in self._newest([table]):
+        for _, marker in _newest(self._resource, self._target, [table]):
             name = marker.range
             if marker.version and (name not in before or before[name].token != marker.token):
                 raise TargetMoved(replaced_newer(self._target, marker))
@@ -223,9 +214,6 @@ class MarkerTable:
             self._resource.execute(
                 f"ALTER TABLE {self._name} DELETE WHERE {condition}", {"mutations_sync": 2}
             )
-
-    def _newest(self, tables: Iterable[str]) -> Iterator[tuple[str, Marker]]:
-        return _newest(self._resource, self._target, tables)
 
 
 @dataclass(frozen=True)
@@ -318,7 +306,7 @@ class RangeMarker:
         ):
             self._all.claim(self.identity)
             return TargetMoved(f"{target}: its markers were removed while a run wrote to it")
-        return self._moved("into a new table")
+        return self._moved("into a new table, or has removed its markers")
 
     def _moved(self, what: str) -> TargetMoved:
         name = self.publication.key_range.name

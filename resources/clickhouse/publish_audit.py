@@ -6,8 +6,8 @@ it is restored if need be.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from tableferry.resources.clickhouse.ddl import not_in, partition
@@ -24,14 +24,12 @@ BEFORE = "_before"
 
 @dataclass
 class PublishAudit:
-    """The comparison of one range; call `before` and `after` around its publication."""
+    """The comparison of one range."""
 
     load: HeldRange
     condition: str
     """The condition that a row of the table is in the range."""
     same: SameRows = field(init=False)
-    _kept: Summed = field(default=Summed(0, 0), init=False)
-    """Rows that stay beside the staged ones in a table without a partition per range."""
 
     def __post_init__(self) -> None:
         load = self.load
@@ -42,9 +40,16 @@ class PublishAudit:
     def _before(self) -> str:
         return f"{self.load.staging}{BEFORE}"
 
-    def before(self) -> None:
-        """Keep what the range shows now, until the attempt's end."""
-        load = self.load
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        """Keep what the range shows, until the attempt's end; compare once it is published, and
+        restore the earlier range if what it shows differs from what was audited.
+
+        Raises:
+            ShownDiffers: it does.
+        """
+        load, ask = self.load, self.load.resource.query
+        beside = Summed(0, 0)
         if load.atomic:
             load.resource.execute(
                 f"CREATE TABLE {qualified(load.table, self._before)} AS {qualified(load.table)} "
@@ -56,20 +61,14 @@ class PublishAudit:
             )
         elif load.options.mode.updates_known:
             staged = qualified(load.staging_table)
+            # without a partition per range, other rows stay beside the staged ones
             kept = f"({self.condition}) AND {not_in(load.plan, staged)}"
-            self._kept = self.same.shown(load.resource.query, kept)
-
-    def after(self) -> None:
-        """Compare; restore the earlier range if what it shows differs from what was audited.
-
-        Raises:
-            ShownDiffers: it does.
-        """
-        load, ask = self.load, self.load.resource.query
-        expected = self.same.staged(ask).plus(self._kept)
+            beside = self.same.shown(ask, kept)
+        yield
+        expected = self.same.staged(ask).plus(beside)
         shown = self.same.shown(ask, self.condition)
         if shown != expected:
-            comparable = self._kept.rows == 0 and shown.rows == expected.rows
+            comparable = beside.rows == 0 and shown.rows == expected.rows
             columns = self.same.differing(ask, self.condition) if comparable else []
             outcome = "it has its rows of before again" if load.atomic else "it is left so"
             if load.atomic:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from tableferry.resources import crash_points
 from tableferry.resources.clickhouse.dialect import literal
-from tableferry.resources.clickhouse.locks import Owner
+from tableferry.resources.clickhouse.locks import HeldRange
 from tableferry.resources.clickhouse.replaced import let_go
 from tableferry.resources.clickhouse.server import ClickHouseServer
-from tableferry.resources.contract.quarantine import COLUMNS, RANGE, ROW_NUMBER, Quarantine
+from tableferry.resources.contract.quarantine import COLUMNS, RANGE, ROW_NUMBER
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target_names import of_ranges, quarantine_of
 from tableferry.resources.tables import TableRef
@@ -31,35 +32,26 @@ def create_quarantine(resource: ClickHouseServer, target: TableRef) -> None:
     resource.execute(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {ROW_NUMBER} Nullable(String)")
 
 
-def replace_quarantine(
-    resource: ClickHouseServer,
-    target: TableRef,
-    range_name: str,
-    quarantine: Quarantine,
-    staging: TableRef,
-    owner: Owner,
-    *,
-    keep: bool = False,
-) -> None:
+def replace_quarantine(held: HeldRange, *, keep: bool = False) -> None:
     """Replace what is kept of a range, at once; it may be repeated.
 
     Args:
-        resource: the server.
-        target: the table that the range is of.
-        range_name: the range.
-        quarantine: what is to be kept of it.
-        staging: a table of that name is used in between.
-        owner: who owns it.
+        held: the range, whose publication says what is to be kept of it, if it is.
         keep: whether what is kept already stays, each value once.
     """
-    rows, table = [*quarantine.stored(range_name)], qualified(quarantine_of(target))
+    resource, target, range_name = held.resource, held.plan.target, held.key_range.name
+    quarantine, table = held.publication.quarantine, qualified(quarantine_of(target))
+    if quarantine is None:
+        return
+    rows = [*quarantine.stored(range_name)]
     if not rows:
         if not keep:
-            forget_quarantine(resource, target, [range_name])
+            _forget(resource, target, [range_name])
         return
+    staging = replace(held.staging_table, name=f"{held.staging}v")
     staged, partition = qualified(staging), literal(range_name)
     resource.execute(drop_table(staging))
-    resource.execute(f"CREATE TABLE {staged} AS {table} COMMENT {owner.comment()}")
+    resource.execute(f"CREATE TABLE {staged} AS {table} COMMENT {held.owner.comment()}")
     try:
         _insert(resource, staged, rows)
         if keep:
@@ -81,13 +73,10 @@ def keep_quarantined(resource: ClickHouseServer, target: TableRef, ranges: Colle
     table = qualified(quarantine_of(target))
     rest = f"WHERE NOT ({of_ranges(target, ranges)})" if ranges else ""
     names = resource.query(f"SELECT DISTINCT {RANGE} FROM {table} {rest}")
-    forget_quarantine(resource, target, [str(name) for (name,) in names])
+    _forget(resource, target, [str(name) for (name,) in names])
 
 
-def forget_quarantine(
-    resource: ClickHouseServer, target: TableRef, ranges: Collection[str]
-) -> None:
-    """Remove what is kept of ranges that there are no longer."""
+def _forget(resource: ClickHouseServer, target: TableRef, ranges: Collection[str]) -> None:
     for name in ranges:
         table = qualified(quarantine_of(target))
         resource.execute(f"ALTER TABLE {table} DROP PARTITION {literal(name)}")

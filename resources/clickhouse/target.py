@@ -47,11 +47,7 @@ from tableferry.resources.clickhouse.markers import (
 from tableferry.resources.clickhouse.nodes import require_place
 from tableferry.resources.clickhouse.policies import granted, user_of
 from tableferry.resources.clickhouse.publish_audit import BEFORE
-from tableferry.resources.clickhouse.quarantine import (
-    create_quarantine,
-    forget_quarantine,
-    keep_quarantined,
-)
+from tableferry.resources.clickhouse.quarantine import create_quarantine, keep_quarantined
 from tableferry.resources.clickhouse.replaced import let_go_ranges, require_sight
 from tableferry.resources.clickhouse.server import ClickHouseServer, insert_statement
 from tableferry.resources.clickhouse.staging import (
@@ -498,8 +494,6 @@ class ClickHouseTarget(Target):
         """
         table = written_to(plan, options)
         layout = self._require(table)
-        if plan.fitting and not into and layout_of(self.resource, quarantine_of(plan.target)):
-            forget_quarantine(self.resource, plan.target, [gone.name for gone in ranges])
         if layout_of(self.resource, markers_of(table)):
             markers = MarkerTable(self.resource, plan.target)
             markers.take_back(table_identity(table, layout.uuid), [gone.name for gone in ranges])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tableferry.resources.contract.copy_plan import CopyPlan, Format
@@ -162,6 +162,18 @@ def require_written_as(table: TableRef, name: str) -> None:
             "each other's rows. Give one of them another target. If no transfer writes to it by "
             f"that name any more, {remedy}"
         )
+
+
+def other_rows(table: TableRef, gathered: Mapping[str, str], markers: Iterable[Marker]) -> str:
+    """Say which range of a table has another data version than was gathered there; empty if none
+    has."""
+    by_range = {marker.range: marker for marker in markers}
+    for name, version in gathered.items():
+        marker = by_range.get(name)
+        if marker is None or marker.version != version:
+            by = f": {marker}" if marker else ""
+            return f"{table} range {name}: another run has put other rows there{by}"
+    return ""
 
 
 def replaced_newer(table: TableRef, marker: Marker) -> str:

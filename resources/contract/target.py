@@ -319,7 +319,7 @@ class Target(Protocol):
     def keep_quarantined(self, plan: CopyPlan, ranges: Sequence[str]) -> None:
         """Remove what is kept of rejected rows of other ranges than these.
 
-        Those of a retired range stay until the ranges that replace it have been published.
+        Those of a retired range stay until all ranges are committed.
         """
 
     def clean(

@@ -101,21 +101,6 @@ def fingerprints(
         InputError: the method is unknown or needs something that the table does not have.
         DigestRefused: the server does not compute the row digest.
     """
-    if plan.fitting:
-        # of all rows: those that are rejected may be mended, and become others
-        of_all = fingerprints(
-            endpoint,
-            replace(plan, fitting=None),
-            ranges,
-            method,
-            snapshot=snapshot,
-            watermark_column=watermark_column,
-            greatest=greatest,
-            recorded=recorded,
-            segmented=segmented,
-            expected=expected,
-        )
-        return {name: replace(each, source_figures=None) for name, each in of_all.items()}
     table, source, expected = plan.source, source_of(endpoint.system), expected or {}
     if method in ("auto", "content") and source.file_key is not None:
         return source.fingerprints(endpoint, table, ranges, plan.where)

@@ -14,6 +14,7 @@ from tableferry.resources.contract.markers import (
     Published,
     markers_of,
     now,
+    other_rows,
     range_key,
     replaced_newer,
     require_written_as,
@@ -24,15 +25,13 @@ from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
+from tableferry.resources.transactional.preparing import create_beside, not_allowed
 from tableferry.resources.transactional.statements import RIGHTS, Statements, TargetSession
 
 HEAD = "head"
 """Replaces a range's key in the row that counts a table's publications. Each publication updates
 that row first, and so waits for the end of another. In the place of a range's name it has the name
 by which runs write to the table, and of a shadow in that of a version what it was made like."""
-
-ALREADY_THERE = "42S01"
-"""The SQLSTATE of SQL Server for a table that is there, which it may not have shown."""
 
 TURN_SECONDS = 30
 """How long a publication waits for its turn; others hold theirs for their last statements only."""
@@ -59,8 +58,8 @@ class MarkerTable:
         self._table = markers_of(target)
         self._name = qualified(self._table)
 
-    def creation(self) -> str:
-        """CREATE TABLE of the markers."""
+    def create(self, session: TargetSession) -> None:
+        """Create the table unless it exists."""
         short, long = self._sql.indexed_text, self._sql.any_text
         texts = ("target_name", "range_name", "key_name", "version", "owner", "home", "published")
         columns = [
@@ -70,23 +69,7 @@ class MarkerTable:
             *(f"{name} {long} NOT NULL" for name in texts),
             "PRIMARY KEY (target_id, range_hash)",
         ]
-        return f"CREATE TABLE {self._name} ({', '.join(columns)})"
-
-    def create(self, session: TargetSession) -> None:
-        """Create the table unless it exists; another run may be faster."""
-        exists = self._sql.table_exists(self._table)
-        if session.query(exists):
-            return
-        try:
-            session.execute(self.creation())
-        except StatementFailed as error:
-            if session.query(exists):
-                return
-            if error.code == ALREADY_THERE:
-                raise InputError(
-                    f"{self._target}: {_not_allowed(self._table, 'the login')}"
-                ) from None
-            raise
+        create_beside(self._sql, session, self._target, self._table, columns)
 
     def require_writable(self, session: TargetSession) -> None:
         """Refuse a table of another login, on which this one lacks a right.
@@ -224,14 +207,9 @@ class MarkerTable:
         for identity in self._identities(session):
             self._take_turn(session, identity)
             rows = session.query(self._select(self._is_of(identity)))
-            markers = {marker.range: marker for *_, marker in map(_row, rows)}
-            for name, version in gathered.items():
-                marker = markers.get(name)
-                if marker is None or marker.version != version:
-                    by = f": {marker}" if marker else ""
-                    raise TargetMoved(
-                        f"{self._written} range {name}: another run has put other rows there{by}"
-                    )
+            markers = (marker for *_, marker in map(_row, rows))
+            if moved := other_rows(self._written, gathered, markers):
+                raise TargetMoved(moved)
 
     def _identities(self, session: TargetSession) -> Iterator[str]:
         """The identity of the table that is written to, if there is one."""
@@ -316,13 +294,6 @@ class MarkerTable:
         )
 
 
-def _not_allowed(markers: TableRef, login: str) -> str:
-    return (
-        f"{login} may not read and write {markers}, of another login, in which runs say what they "
-        f"have published; GRANT {', '.join(RIGHTS)} ON {qualified(markers)} TO {login}"
-    )
-
-
 @dataclass(frozen=True)
 class LackingIn:
     """Asks which rights the login lacks on the markers of a schema: says so, and whether it may
@@ -336,7 +307,7 @@ class LackingIn:
         markers = markers_of(tables[0])
         for login, *has in resource.query(self.sql.permissions(markers)):
             if any(right is not None and not right for right in has):
-                says = _not_allowed(markers, self.sql.system.quote(str(login)))
+                says = not_allowed(markers, self.sql.system.quote(str(login)))
                 return dict.fromkeys(tables, (says, bool(has[RIGHTS.index("SELECT")])))
         return {}
 

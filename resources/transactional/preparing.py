@@ -6,11 +6,16 @@ from collections.abc import Sequence
 
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_columns import unfilled, unfilled_notes, verify_columns
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import InputError, SchemaDrift, StatementFailed
-from tableferry.resources.transactional.statements import Statements, TargetSession
+from tableferry.resources.tables import TableRef
+from tableferry.resources.transactional.statements import RIGHTS, Statements, TargetSession
 from tableferry.resources.types.column import Column
+
+ALREADY_THERE = "42S01"
+"""The SQLSTATE of SQL Server for a table that is there, which it may not have shown."""
 
 
 def create_table(sql: Statements, session: TargetSession, plan: CopyPlan) -> bool:
@@ -31,6 +36,39 @@ def create_table(sql: Statements, session: TargetSession, plan: CopyPlan) -> boo
             if last:
                 raise
     return False
+
+
+def create_beside(
+    sql: Statements,
+    session: TargetSession,
+    target: TableRef,
+    table: TableRef,
+    columns: Sequence[str],
+) -> None:
+    """Create a table of ours beside a target unless it exists; another run may be faster.
+
+    Raises:
+        InputError: another login has it, and this one may not see it.
+    """
+    exists = sql.table_exists(table)
+    if session.query(exists):
+        return
+    try:
+        session.execute(f"CREATE TABLE {qualified(table)} ({', '.join(columns)})")
+    except StatementFailed as error:
+        if session.query(exists):
+            return
+        if error.code == ALREADY_THERE:
+            raise InputError(f"{target}: {not_allowed(table, 'the login')}") from None
+        raise
+
+
+def not_allowed(table: TableRef, login: str) -> str:
+    """Say that a login lacks a right on a table of ours beside a target, and how to grant it."""
+    return (
+        f"{login} may not read and write {table}, of another login, which runs keep beside their "
+        f"targets; GRANT {', '.join(RIGHTS)} ON {qualified(table)} TO {login}"
+    )
 
 
 def verify_table(

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from tableferry.resources.contract.quarantine import COLUMNS, RANGE, ROW_NUMBER, Quarantine
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_names import of_ranges, quarantine_of
-from tableferry.resources.errors import StatementFailed
 from tableferry.resources.tables import TableRef
+from tableferry.resources.transactional.preparing import create_beside
 from tableferry.resources.transactional.statements import Statements, TargetSession
 from tableferry.resources.types.column import Column
 
@@ -20,17 +20,10 @@ def create_quarantine(sql: Statements, session: TargetSession, target: TableRef)
     """Create the table beside a target, if it is missing, or give it the columns that it lacks."""
     table, system = quarantine_of(target), target.system
     columns = [f"{system.quote(name)} {system.types.text} NULL" for name in (RANGE, *COLUMNS)]
-    if session.query(sql.table_exists(table)):
-        if not session.query(sql.column_exists(table, ROW_NUMBER)):
-            name, new = system.quote(ROW_NUMBER), Column(ROW_NUMBER, system.types.text)
-            session.execute(system.dialect.add_column(qualified(table), name, new))
-        return
-    try:
-        session.execute(f"CREATE TABLE {qualified(table)} ({', '.join(columns)})")
-    except StatementFailed:
-        # another run may have been faster
-        if not session.query(sql.table_exists(table)):
-            raise
+    create_beside(sql, session, target, table, columns)
+    if not session.query(sql.column_exists(table, ROW_NUMBER)):
+        name, new = system.quote(ROW_NUMBER), Column(ROW_NUMBER, system.types.text)
+        session.execute(system.dialect.add_column(qualified(table), name, new))
 
 
 def replace_quarantine(
@@ -38,7 +31,7 @@ def replace_quarantine(
 ) -> None:
     """Replace what is kept of a range."""
     system, table = target.system, qualified(quarantine_of(target))
-    session.execute(_forgetting(target, [range_name]))
+    session.execute(f"DELETE FROM {table} WHERE {of_ranges(target, [range_name])}")
     names = ", ".join(map(system.quote, (RANGE, *COLUMNS)))
     kept = [*quarantine.stored(range_name)]
     literal = system.dialect.literal
@@ -58,15 +51,3 @@ def keep_quarantined(
     if session.query(sql.table_exists(quarantine_of(target))):
         rest = f"NOT ({of_ranges(target, ranges)})" if ranges else "1 = 1"
         session.execute(f"DELETE FROM {qualified(quarantine_of(target))} WHERE {rest}")
-
-
-def forget_quarantine(
-    sql: Statements, session: TargetSession, target: TableRef, ranges: Collection[str]
-) -> None:
-    """Remove what is kept of ranges that there are no longer."""
-    if ranges and session.query(sql.table_exists(quarantine_of(target))):
-        session.execute(_forgetting(target, ranges))
-
-
-def _forgetting(target: TableRef, ranges: Collection[str]) -> str:
-    return f"DELETE FROM {qualified(quarantine_of(target))} WHERE {of_ranges(target, ranges)}"

@@ -49,11 +49,7 @@ from tableferry.resources.transactional.markers import (
 )
 from tableferry.resources.transactional.preparing import create_table, verify_table
 from tableferry.resources.transactional.publish_audit import require_deletable
-from tableferry.resources.transactional.quarantine import (
-    create_quarantine,
-    forget_quarantine,
-    keep_quarantined,
-)
+from tableferry.resources.transactional.quarantine import create_quarantine, keep_quarantined
 from tableferry.resources.transactional.script import script
 from tableferry.resources.transactional.statements import Statements
 from tableferry.resources.types.column import Column
@@ -373,9 +369,6 @@ class TransactionalTarget(Target, Generic[AnySession]):
                         )
                         session.execute(self.sql.delete_range(table, plan.target_range(key_range)))
                     markers.remove(session, [key_range.name])
-            if plan.fitting and not into:
-                gone = [key_range.name for key_range in ranges]
-                forget_quarantine(self.sql, session, plan.target, gone)
 
     def keep_quarantined(self, plan: CopyPlan, ranges: Sequence[str]) -> None:
         """See `Target.keep_quarantined`."""

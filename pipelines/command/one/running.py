@@ -215,14 +215,9 @@ def rejected_ranges(session: Session, name: str) -> list[str]:
     def find(log: Log) -> list[str]:
         names = partitions(log, transfer.partitions_name)
         by_hop = [records(log, asset_key(hop.to), names) for hop in transfer.hops]
-        return [
-            key
-            for key in names
-            if any(
-                (record := by_range.get(key)) is not None and record.quarantined
-                for by_range in by_hop
-            )
-        ]
+        every = [record for of_hop in by_hop for record in of_hop.values()]
+        rejecting = {record.range for record in every if record.quarantined}
+        return [key for key in names if key in rejecting]
 
     return session.ask_log(find)
 
