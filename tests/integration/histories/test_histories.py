@@ -109,6 +109,14 @@ KEPT = {
             step("plan"),
         ),
     ),
+    "a swap that was killed, and a column that comes before the next": History(
+        ("postgres", "postgres"),
+        declared=(*BOUNDS, ("write", "swap"), ("on_schema_drift", "evolve")),
+        steps=(
+            *(step("run"), step("update", [1, 11, 22], 8), step("run", kill="before_swap:1")),
+            *(step("alter", "add", 6), step("run")),
+        ),
+    ),
     "a range that nobody lists, a backfill, and what is refused in between": History(
         ("postgres", "clickhouse"),
         declared=(*BOUNDS, ("on_schema_drift", "evolve")),
