@@ -41,35 +41,36 @@ from tableferry.resources.types.column import Column
 SIDES: tuple[Side, Side] = ("source", "target")
 
 
-def require_condition(subject: str, where: str, table: TableRef, server: Endpoint) -> None:
-    """Refuse a row filter that is not exactly one condition that a table's server understands.
+def refusal(server: Endpoint, table: TableRef, where: str | None = None) -> str:
+    """Return what a server says against reading a table's rows by a filter; empty if it reads them.
 
     Args:
-        subject: what the message begins with.
-        where: the filter.
-        table: whose rows it is about.
-        server: the server.
-
-    Raises:
-        InputError: names the filter, and what the server says against it.
+        server: the table's.
+        table: the table, with what is computed of it.
+        where: the filter, which has to be exactly one condition.
     """
     first, last = table.system.dialect.limited(1)
-    nowhere = filtered("1 = 0", where)
+    rows, nowhere = read_from(table), filtered("1 = 0", where)
     # in parentheses, as a condition that ends this query's own does not end that of others
-    query = f"SELECT {first}1 AS ferry__one FROM {read_from(table)} WHERE {nowhere}{last}"
+    query = f"SELECT {first}1 AS ferry__one FROM {rows} WHERE {nowhere}{last}"
     try:
         with only_reading(limit()):
-            rows = server.query(f"SELECT * FROM ({query}) AS ferry__q")
+            found = server.query(f"SELECT * FROM ({query}) AS ferry__q")
     except StatementFailed as error:
         if error.transient:
             raise
-        raise InputError(
-            f"{subject}: {where!r} is not a valid condition for {table}: {error}"
-        ) from None
-    if rows:
-        raise InputError(
-            f"{subject}: {where!r} should be one condition; its parentheses do not match"
-        )
+        return str(error)
+    return "its parentheses do not match" if found else ""
+
+
+def require_condition(subject: str, where: str, table: TableRef, server: Endpoint) -> None:
+    """Refuse a row filter that is not exactly one condition that a table's server understands.
+
+    Raises:
+        InputError: names the filter after the subject, and what the server says against it.
+    """
+    if why := refusal(server, table, where):
+        raise InputError(f"{subject}: {where!r} is not a valid condition for {table}: {why}")
 
 
 @dataclass(frozen=True)

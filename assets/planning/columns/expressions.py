@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.checks.table_side import refusal
 from tableferry.resources.aliases import alias_prefix
-from tableferry.resources.connecting.bounds import only_reading
-from tableferry.resources.connecting.waiting import limit
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.table_sql import filtered, qualified, read_from
-from tableferry.resources.errors import ColumnsRefused, InputError, StatementFailed
+from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.errors import ColumnsRefused, InputError
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Export, Refusal
@@ -96,9 +95,9 @@ def require_expressions(transfer: Transfer, columns: Sequence[Column], source: E
     if not computed:
         return
     problems: dict[str, str] = {}
-    if _refusal(source, read_from(_read(transfer, columns, computed))):
+    if refusal(source, _read(transfer, columns, computed)):
         for name, each in computed.items():
-            if why := _refusal(source, read_from(_read(transfer, columns, {name: each}))):
+            if why := refusal(source, _read(transfer, columns, {name: each})):
                 problems[name] = f"column {name!r}: {transfer.source} refuses its expression: {why}"
     names = {column.name for column in columns}
     replaced = [name for name in computed if name in names]
@@ -107,7 +106,7 @@ def require_expressions(transfer: Transfer, columns: Sequence[Column], source: E
         listed = ", ".join(source.system.quote(column.name) for column in others)
         alias = source.system.quote(transfer.source.name)
         rows = f"(SELECT {listed} FROM {qualified(transfer.source)}) AS {alias}"
-        if why := _refusal(source, rows, transfer.where):
+        if why := refusal(source, replace(transfer.source, read_as=rows), transfer.where):
             problems[replaced[0]] = (
                 f"column {replaced[0]!r}: where: {transfer.where!r} should do without columns that "
                 f"expressions replace ({why}); give the expression a name of its own, or filter "
@@ -232,16 +231,3 @@ def _read(
 def _enclosed(expression: str) -> str:
     """Put an expression into parentheses; line breaks end its comments."""
     return f"(\n{expression}\n)"
-
-
-def _refusal(source: Endpoint, rows: str, where: str | None = None) -> str:
-    """What the server says against reading rows; empty if it reads them."""
-    first, last = source.system.dialect.limited(1)
-    try:
-        with only_reading(limit()):
-            source.query(f"SELECT {first}1 FROM {rows} WHERE {filtered('1 = 0', where)}{last}")
-    except StatementFailed as error:
-        if error.transient:
-            raise
-        return str(error)
-    return ""
