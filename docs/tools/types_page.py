@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import groupby
 
 from tableferry.resources.columns.conversions import conversion_of
 from tableferry.resources.columns.planner import plan_copy
@@ -129,6 +130,9 @@ FROM_CLICKHOUSE = [
 CLICKHOUSE = "26.7"
 """The release that the tables show: floats travel as text, dates are held to the short calendar."""
 
+SHORT = 60
+"""SQL of more characters is left to dry runs."""
+
 NEVER = "cannot be converted"
 """The reason of steps that every value passes."""
 
@@ -136,80 +140,92 @@ INTRODUCTION = """# Types
 
 <!-- Made by `python -m docs.tools.types_page > docs/types.md`; a test fails when it is stale. -->
 
-What each column becomes, how it is selected, and which of its values the target cannot hold. A
-value that arrives arrives exactly. One that cannot stops its key range before the commit, with an
-error that names table, column, key and value.
+Look up here what each column type becomes, how it is selected, and which values the target cannot hold. A value that
+arrives arrives exactly. A value that does not fit stops its key range before the commit, with an error that names
+table, column, key and value. [Values that do not fit](values-that-do-not-fit.md) goes through your choices.
 
-- **Another target type**: `columns: {x: {type: ...}}` takes any type that can hold values of the
-  source type exactly; those that do not fit are refused by name. A text type takes every column.
-- **All of them at once**: `ferry plan T --values` lists
-  [every value](commands.md#values-that-do-not-fit) that would be refused;
-  [a chapter](values-that-do-not-fit.md) goes through what can be done about them.
-- **Less strict**: `columns: {x: {on_overflow: null}}` writes NULL for a value that does not fit,
-  `clamp` the nearest value that fits, `text` makes the whole column text. What `null` and `clamp`
-  changed is counted in the range's metadata and in each verdict, and [proven to be what they should
-  make of it](reconciliation.md#values-that-on_overflow-changes). NaN has no nearest value, and a
-  NULL array has no place in ClickHouse, so that these stay refused under `clamp`.
-- **NULL** is allowed in the target where the source allows it, or where `on_overflow: null` asks
-  for it. ClickHouse's arrays cannot be NULL; their elements can. `Variant` and `Dynamic` have a
-  NULL of their own, which stays NULL. `NOT NULL` counts where no row can break it: not on a foreign
-  table of PostgreSQL, before it is validated (18), where tables that inherit may have NULL, or in a
-  domain.
-- **`datetime`** of SQL Server counts in 1/300 s, and shows .000, .003 and .007. What it shows is
-  copied, compared, and what bounds of ranges and watermarks go by.
-- **Domains** travel as the type they are based on, **generated** and **identity** columns by value.
-- **Names** stay as they are, in every script, with blanks and reserved words, unless renamed. SQL
-  Server's usual collations do not tell names apart by case; two that differ in nothing else are
-  refused there. So are names, of tables too, that a server would cut or does not take: 63 bytes in
-  PostgreSQL, 128 characters in SQL Server, 255 bytes of a path's part; `_range`, `_part`,
-  `_row_exists`, `_block_number` and `_block_offset` in ClickHouse; arrays there with a dot in their
-  names beside a column or another array that begins alike (`a.x` with `a` or `a.y`), which
-  ClickHouse takes for one Nested column. The error proposes a name. How many columns a
-  table may have, and how long its rows may be, the server says where it is made.
-- **Wire formats**: `arrow` carries everything. `text` carries the columns marked so, without `null`
-  and `clamp`, which could not be counted. Out of SQL Server, text with a NUL character is refused
-  under it too.
-- **Floats as `text`** are exact into ClickHouse from 26.7 on. Older releases get the last bits of a
-  float wrong in every text format, so that planning refuses `text` for floats there. SQL Server
-  prints them by `CONVERT` with style 3 (17 digits, documented as lossless; Babelfish has it too). A
-  value that the server itself does not read back out of that is refused: `arrow` carries it.
-- **Bytes as `text`** go into SQL Server, but not into ClickHouse, which would have to be told how
-  they are encoded; and the hexadecimal styles of `CONVERT` are ignored by Babelfish. Exclude such
-  columns, or use `arrow`.
-- **Between two PostgreSQL servers** every type is kept as it is declared, with all values, infinite
-  and early ones too, and travels unread: in COPY's binary format, or, where one of the columns is
-  an array of enums, a row type, an `xml` or an extension's type, in COPY's text.
-- **Into PostgreSQL** no value has more than six decimals of a second, and no text a NUL character:
-  what has is refused, unless `clamp` cuts the decimals. Text keeps its declared length, as varchar,
-  also where its source pads it.
-- **Out of files**, see [what Parquet's types become](files.md#what-parquets-types-become) and
-  [what texts become](files.md#what-texts-become).
-- **Into files** (Parquet, by DuckDB's names of types): integers of their own size and sign,
-  decimals of up to 38 digits, the years from 4713 BC to 294246, six decimals of a second, instants
-  with an offset of +00:00, uuids, bytes, and arrays of all but times, uuids, bytes and arrays;
-  JSON and the like are texts.
-- **What looking costs**, for a table of 14 columns, five of them guarded, into ClickHouse: 4 % of
-  the move over `text`, where PostgreSQL looks (12 % of its CPU time for the COPY), and 0.4 % over
-  `arrow`, where the client does. `python -m tableferry_bench.guards` measures it.
-- **Times without a zone** go into `DateTime64(n, 'UTC')` too: the column shows the same wall clock
-  on every server, whatever its own zone.
-- **Types that can be read, but not filled**: `DateTime`, `DateTime64` with more than seven
-  decimals or in another zone than UTC, `Enum8` and `Enum16`, `Int128` and wider integers, and
-  those that ClickHouse has for addresses, tuples and maps; `datetime`, `smalldatetime` and `money`
-  of SQL Server. A target that has such a column is refused with the type that was planned; `ALTER`
-  the column, or have the table made anew by `--recreate`.
-- **ClickHouse's dates** are held to 1900-01-01 to 2299-12-31, or, from ClickHouse 26.9 on, to
-  0001-01-01 to 9999-12-31; an older release would show another date. For others choose `Int32`
+## Choose a type or another value
+
+| declare | effect |
+|---|---|
+| `columns: {x: {type: ...}}` | any type that can hold the source type's values exactly; a text type takes every column |
+| `columns: {x: {on_overflow: null}}` | NULL for a value that does not fit; the column becomes nullable |
+| `columns: {x: {on_overflow: clamp}}` | the nearest value that fits |
+| `columns: {x: {on_overflow: text}}` | the whole column as text |
+
+Changes by `null` and `clamp` are counted in the range's metadata and in each verdict, and [proven to be
+right](reconciliation.md#values-that-on_overflow-changes). `clamp` still refuses NaN, which has no nearest value, and a
+NULL array in ClickHouse. `ferry plan T --values` lists every value that would be refused.
+
+## All systems
+
+- **NULL.** A target column is nullable if its source is, or under `on_overflow: null`. A `NOT NULL` of PostgreSQL counts only if no
+  row can break it: not on a foreign table, not before it is validated (18), not where inheriting tables may have NULL, not in a
+  domain. ClickHouse's arrays cannot be NULL, but their elements can. `Variant` and `Dynamic` keep their own NULL.
+- **Special columns.** Domains travel as their base type, generated and identity columns by value.
+- **Names** stay as they are unless you rename them. A name, also of a table, that a server would cut or refuse is itself refused,
+  and the error proposes another:
+
+    | target | refused names |
+    |---|---|
+    | PostgreSQL | more than 63 bytes |
+    | SQL Server | more than 128 characters; two that differ only in case |
+    | files | more than 255 bytes in a part of a path |
+    | ClickHouse | `_range`, `_part`, `_row_exists`, `_block_number`, `_block_offset`; an array `a.x` next to a column `a` or an array `a.y`, which ClickHouse reads as Nested |
+
+- **Wire formats.** `arrow` carries everything. `text` carries the columns marked below, without `null` and `clamp`, which it
+  could not count. It carries no bytes out of SQL Server or into ClickHouse: exclude such columns, or use `arrow`.
+- **Cost.** Looking for values that do not fit costs up to 4 % of a move over `text`, and 0.4 % over `arrow`.
+
+## By system
+
+**PostgreSQL.** Between two PostgreSQL servers every type keeps its declaration and all values, infinite and early ones too.
+Rows travel unread in COPY's binary format or, if a column is an array of enums, a row type, `xml` or an extension's type, in
+COPY's text. Into PostgreSQL, seconds have at most six decimals and text has no NUL characters. Other values are refused, unless
+`clamp` cuts the decimals. Text keeps its declared length as varchar, also where its source pads it.
+
+**SQL Server.** Text becomes nvarchar, as the code page of varchar lacks most of Unicode. Its length counts UTF-16 units; a
+character beyond U+FFFF takes two. From SQL Server:
+
+- U+FFFD is refused, because the driver writes it for half a surrogate pair; `on_overflow: clamp` accepts it. The wire
+  `text` refuses NUL characters.
+- `datetime` counts 1/300 s and shows .000, .003 and .007. What it shows is copied, compared, and used for bounds of ranges
+  and watermarks.
+- Over `text`, floats are printed by `CONVERT` style 3 (17 digits). A value that the server does not read back from that is
+  refused; use `arrow`.
+
+**ClickHouse.**
+
+- Dates are limited to 1900-01-01 to 2299-12-31, from ClickHouse 26.9 on to 0001-01-01 to 9999-12-31. For others choose `Int32`
   (days since 1970-01-01), `Int64` (microseconds since then) or `String`.
-- **Text in SQL Server** is nvarchar, never varchar, whose code page has no room for all of Unicode.
-  Its length counts UTF-16 units, of which a character beyond U+FFFF takes two.
-- **U+FFFD out of SQL Server** is refused, because the driver puts the same character in the place
-  of half a surrogate pair. `on_overflow: clamp` takes it as it is.
-"""
+- Times without a zone become `DateTime64(n, 'UTC')`, which shows the same wall clock on every server.
+- Floats need `arrow` before 26.7: older releases misread their last bits in every text format.
+
+**Files.** See [what Parquet's types become](files.md#what-parquets-types-become) and [what texts
+become](files.md#what-texts-become). Parquet targets take DuckDB's types: integers of their own size and sign, decimals of up to
+38 digits, years from 4713 BC to 294246, six decimals of a second, instants with an offset of +00:00, uuids, bytes, and arrays
+except of times, uuids, bytes and arrays. JSON and similar types become text.
+
+## Types that can be read, but not filled
+
+| system | types |
+|---|---|
+| ClickHouse | `DateTime`; `DateTime64` with more than seven decimals or a zone other than UTC; `Enum8`, `Enum16`; `Int128` and wider integers; addresses, tuples and maps |
+| SQL Server | `datetime`, `smalldatetime`, `money` |
+
+A target with such a column is refused, and the error names the planned type: `ALTER` the column, or recreate the
+table with `--recreate`.
+
+## How to read the tables
+
+`x` is the column. *An expression* is SQL that `ferry run T --dry-run` shows once the column is declared. A type that is
+refused needs a declared type: the third column says how a text type selects it. Letters are [reasons](#reasons).
+"""  # noqa: E501
 
 
 def render() -> str:
     """The page."""
+    reasons: dict[str, str] = {}
     parts = [INTRODUCTION]
     for title, source, target, types in (
         ("PostgreSQL to SQL Server", "postgres", "sqlserver", POSTGRES),
@@ -218,20 +234,30 @@ def render() -> str:
         ("SQL Server to PostgreSQL", "sqlserver", "postgres", SQLSERVER),
         ("ClickHouse to PostgreSQL", "clickhouse", "postgres", FROM_CLICKHOUSE),
     ):
-        parts.append(_table(title, source, target, types))
-    return "\n".join(parts)
+        parts.append(_table(title, source, target, types, reasons))
+    return "\n".join([*parts, _reasons(reasons)])
 
 
-def _table(title: str, source: str, target: str, types: list[str]) -> str:
+def _table(title: str, source: str, target: str, types: list[str], reasons: dict[str, str]) -> str:
     head = ["source type", "target type", "selected as", "wire `text`", "refused values"]
     lines = [f"## {title}", "", _row(head), _row(["---"] * len(head))]
-    for type_ in types:
-        cells = _cells(source, target, type_)
-        lines.append(_row([cell.replace("|", "\\|") for cell in cells]))
+    alike = groupby(((type_, _cells(source, target, type_, reasons)) for type_ in types), _told)
+    for told, rows in alike:
+        lines.append(_row([", ".join(f"`{type_}`" for type_, _ in rows), *told]))
     return "\n".join([*lines, ""])
 
 
-def _cells(source: str, target: str, type_: str) -> list[str]:
+def _told(row: tuple[str, list[str]]) -> list[str]:
+    return row[1]
+
+
+def _reasons(letters: dict[str, str]) -> str:
+    lines = ["## Reasons", "", _row(["", "the value"]), _row(["---"] * 2)]
+    return "\n".join([*lines, *(_row([letter, reason]) for reason, letter in letters.items()), ""])
+
+
+def _cells(source: str, target: str, type_: str, reasons: dict[str, str]) -> list[str]:
+    """What the table says of a type: its other cells."""
     key = Column("id", "Int32" if source == "clickhouse" else "integer", False)
     table, into = TableRef(source, "s", "t"), TableRef(target, "s", "t")
     try:
@@ -239,15 +265,14 @@ def _cells(source: str, target: str, type_: str) -> list[str]:
             table, [key, Column("x", type_)], into, key="id", target_version=CLICKHOUSE
         )
     except (TypeRefused, InputError):
-        return [f"`{type_}`", "refused", _offer(source, type_), "no", "all"]
+        return ["refused", _offer(source, type_), "no", "all"]
     column = plan.columns[1]
     conversion = conversion_of(column, plan)
     return [
-        f"`{type_}`",
         f"`{column.target.type}`",
         _selected(conversion),
         _text(column),
-        _refused(conversion),
+        _refused(conversion, reasons),
     ]
 
 
@@ -257,24 +282,31 @@ def _offer(source: str, type_: str) -> str:
         return "leave it out"
     note = f" ({export.note})" if isinstance(export, Refusal) and export.note else ""
     other = "" if isinstance(export, Refusal) else ", or a decimal type of your choice"
-    return f"with a text type: `{export.as_text.replace('{}', 'x')}`{note}{other}"
+    return f"as text: {_sql(export.as_text)}{note}{other}"
 
 
 def _selected(conversion: Conversion) -> str:
     template = conversion.source.as_text if conversion.as_text else conversion.source.arrow
-    return f"`{(template or '{}').replace('{}', 'x')}`"
+    return _sql(template or "{}")
+
+
+def _sql(template: str) -> str:
+    sql = template.replace("{}", "x").replace("|", "\\|")
+    return f"`{sql}`" if len(sql) <= SHORT else "an expression"
 
 
 def _text(column: ColumnPlan) -> str:
     return "yes" if column.text_sql else "no"
 
 
-def _refused(conversion: Conversion) -> str:
+def _refused(conversion: Conversion, letters: dict[str, str]) -> str:
     reasons = [step.reason for step in conversion.steps if not step.reason.endswith(NEVER)]
     refuse = conversion.source.refuse_text if conversion.as_text else conversion.source.refuse
     if refuse:
         reasons.append(conversion.source.refuse_reason)
-    return "; ".join(reasons) or "none"
+    for reason in reasons:
+        letters.setdefault(reason, chr(ord("A") + len(letters)))
+    return ", ".join(letters[reason] for reason in reasons) or "none"
 
 
 def _row(cells: list[str]) -> str:

@@ -17,7 +17,7 @@ from tableferry.resources.postgres.session import POOL_SESSIONS
 from tableferry.resources.tables import TableRef
 
 OLDEST = 140000
-"""The oldest server_version_num; docs/types.md says which releases are tested."""
+"""The oldest server_version_num; docs/contributing/testing.md says which releases are tested."""
 
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 """https://www.postgresql.org/docs/current/protocol-message-formats.html"""
