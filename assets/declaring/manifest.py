@@ -125,39 +125,37 @@ class Transfer(Section):
     hops: Annotated[list[DeclaredHop], Field(min_length=1)]
     """Target tables, in order; each is read from the one before."""
     where: Annotated[str, Field(min_length=1)] | None = None
-    """A condition in the source's SQL: only rows that meet it are copied, counted and proven; one
-    that no longer meets it leaves the target with the next run of its range. For joins and
-    computed columns declare a view as `source`."""
+    """A condition in the source's SQL: only rows that meet it are copied, counted and proven. A row
+    that stops meeting it leaves the target with the next run of its range. For joins and computed
+    columns, declare a view as `source`."""
     row_security: RowSecurity = "refuse"
-    """What to do where row-level security hides rows of a table from the login: refuse the table,
-    or treat the rows that its policies show as the whole table."""
+    """If row-level security hides rows from the login: refuse the table, or treat the visible rows
+    as the whole table."""
     ranges: RangesSpec = RangesSpec(rows=250_000)
-    """How the table is cut into key ranges, the unit of work, retry, proof and commit. Parquet
-    files can be cut by `rows` alone, at row groups; without it each file is a range."""
+    """How the table is divided into key ranges, the unit of work, retry, proof and commit. Each
+    file is a range, but Parquet files can be divided by `rows` alone, at row groups."""
     key: Annotated[str, Field(min_length=1, validate_default=True)] = ""
-    """Integer (or decimal of scale 0), date, timestamp, uuid or text column that the ranges are
-    cut by; the first one of a composite primary key. None for files, or with `ranges: {by: ctid}`.
-    """
+    """The column that divides the ranges: integer, decimal of scale 0, date, timestamp, uuid or
+    text; the first one of a composite primary key. None for files or `ranges: {by: ctid}`."""
     write: Annotated[WriteMode, WithJsonSchema({"enum": [*WriteMode], "type": "string"})] = (
         WriteMode.REPLACE
     )
-    """What a range's new rows do to those in the target; `none` never writes: both tables are only
-    compared."""
+    """What a range's new rows do to those in the target. `none` never writes, and only compares."""
     mover: Annotated[MoverName | None, Field(validate_default=True)] = None
     """`write: none`: who fills the target. Rows that this mover has marked as deleted, and older
-    versions of rows, are left out, as its readers leave them out."""
+    versions of rows, are left out."""
     final: Annotated[bool, Field(validate_default=True)] = False
-    """ClickHouse: read the source, and with `write: none` the targets, with FINAL: of the versions
-    of a row that an engine such as ReplacingMergeTree keeps, the newest."""
+    """ClickHouse: read the source, and under `write: none` the targets, with FINAL: only the newest
+    version of each row."""
     on_missing: MissingPolicy = "keep"
-    """Files: what becomes of the rows of a file that no longer exists."""
+    """Files: what happens to the rows of a file that no longer exists."""
     reconcile: DeclaredLevel = "checksum"
     """How strictly each range is proven before it becomes visible."""
     publish_audit: PublishAudit = "auto"
-    """When a range is compared again as its readers are about to see it: where the target has
-    triggers or the like, or always (visible)."""
+    """When a range is compared again as readers will see it: if the target has triggers or the
+    like, or always (visible)."""
     checks: dict[str, CheckSpec] = {}
-    """What the failure of a check means, by its name. Checks block unless declared otherwise."""
+    """What a check's failure means, by its name. Checks block by default."""
     expectations: Annotated[
         list[ExpectationDeclared],
         BeforeValidator(
@@ -165,50 +163,50 @@ class Transfer(Section):
             json_schema_input_type=list[ExpectationDeclared] | ExpectationDeclared,
         ),
     ] = []
-    """Expectations of Great Expectations, suite files of it, and SQL of your own, on each range."""
+    """Expectations and suite files of Great Expectations, and SQL of your own, for each range."""
     fingerprint: Annotated[Fingerprint, Field(validate_default=True)] = "auto"
-    """How a changed range is noticed."""
+    """How a changed range is detected."""
     on_reject: Annotated[RejectPolicy, Field(validate_default=True)] = "fail"
-    """What becomes of a row with a value that a target cannot hold: fail its range, or move the
-    range without it and keep its key and the value beside the target, in `<target>__rejected`."""
+    """If a target cannot hold a row's value: fail its range, or move the range without the row and
+    keep its key and value in `<target>__rejected`."""
     max_rejected: Annotated[
         str, BeforeValidator(most_rejected, json_schema_input_type=int | str)
     ] = "100"
-    """`on_reject: quarantine`: the rows of a range that may be rejected, or their share as 0.1%;
-    its attempt fails if there are more. At most 10,000 rows."""
+    """`on_reject: quarantine`: a range fails if it has more rejected rows, or a greater share such
+    as 0.1%. At most 10,000 rows."""
     on_shrink: Literal["warn", "fail"] = "warn"
-    """What to do before a run publishes that its source has lost more rows than `max_shrink`: say
-    so, or fail. Of targets that keep such rows, and of fewer than 1,000 rows, nothing is said."""
+    """If the source has lost more rows than `max_shrink`: warn before publishing, or fail. Not for
+    targets that keep such rows, nor below 1,000 rows."""
     max_shrink: Annotated[str, BeforeValidator(share, json_schema_input_type=str)] = "50%"
-    """The share of the committed rows that a source may lose from one run to the next."""
+    """The share of committed rows that a source may lose between runs."""
     figures: list[str] = []
-    """Columns of which a checksum also shows sum, least and greatest value."""
+    """Columns whose sum, least and greatest value a checksum also shows."""
     columns: Annotated[dict[str, ColumnSpec], Field(validate_default=True)] = {}
-    """A mapping describes single columns; a list is a subset. By default all."""
+    """A mapping describes single columns; a list selects columns. All by default."""
     only: list[str] | None = None
     exclude: list[str] = []
     """Columns to leave out."""
     incremental: Incremental = None
-    """Move only the rows of a changed range whose watermark is not below the last committed one.
+    """Move only those rows of a changed range whose watermark is not below the last committed one.
     Needs `write: upsert` and `fingerprint: {watermark: column}`."""
     deletes: DeletesPolicy | MarkSpec = "keep"
-    """`write: upsert`: what becomes of the target's rows that the source has no more: they stay,
-    are deleted with the next run of their range (apply), or marked in a column (mark)."""
+    """`write: upsert`: whether rows that the source has deleted stay in the target, are deleted
+    with the next run of their range (apply), or marked in a column (mark)."""
     delta: DeltaPolicy = "auto"
-    """Whether a changed range that the target has is compared first, so that only the rows that
-    differ are moved: where few do (auto), never, or however many do, up to 50,000 (always)."""
+    """Whether a changed range is compared first, so that only rows that differ move: if they are
+    few (auto), never, or up to 50,000 of them (always)."""
     parallel: ParallelSpec = ParallelSpec()
-    """Ranges read and written at the same time, by default those of the profile; and the runs that
-    share a table."""
+    """Ranges read and written at the same time (the profile's by default), and runs that share a
+    table."""
     source_limits: LimitsSpec = LimitsSpec()
-    """How long statements and snapshots of the source may be, and when to wait for it."""
+    """How long the source's statements and snapshots may last, and when to wait for it."""
     profile: Annotated[str, Field(json_schema_extra={"enum": [*PROFILES]})] = DEFAULT
-    """How much is in flight at once."""
+    """How much is in progress at once."""
     on_schema_drift: DriftPolicy = "fail"
-    """What to do when source and target no longer have the same columns."""
+    """What to do if the columns of source and target differ."""
     dropped_columns: Annotated[DroppedPolicy | None, BeforeValidator(null_word)] = None
-    """What becomes of a target's column that the source has no more: it keeps the values of rows
-    that do not move, gets null in all rows, or is dropped. By default on_schema_drift says it."""
+    """If the source has lost a column: the target's keeps the values of rows that do not move,
+    becomes null in all rows, or is dropped. Decided by on_schema_drift by default."""
     tags: dict[
         Annotated[str, AfterValidator(tag_key)], Annotated[str, AfterValidator(tag_value)]
     ] = {}
@@ -216,18 +214,18 @@ class Transfer(Section):
     owners: list[Annotated[str, AfterValidator(owner)]] = []
     """E-mail addresses, or team:name."""
     group: Annotated[str, AfterValidator(group_name)] | None = None
-    """Group of Dagster's assets. By default each is in the group of its table's schema."""
+    """Group of Dagster's assets; the schema of each table by default."""
     new_ranges: bool = True
-    """Whether the sensor `new_ranges`, once it is on, looks at this transfer."""
+    """Whether the sensor `new_ranges` includes this transfer."""
     retry_failed: bool = True
-    """Whether the sensor `failed_ranges`, once it is on, looks at this transfer."""
+    """Whether the sensor `failed_ranges` includes this transfer."""
     schedule: Annotated[str, AfterValidator(cron_line)] | None = None
-    """Cron line (UTC): plan, and run what changed."""
+    """Cron line (UTC): run what has changed."""
     check_schedule: Annotated[str, AfterValidator(cron_line)] | None = None
-    """Cron line (UTC): reconcile the committed ranges, move nothing."""
+    """Cron line (UTC): check the committed ranges, move nothing."""
     freshness: Freshness = BY_SCHEDULE
-    """How old the newest range may be before Dagster calls the targets stale: as the schedule has
-    it, an age such as 36h or 7d, or none."""
+    """How old the newest range may be before Dagster calls the targets stale: by the schedule, an
+    age such as 36h or 7d, or none."""
 
     @model_validator(mode="before")
     @classmethod

@@ -167,10 +167,10 @@ class Section(BaseModel):
 
 
 class RangesSpec(Section):
-    """How the key space is cut: by `rows`, `count` or `width`, or at given `bounds`.
+    """How the key space is divided: by `rows`, `count` or `width`, or at given `bounds`.
 
-    With `width` or `count`, two bounds are the ends of the span to divide; alone, the bounds are
-    the cuts. `by: ctid` with a `count` cuts a table without a key into spans of blocks.
+    With `width` or `count`, two bounds are the ends of the span to divide. `by: ctid` with a
+    `count` divides a table without a key into spans of blocks.
     """
 
     by: Literal["ctid"] | None = None
@@ -180,9 +180,9 @@ class RangesSpec(Section):
     count: Annotated[int, Field(gt=0, le=MAX_RANGES)] | None = None
     """Number of ranges, with about as many rows each."""
     width: Annotated[int | Literal["day", "month", "year"], BeforeValidator(_width)] | None = None
-    """Keys per range, days of a date key, or seconds of a timestamp key; or day, month, year."""
+    """Keys, days of a date key or seconds of a timestamp key per range; or day, month, year."""
     bounds: Annotated[list[Any] | None, Field(validate_default=True)] = None
-    """The cuts; with `width` or `count` the two ends of the span to divide."""
+    """Where ranges begin; with `width` or `count` the two ends of the span to divide."""
 
     @field_validator("bounds")
     @classmethod
@@ -217,17 +217,17 @@ class ColumnSpec(Section):
     rename: Annotated[str, Field(min_length=1)] | None = None
     """Its name in the targets."""
     was: Annotated[str, Field(min_length=1)] | None = None
-    """The name under which targets have it from before: they rename that column."""
+    """Its earlier name in the targets, which rename that column."""
     type: DeclaredType | None = None
     """Target type in the first hop, or one type per system."""
     on_overflow: Overflow = "refuse"
-    """What becomes of a value that does not fit: refuse (an error), null, clamp or text; in the
-    hops where one may not fit."""
+    """For a value that does not fit: an error, NULL, the nearest value, or the column as text; in
+    hops where that can happen."""
     low_cardinality: bool = False
     """ClickHouse stores repeated values once."""
     expression: Annotated[str, Field(min_length=1)] | None = None
-    """The column's value in the source's SQL, of other columns of the row; `type` is then that of
-    the value in the source's SQL, or by system with that of the source."""
+    """The column's value in the source's SQL, from other columns of the row. `type` must then name
+    the value's type in the source, alone or by system."""
 
     @field_validator("expression")
     @classmethod
@@ -237,8 +237,8 @@ class ColumnSpec(Section):
         return value
 
     cast: bool = False
-    """Whether the source's server casts values to `type` though that loses part of some: floats
-    for decimals, seconds for microseconds. How many is counted."""
+    """Whether the source casts values to `type` even if some lose precision, such as floats to
+    decimals. Losses are counted."""
 
     @field_validator("cast")
     @classmethod
@@ -251,14 +251,14 @@ class ColumnSpec(Section):
 
 
 class HopColumnSpec(Section):
-    """Settings of one column in one hop, which come before those of the transfer."""
+    """Settings of one column in one hop, which override those of the transfer."""
 
     rename: Annotated[str, Field(min_length=1)] | None = None
-    """Its name in the target; the next hop goes on from there."""
+    """Its name in the target and in later hops."""
     type: str | None = None
     """Target type."""
     on_overflow: Overflow = "refuse"
-    """What becomes of a value that does not fit: refuse (an error), null, clamp or text."""
+    """For a value that does not fit: an error, NULL, the nearest value, or the column as text."""
     low_cardinality: bool = False
     """ClickHouse stores repeated values once."""
 
@@ -277,20 +277,20 @@ class HopSpec(Section):
     """One hop: its target, and how it is reached."""
 
     to: Table
-    """The target: system://schema.table, or files://folder/. A hop with no other setting may be
-    written as its target alone."""
+    """The target: system://schema.table, or files://folder/. A hop without other settings may be
+    written as its target."""
     wire: WireChoice = "auto"
-    """How the rows travel: `auto` takes the first format whose probe was exact."""
+    """How rows travel: `auto` takes the first format whose probe was exact."""
     engine: str | None = None
     """ClickHouse: engine of a table to create, of the MergeTree family."""
     order_by: list[str] | None = None
     """ClickHouse: sorting key of a table to create."""
     partition_by: str | None = None
-    """ClickHouse: partitioning of a table to create; ranges are then not published atomically."""
+    """ClickHouse: partitioning of a table to create. Ranges are then not published atomically."""
     columns: dict[str, HopColumnSpec] = {}
-    """Settings of single columns in this hop, by their names in the transfer's source."""
+    """Settings of columns in this hop, by their names in the transfer's source."""
     exclude: list[str] = []
-    """Columns that this hop leaves out, and so do the hops after it, by the same names."""
+    """Columns that this hop and later hops leave out, by the same names."""
 
     @field_validator("columns")
     @classmethod
@@ -340,35 +340,34 @@ Most = Annotated[float | None, BeforeValidator(_limit, json_schema_input_type=in
 
 
 class LimitsSpec(Section):
-    """How long statements and snapshots of the source may be, and when to wait for it.
+    """How long the source's statements and snapshots may last, and when to wait for it.
 
-    Of what the connection declares and what is declared here, the strictest holds. `none` is no
-    limit, where the other declares none.
+    The stricter of the connection's limit and this one holds. `none` is no limit, if the connection
+    declares none either.
     """
 
     longest_statement: Duration = None
-    """About how long a statement may take that fingerprints, counts or digests rows (3s)."""
+    """About how long a statement that fingerprints, counts or digests rows may take (3s)."""
     oldest_snapshot: Duration = None
-    """PostgreSQL: how old a run's snapshot may be: it is then ended between ranges, and a new one
-    taken (15m)."""
+    """PostgreSQL: how old a run's snapshot may be before a new one replaces it between ranges
+    (15m)."""
     parallel_workers: Most = None
-    """PostgreSQL: how many parallel workers a statement may have; a lower setting of the server or
-    role stays (1)."""
+    """PostgreSQL: parallel workers of a statement; a lower setting of server or role applies
+    (1)."""
     active_sessions: Most = None
-    """PostgreSQL: wait while more sessions of others run a statement."""
+    """PostgreSQL: wait while more sessions of others run statements."""
     replica_lag: Duration = None
-    """PostgreSQL: wait while a replica, or the standby that is read, is further behind."""
+    """PostgreSQL: wait while a replica, or the standby that is read, lags further behind."""
     oldest_xmin: Most = None
-    """PostgreSQL: wait while VACUUM has to keep rows of more transactions for others."""
+    """PostgreSQL: wait while others make VACUUM keep rows of more transactions."""
     probe: Annotated[str | None, BeforeValidator(_limit, json_schema_input_type=str)] = None
-    """A query in the source's SQL that returns one number: wait while it is above
-    `probe_above`."""
+    """A query of the source that returns a number: wait while it is above `probe_above`."""
     probe_above: Annotated[float | None, BeforeValidator(_limit, json_schema_input_type=float)] = (
         None
     )
-    """The bound of the probe's number."""
+    """The limit of that number."""
     longest_wait: Duration = None
-    """How long to wait; a range that waited for longer fails (30m)."""
+    """How long to wait before the range fails (30m)."""
 
     @model_validator(mode="after")
     def check_probe(self) -> Self:
@@ -392,16 +391,16 @@ class ParallelSpec(Section):
     load: Annotated[int, Field(ge=1, le=64)] | None = None
     """Ranges written at the same time."""
     runs: Annotated[int, Field(ge=1, le=64)] = 1
-    """Runs that share the ranges, at most so many at a time; each is a process with `export` and
-    `load` workers of its own."""
+    """The most runs that share the ranges at a time; each is a process with its own `export` and
+    `load` workers."""
 
 
 class IncrementalSpec(Section):
-    """How a changed range moves by its newer rows alone, and how often it is proven as a whole."""
+    """How often a range that moves by its newer rows is proven as a whole."""
 
     full_check: Annotated[str, Field(pattern=AGE)] = "7d"
-    """Age such as 24h, 7d or 4w: the next run compares a range that was neither moved nor compared
-    as a whole for so long, and moves it as a whole if it differs."""
+    """An age such as 24h, 7d or 4w. The next run compares each range that was not moved or compared
+    as a whole for that long, and moves it as a whole if it differs."""
 
     @field_validator("full_check", mode="before")
     @classmethod
@@ -426,15 +425,15 @@ Incremental = Annotated[
 
 
 class MarkSpec(Section):
-    """How rows that the source has no more are marked instead of deleted."""
+    """How rows that the source has deleted are marked."""
 
     mark: Annotated[str, Field(min_length=1)]
-    """A column that only the targets have: a timestamp or date, a boolean or an integer."""
+    """A column that only the targets have: a timestamp, date, boolean or integer."""
 
 
 class ExpectationDeclared(Section):
-    """One expectation of Great Expectations, `sql`, a query that should return no rows, or a suite
-    file."""
+    """An expectation or suite file of Great Expectations, or `sql`, a query that should return no
+    rows."""
 
     model_config = ConfigDict(
         json_schema_extra={"oneOf": [{"required": ["type"]}, {"required": ["suite"]}]}
@@ -443,12 +442,12 @@ class ExpectationDeclared(Section):
     name: Annotated[str, Field(min_length=1)] | None = None
     """Shown in reports."""
     type: str = ""
-    """Type of Great Expectations, e.g. expect_column_values_to_not_be_null; or sql."""
+    """A type of Great Expectations, such as expect_column_values_to_not_be_null, or sql."""
     kwargs: dict[str, Any] = {}
     """Its arguments."""
     suite: Annotated[str, Field(min_length=1)] | None = None
-    """Instead of these: a suite file of Great Expectations 1.x (JSON), by its path from where the
-    transfer file is."""
+    """Instead of these: a suite file of Great Expectations 1.x (JSON), relative to the transfer
+    file."""
 
     _specs: tuple[ExpectationSpec, ...] = PrivateAttr(default=())
 
@@ -478,4 +477,4 @@ class CheckSpec(Section):
     severity: Literal["error", "warn"] = "error"
     """How a failure is recorded."""
     blocking: bool = True
-    """Whether a failure keeps the range from being committed, and out of later hops."""
+    """Whether a failure prevents the range from being committed, and from later hops."""

@@ -15,10 +15,11 @@ HEAD = """# Every key of a transfer file
 
 <!-- Made by `python -m docs.tools.reference_page`; a test fails when it is stale. -->
 
-Out of the models that the files are read with; `ferry schema` prints them as a JSON Schema. A value
-that is no secret may be a [variable](transfers.md#values-from-the-environment), as `${NAME}`.
-[Transfer files](transfers.md) has examples. A file with `tables` has these keys, too, for
-[many tables](transfers.md#many-tables-one-file).
+Look up here what each key of a transfer file takes and does; a key that is a link leads to more.
+[Transfer files](transfers.md) has examples, and `ferry schema` prints the same as a JSON Schema. A
+value that is not a secret may be a [variable](transfers.md#values-from-the-environment), as
+`${NAME}`. A file with `tables` has these keys too, for [many
+tables](transfers.md#many-tables-one-file).
 """
 
 SECTIONS = {
@@ -77,7 +78,7 @@ def render() -> str:
     schema = transfer_schema()
     parts = schema["$defs"]
     assert parts.keys() == SECTIONS.keys(), "each part of the file has a section"
-    keyed = {name: "required, but of files" for name in schema["then"]["required"]}
+    keyed = {name: "required, except for files" for name in schema["then"]["required"]}
     found = [HEAD, _table(schema, keyed)]
     for model, key in SECTIONS.items():
         found += [f"## {key}\n", _line(parts[model]["description"]) + "\n"]
@@ -86,13 +87,11 @@ def render() -> str:
 
 
 def _table(schema: dict[str, Any], defaults: dict[str, str]) -> str:
-    lines = ["| key | takes | default | |", "|---|---|---|---|"]
+    lines = ["| key | takes | default | what it does |", "|---|---|---|---|"]
     for name, field in schema["properties"].items():
         usual = "required" if name in schema.get("required", ()) else _default(field)
-        text = _line(field["description"])
-        if name in MORE:
-            text += f" [More]({MORE[name]})."
-        cells = (f"`{name}`", _takes(field), defaults.get(name, usual), text)
+        key = f"[`{name}`]({MORE[name]})" if name in MORE else f"`{name}`"
+        cells = (key, _takes(field), defaults.get(name, usual), _line(field["description"]))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
