@@ -15,7 +15,7 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key, rejected_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.profiles import profile
-from tableferry.assets.log.ledger import committed_records, latest_record, records
+from tableferry.assets.log.ledger import committed_records, latest_record
 from tableferry.assets.log.run_tags import PARTITION, PROFILE, RANGE_END, RANGE_START
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import Writer
@@ -304,7 +304,7 @@ def _earlier(
     relaxed = any(column.on_overflow != "refuse" or column.lossy for column in hop.plan.columns)
     if not (kept or relaxed or hop.plan.fitting):
         return Earlier()
-    return Earlier(records(instance, hop.asset, [*plan.ranges]), kept)
+    return Earlier(committed_records(instance, hop.asset, plan.ranges), kept)
 
 
 def _settle_rejected(work: Work, names: Sequence[str], *, done: bool) -> None:

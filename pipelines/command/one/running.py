@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import ONLY_SHOWN, Transfer
 from tableferry.assets.judging import why_lacking
-from tableferry.assets.log.ledger import newest_attempts, partitions, records
+from tableferry.assets.log.ledger import committed_records, newest_attempts, partitions
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.states import State
@@ -214,7 +214,7 @@ def rejected_ranges(session: Session, name: str) -> list[str]:
 
     def find(log: Log) -> list[str]:
         names = partitions(log, transfer.partitions_name)
-        by_hop = [records(log, asset_key(hop.to), names) for hop in transfer.hops]
+        by_hop = [committed_records(log, asset_key(hop.to), names) for hop in transfer.hops]
         every = [record for of_hop in by_hop for record in of_hop.values()]
         rejecting = {record.range for record in every if record.quarantined}
         return [key for key in names if key in rejecting]

@@ -13,7 +13,7 @@ import pytest
 
 from tableferry.assets.asset_keys import asset_key, rejected_key
 from tableferry.assets.log.ranges import read_status
-from tableferry.pipelines.command.one import runner
+from tableferry.pipelines.command.one import runner, running
 from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.definitions import build
 from tests.integration.conftest import Ferry
@@ -252,6 +252,30 @@ def test_more_than_are_allowed_fail_their_range(
             moved.errors
         )
         assert present(one) == {*range(21, 41)} - {35}, "the other range is there"
+
+
+def test_rejected_rows_are_known_after_an_attempt_that_failed(
+    ferry: Callable[..., Ferry], copies: str
+) -> None:
+    settings = {**SETTINGS, "columns": json.dumps(NARROW["postgres"]), "max_rejected": 3}
+    one = ferry(into("postgres", copies), *SOURCE, **settings)
+    assert one.run().good
+
+    def shown() -> list[tuple[str, int, int]]:
+        ranges = json.loads(command("status", one.table, "--json").stdout)["ranges"]
+        return [(each["range"], each["rows"], each["quarantined"]) for each in ranges]
+
+    first = shown()
+    one.source("UPDATE {t} SET n = id + 70000 WHERE id BETWEEN 10 AND 15")
+    assert not one.run().good
+    # what is kept of the range is of its last commit
+    moved = running.rejected_ranges(one.session, one.table)
+    assert moved == [name for name, _, rejected in first if rejected]
+    one.source("UPDATE {t} SET n = id WHERE id BETWEEN 10 AND 15")
+    again = one.run()
+    assert again.good and not one.moved(again)
+    assert shown() == first
+    assert {each.state for each in one.plan().ranges} == {"skip"}
 
 
 @pytest.mark.parametrize(
