@@ -183,10 +183,13 @@ def _record(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     started = time.perf_counter()
     verdicts = require_green(attempt, attempt.hop.written_plan.target)
     attempt.require_snapshot()
+    gathered = attempt.recorded
     record = attempt.record_of_move(
         State.FINALISED,
         rows=attempt.reading.fingerprint.rows,
         seconds={"reconcile": time.perf_counter() - started},
+        counts=gathered.counts if gathered else {},
+        cast=gathered.cast if gathered else {},
     )
     return settle(attempt, record, reason, verdicts)
 

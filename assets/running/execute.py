@@ -15,7 +15,7 @@ import dagster as dg
 from tableferry.assets.asset_keys import asset_key, rejected_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.profiles import profile
-from tableferry.assets.log.ledger import committed_records, latest_record
+from tableferry.assets.log.ledger import committed_records, latest_record, records
 from tableferry.assets.log.run_tags import PARTITION, PROFILE, RANGE_END, RANGE_START
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import Writer
@@ -24,6 +24,7 @@ from tableferry.assets.planning.intent import Intent, intent_of
 from tableferry.assets.planning.planner import ranges_moving_with
 from tableferry.assets.planning.ranges.known import known_ranges
 from tableferry.assets.planning.resolve import Hop, levels_of
+from tableferry.assets.planning.rows.decision import Action
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.shrinking import require_not_shrunk
 from tableferry.assets.planning.snapshots import MOST_READINGS
@@ -304,7 +305,11 @@ def _earlier(
     relaxed = any(column.on_overflow != "refuse" or column.lossy for column in hop.plan.columns)
     if not (kept or relaxed or hop.plan.fitting):
         return Earlier()
-    return Earlier(committed_records(instance, hop.asset, plan.ranges), kept)
+    known = committed_records(instance, hop.asset, plan.ranges)
+    decided = plan.decided[hop.number]
+    if gathered := [name for name, each in decided.items() if each.action is Action.RECORD]:
+        known |= records(instance, hop.asset, gathered)
+    return Earlier(known, kept)
 
 
 def _settle_rejected(work: Work, names: Sequence[str], *, done: bool) -> None:

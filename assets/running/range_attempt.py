@@ -221,9 +221,15 @@ class RangeAttempt:
             **{**self.of_source(), **more},
         )
 
+    @property
+    def recorded(self) -> RangeRecord | None:
+        """What earlier runs have recorded of the rows that are there; None if nothing of them may
+        be otherwise than in the source."""
+        return self._earlier.records.get(self.name)
+
     def record_of_skip(self) -> RangeRecord:
         """Return the record of a range that was not moved."""
-        before = self._earlier.records.get(self.name)
+        before = self.recorded
         return self.record(
             State.SKIPPED_UNCHANGED,
             rows=before.rows if before and self._rejects else self.reading.fingerprint.rows,
@@ -244,7 +250,7 @@ class RangeAttempt:
 
     def with_unfilled(self, record: RangeRecord) -> RangeRecord:
         """Return the record of a move with the columns that are not filled in some of its rows."""
-        kept, before = self._earlier.kept, self._earlier.records.get(self.name)
+        kept, before = self._earlier.kept, self.recorded
         if not kept or not record.rows:
             return record
         earlier, new = before.not_filled if before else (), self._wrote_new(record)
@@ -253,7 +259,7 @@ class RangeAttempt:
 
     def _wrote_new(self, record: RangeRecord) -> bool:
         """Whether a move has written rows that got only the plan's columns."""
-        before = self._earlier.records.get(self.name)
+        before = self.recorded
         in_place = loader_of(self.hop.plan.target.system).updates_in_place
         if record.inserted is not None:
             return bool(record.inserted or (record.updated and not in_place))

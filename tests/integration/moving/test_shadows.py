@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tableferry.assets.planning.resolve import resolve_hops
+from tableferry.pipelines.command.one import runner
 from tests.integration.conftest import Ferry
 from tests.integration.support import looking
 from tests.integration.support.crashing import Command, crash, reopen
@@ -94,6 +95,33 @@ def test_what_somebody_has_changed_in_a_shadow_is_gathered_again(
     assert "checksum FAILED" in str(one.run().errors)
     view = one.run()
     assert view.good, view.errors
+
+
+@pytest.mark.parametrize("point", ["after_shadowed:2", "before_swap", "after_swap", "after_event"])
+def test_what_on_overflow_changed_is_told_after_a_kill(
+    ferry: Make, copies: str, tmp_path: Path, point: str
+) -> None:
+    narrow = "{small: {type: smallint, on_overflow: clamp}}"
+    hop = f"['postgres://{copies}.{{t}}']"
+    one = ferry(
+        hop,
+        TABLE[0].replace("smallint", "int"),
+        *TABLE[1:],
+        "UPDATE {t} SET small = 99999 WHERE id IN (5, 15, 25)",
+        write="swap",
+        ranges=RANGES,
+        columns=narrow,
+    )
+    first = one.run()
+    told = f"postgres://{copies}.{one.table}: values changed by on_overflow: 3 of small"
+    assert told in first.notes
+    one.source("UPDATE {t} SET old = old || 'x'")
+    one.session.instance.dispose()
+    crash(Command(tmp_path), one.table, point)
+    reopen(one)
+    view = one.run()
+    assert view.good and told in view.notes, view.notes
+    assert told in runner.status(one.session, one.table).notes
 
 
 @pytest.mark.parametrize("system", SCHEMAS)
