@@ -420,9 +420,13 @@ class World(Changes):
         return url._replace(netloc=f"{self.login}:moves@{place}").geturl()
 
     def log_out(self) -> None:
-        """Drop the login, and what it has."""
+        """Drop the login, its sessions, which this process keeps, and what it has."""
         looking.ask_postgres(
-            self.servers.postgres_url, f"DROP OWNED BY {self.login}", f"DROP ROLE {self.login}"
+            self.servers.postgres_url,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            f"WHERE usename = '{self.login}'",
+            f"DROP OWNED BY {self.login}",
+            f"DROP ROLE {self.login}",
         )
 
     @property
