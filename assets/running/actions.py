@@ -191,7 +191,7 @@ def _record(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
         counts=gathered.counts if gathered else {},
         cast=gathered.cast if gathered else {},
     )
-    return settle(attempt, record, reason, verdicts)
+    return settle(attempt, record, reason, verdicts, gathered=reason is Reason.SHADOWED)
 
 
 def _move_rows(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:

@@ -84,15 +84,26 @@ def settle(
     record: RangeRecord,
     reason: Reason,
     verdicts: tuple[Verdict, ...],
+    *,
+    gathered: bool = False,
 ) -> RangeOutcome:
-    """Record a range whose rows passed: committed, or gathered in a shadow table."""
+    """Record a range whose rows passed: committed, or gathered in a shadow table.
+
+    Args:
+        attempt: the attempt on the range.
+        record: what is recorded of it.
+        reason: why the range was looked at.
+        verdicts: the checks that its rows passed.
+        gathered: an earlier run has recorded that it gathered the rows.
+    """
     hop, writer = attempt.hop, attempt.writer
     record = attempt.with_unfilled(record)
     if record.since is None:  # else the verdicts have the digests of some rows
         record = with_digest(record, hop, verdicts)
     if hop.options.mode.whole_table:
         record = replace(record, state=State.SHADOWED, shadow=attempt.shadow)
-        writer.progress(record)
+        if not gathered:
+            writer.progress(record)
         reached("after_shadowed")
         attempt.tell("shadowed")
         return RangeOutcome(hop, record, reason, verdicts)
