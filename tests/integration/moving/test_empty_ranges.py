@@ -27,9 +27,9 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     move = moving.move
 
-    def noting(attempt: actions.RangeAttempt, reason: actions.Reason) -> actions.RangeOutcome:
-        names.append(attempt.name)
-        return move(attempt, reason)
+    def noting(rows: actions.RowSet, reason: actions.Reason) -> actions.RangeOutcome:
+        names.append(rows.attempt.name)
+        return move(rows, reason)
 
     monkeypatch.setattr(actions, "move", noting)
     return names
