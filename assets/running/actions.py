@@ -136,7 +136,10 @@ def _compare(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
             return _record_again(attempt, reason, verdicts[:recorded], compared=verdicts)
         reached("after_adopted_marker")
         record = attempt.record_of_move(
-            State.ADOPTED, rows=attempt.reading.fingerprint.rows, proven=attempt.proven
+            State.ADOPTED,
+            rows=attempt.reading.fingerprint.rows,
+            proven=attempt.proven,
+            **attempt.changed(),
         )
         record = with_digest(record, attempt.hop, verdicts)
         attempt.writer.record_commit(record, reversed(verdicts))

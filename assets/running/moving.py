@@ -22,7 +22,6 @@ from tableferry.assets.running.rows import RowSet
 from tableferry.assets.running.work import RangeOutcome
 from tableferry.checks.limits import with_rejected
 from tableferry.checks.rejected import rejected_in
-from tableferry.checks.table_side import TableSide
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -33,7 +32,6 @@ from tableferry.resources.contract.quarantine import Quarantine
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target import LoadReceipt, RangeLoad
 from tableferry.resources.crash_points import reached
-from tableferry.resources.digest.measure import CHANGED
 from tableferry.resources.errors import ReceiptMismatch, SourceMoved
 from tableferry.resources.wires.counted import CountedBytes
 
@@ -107,7 +105,7 @@ def move(rows: RowSet, reason: Reason) -> RangeOutcome:
                 seconds=seconds,
                 counts=counts,
                 artifacts=(*artifacts, *receipt.artifacts),
-                cast=_lost(attempt),
+                cast=attempt.lost(),
                 quarantined=kept.rows if kept is not None else None,
                 repaired=rows.repaired,
                 **attempt.of_source(stream.source_seconds, stream.open_seconds),
@@ -137,22 +135,6 @@ def move(rows: RowSet, reason: Reason) -> RangeOutcome:
         return settle(attempt, record, reason, verdicts)
 
 
-def _lost(attempt: RangeAttempt) -> dict[str, int]:
-    """Count the values of which a declared cast loses part, by column."""
-    plan = attempt.hop.plan
-    lossy = {column.target.name: column.lossy for column in plan.columns if column.lossy}
-    if not lossy:
-        return {}
-    source = _source(attempt)
-    figures = source.total(source.rows_in([attempt.key_range]), lossy)
-    counted = figures.get(CHANGED, {})
-    return {name: number for name, number in counted.items() if number}
-
-
-def _source(attempt: RangeAttempt) -> TableSide:
-    return TableSide(attempt.hop.plan, "source", attempt.source, attempt.reading.snapshot)
-
-
 def _rejected(attempt: RangeAttempt) -> Quarantine | None:
     """Read the rows of the range that the target does without; None if there are never any.
 
@@ -164,7 +146,7 @@ def _rejected(attempt: RangeAttempt) -> Quarantine | None:
         return None
     most = work.plan.transfer.max_rejected
     return rejected_in(
-        _source(attempt), hop.spec.wire, attempt.key_range, most=most, run_id=work.run_id
+        attempt.source_side, hop.spec.wire, attempt.key_range, most=most, run_id=work.run_id
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,13 +17,14 @@ from tableferry.assets.planning.source_state import Reading
 from tableferry.assets.running.work import Earlier, Work
 from tableferry.checks.sides import Comparison
 from tableferry.checks.stream_digest import StreamDigest
+from tableferry.checks.table_side import TableSide
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import Target
 from tableferry.resources.contract.target_options import replaces
 from tableferry.resources.digest.fields import relaxed_fields
-from tableferry.resources.digest.measure import client_computes
+from tableferry.resources.digest.measure import CHANGED, client_computes
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 
@@ -92,6 +94,31 @@ class RangeAttempt:
             self.reading.snapshot,
             {self.name: figures} if figures else {},
         )
+
+    @property
+    def source_side(self) -> TableSide:
+        """The table that the hop reads from, as it was read."""
+        return TableSide(self.hop.plan, "source", self.source, self.reading.snapshot)
+
+    def lost(self) -> dict[str, int]:
+        """Count the values of which a declared cast loses part, by column."""
+        columns = self.hop.plan.columns
+        return self._counted({each.target.name: each.lossy for each in columns if each.lossy})
+
+    def changed(self) -> dict[str, Any]:
+        """Return the fields of a record that say what all of the range's values lose, or are
+        changed by `on_overflow`, as the source's SQL counts it."""
+        changed: Mapping[str, str] = {}
+        if relaxed_fields(self.hop.plan):
+            changed = self.comparison(self.hop.plan.target).digests.changed
+        return {"counts": self._counted(changed), "cast": self.lost()}
+
+    def _counted(self, conditions: Mapping[str, str]) -> dict[str, int]:
+        if not conditions:
+            return {}
+        source = self.source_side
+        figures = source.total(source.rows_in([self.key_range]), conditions)
+        return {name: number for name, number in figures.get(CHANGED, {}).items() if number}
 
     @property
     def loader(self) -> Target:

@@ -191,7 +191,10 @@ class NewerRows(RowSet):
         watermark = attempt.reading.fingerprint.greatest
         proven = replace(before, watermark=watermark, held=digest_of(whole, "target"))
         rows = int(whole.source[ROWS])
-        return replace(record, rows=rows, rows_moved=record.rows, proven=proven), tuple(results)
+        hop = attempt.work.plan.hops[attempt.hop.number - 1]
+        changed = replace(attempt, hop=hop).changed()
+        record = replace(record, rows=rows, rows_moved=record.rows, proven=proven, **changed)
+        return record, tuple(results)
 
 
 class RangeDiffers(TableferryError):

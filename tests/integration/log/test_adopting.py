@@ -57,6 +57,32 @@ def lose_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Ferry
     return lose
 
 
+@pytest.mark.parametrize("system", SERVERS)
+def test_values_that_the_transfer_changes_are_told_of_adopted_rows(
+    ferry: Make, lose_log: Callable[[Ferry], None], schemas: dict[str, str], system: str
+) -> None:
+    small, price = "smallint", "decimal(9, 1)"
+    if system == "clickhouse":
+        small, price = "Int16", "Decimal(9, 1)"
+    columns = {"n": {"type": small, "on_overflow": "clamp"}, "d": {"type": price, "cast": True}}
+    one = ferry(
+        f"['{system}://{schemas[system]}.{{t}}']",
+        *TABLE,
+        "ALTER TABLE {t} ADD n integer, ADD d numeric(9, 2) NOT NULL DEFAULT 1",
+        "UPDATE {t} SET n = 99999, d = 1.25 WHERE id IN (10, 20, 150)",
+        ranges=RANGES,
+        columns=json.dumps(columns),
+    )
+    moved = one.run()
+    assert moved.good, moved.errors
+    told = [note for note in moved.notes if "values" in note]
+    assert len(told) == 2
+    lose_log(one)
+    assert set(states(adopted(one)).values()) == {"adopted"}
+    notes = json.loads(command("status", one.table, "--json", code=0).stdout)["notes"]
+    assert [note for note in notes if "values" in note] == told
+
+
 @pytest.mark.parametrize(
     ("system", "settings"),
     [

@@ -105,6 +105,36 @@ def moves(one: Ferry) -> list[str]:
     return one.moved(view)
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+def test_values_that_are_changed_are_told_of_all_rows(ferry: Make, deleted: bool) -> None:
+    """Those of rows that stay as they are in the target, too."""
+    narrow = "{n: {type: smallint, on_overflow: clamp}, price: {type: 'numeric(9, 1)', cast: true}}"
+    one = ferry(
+        f"['{TARGETS['postgres']}']",
+        f"CREATE SCHEMA IF NOT EXISTS {COPIES}",
+        *TABLE,
+        "ALTER TABLE {t} ADD n integer, ADD price numeric(9, 2) DEFAULT 1",
+        "UPDATE {t} SET n = 99999, price = 1.25 WHERE id IN (10, 20, 300)",
+        ranges="{bounds: [200, 401]}",
+        write="upsert",
+        fingerprint="{watermark: at}",
+        incremental="true",
+        deletes="apply",
+        columns=narrow,
+    )
+    assert one.run().good
+    one.source("UPDATE {t} SET n = -99999, price = 1.75, at = '2024-01-02' WHERE id IN (10, 12)")
+    if deleted:
+        one.source("DELETE FROM {t} WHERE id = 30")
+    assert moves(one) == [FIRST]
+    assert record(one, "postgres").since
+    told = runner.status(one.session, one.table).notes
+    target = TARGETS["postgres"].format(t=one.table)
+    assert f"{target}: values changed by on_overflow: 4 of n" in told
+    assert f"{target}: values that lost something by cast: 4 of price" in told
+    one.source(f"DROP SCHEMA {COPIES} CASCADE")
+
+
 @pytest.mark.parametrize("system", ["postgres", "sqlserver"])
 def test_deleted_rows_go_without_a_whole_move(incremental: Make, system: str) -> None:
     """What shows it: a row that somebody damaged is not mended, as it is not moved again."""
