@@ -135,7 +135,13 @@ class World(Changes):
         if self.lacking:
             with self._instance() as instance:
                 listed = {*instance.get_dynamic_partitions(f"{self.name}_ranges")}
-            self.lacking = [name for name in self.lacking if name not in listed]
+            begun = {Range(name).bounds[0] for name in listed - {"null"}}
+            # an open range that has outgrown itself comes back as several
+            self.lacking = [
+                name
+                for name in self.lacking
+                if name not in listed and (name == "null" or Range(name).bounds[0] not in begun)
+            ]
         ranges = [Range(name) for name in dict.fromkeys((*names, *self.lacking))]
         if names and not self.lacking:
             require_whole(ranges)
