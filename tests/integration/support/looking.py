@@ -90,7 +90,8 @@ def _answers(ask: Callable[[], object], *lost: type[Exception]) -> bool:
 _sqlserver: ConnectionPool[mssql_python.Connection] = ConnectionPool(
     lambda one: _answers(lambda: rows(one, "SELECT 1"), mssql_python.Error),
     lambda one: bool(one.closed),
-    mssql_python.Connection.close,
+    # to end a session says once more that its server has gone
+    lambda one: _answers(one.close, mssql_python.Error),
 )
 _postgres: ConnectionPool[psycopg.Connection[Row]] = ConnectionPool(
     lambda one: _answers(lambda: one.execute("SELECT 1"), psycopg.Error),
