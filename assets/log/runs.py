@@ -134,7 +134,8 @@ def _stored_coverage(targets: frozenset[str], run: Mapping[str, Any]) -> Coverag
     """`coverage` of a run as Dagster stores it."""
 
     def members(keys: dict[str, Any] | None) -> list[dict[str, Any]]:
-        return keys["__frozenset__"] if keys else []
+        # a run that is executed again through the API has a set
+        return keys.get("__frozenset__", keys.get("__set__", [])) if keys else []
 
     selected = {json.dumps(key["path"]) for key in members(run["asset_selection"])}
     checks = members(run["asset_check_selection"])
