@@ -220,6 +220,16 @@ def test_a_pool_of_one_session_is_no_pool_of_transactions(stack: Servers) -> Non
             shared.name()
 
 
+def declare_through(one: Ferry, wire: str, **more: str) -> None:
+    """Declare four ranges that are read through the pool, by a wire."""
+    one.declare(
+        f"[{{{{to: 'clickhouse://warehouse.{one.table}', wire: {wire}}}}}]",
+        source=f"there://public.{one.table}",
+        ranges="{count: 4}",
+        **more,
+    )
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_readers_fit_a_small_pool_by_a_budget(
     ferry: Callable[..., Ferry], stack: Servers, size: int, monkeypatch: pytest.MonkeyPatch
@@ -230,10 +240,7 @@ def test_readers_fit_a_small_pool_by_a_budget(
         monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE_MAX_CONNECTIONS", str(size))
         one = ferry("['clickhouse://warehouse.{t}']", TABLE, ROWS)
         for wire in ("text", "arrow"):
-            one.declare(
-                f"[{{{{to: 'clickhouse://warehouse.{one.table}', wire: {wire}}}}}]",
-                source=f"there://public.{one.table}", ranges="{count: 4}",
-            )  # fmt: skip
+            declare_through(one, wire)
             started = time.monotonic()
             view = one.run(force=True)
             assert view.good, view.errors
@@ -253,11 +260,7 @@ def test_readers_fit_a_small_pool_by_themselves(
         monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE", f"{through}?connect_timeout=30")
         one = ferry("['clickhouse://warehouse.{t}']", TABLE, ROWS)
         for wire in ("text", "arrow"):
-            one.declare(
-                f"[{{{{to: 'clickhouse://warehouse.{one.table}', wire: {wire}}}}}]",
-                source=f"there://public.{one.table}", ranges="{count: 4}",
-                parallel="{export: 4, load: 4}",
-            )  # fmt: skip
+            declare_through(one, wire, parallel="{export: 4, load: 4}")
             started = time.monotonic()
             view = one.run(force=True)
             assert view.good, view.errors
@@ -285,10 +288,7 @@ def test_a_command_leaves_clean_sessions_when_it_ends(
         monkeypatch.setenv("TABLEFERRY_CONNECTION_THERE_MAX_MB_PER_SECOND", "50")
         one = ferry("['clickhouse://warehouse.{t}']", TABLE, ROWS)
         for wire in ("text", "arrow"):
-            one.declare(
-                f"[{{{{to: 'clickhouse://warehouse.{one.table}', wire: {wire}}}}}]",
-                source=f"there://public.{one.table}", ranges="{count: 4}",
-            )  # fmt: skip
+            declare_through(one, wire)
             command = [
                 sys.executable,
                 "-m",
