@@ -184,6 +184,9 @@ class Changes:
             for name in ("deletes", "delta", "incremental"):
                 self.settings.pop(name, None)
         self.settings |= settings
+        if "expectations" in self.settings and self.settings.get("delta") == "always":
+            # refused together: the older one goes
+            self.settings.pop("expectations" if "delta" in settings else "delta")
         if self.drift and settings:
             self.oracle.alter()
         self.write_file()
