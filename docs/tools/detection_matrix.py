@@ -104,7 +104,7 @@ def claims_between(source: str, target: str) -> list[Claim]:
 
 def table() -> str:
     """The claims as a Markdown table, a row for each column and level."""
-    lines = ["| column | damage in the target | seen by |", "|---|---|---|"]
+    lines = ["| column | damage in the target |", "|---|---|"]
     for (subject, level), claims in groupby(CLAIMS, lambda one: (one.subject, one.cheapest)):
         cells = [""]
         for claim in claims:
@@ -113,20 +113,25 @@ def table() -> str:
                 cells.append(claim.damage)
             else:
                 cells[-1] = cell
-        lines += [f"| {subject} | {cell} | `{level}` |" for cell in cells]
+        column = subject if level == "checksum" else f"{subject}, by `{level}`"
+        lines += [f"| {column} | {cell} |" for cell in cells]
     return "\n".join(lines) + "\n"
 
 
 def pairs() -> str:
-    """How many kinds of damage are done and seen on each pair of systems, as a Markdown table."""
-    lines = [
-        f"| from \\ to | {' | '.join(system(one).title for one in TARGETS)} |",
-        "|---" * (len(TARGETS) + 1) + "|",
+    """How many kinds of damage are done and seen on each pair of systems, as a sentence."""
+    counts = {
+        source: len(claims_between(source, target))
+        for source in SOURCES
+        for target in TARGETS
+        if source != target
+    }
+    fewer = [
+        f"{count} of them if the source is {system(source).title}"
+        for source, count in counts.items()
+        if count < len(CLAIMS)
     ]
-    for source in SOURCES:
-        counts = [str(len(claims_between(source, target)) or "") for target in TARGETS]
-        lines.append(f"| {system(source).title} | {' | '.join(counts)} |")
-    return "\n".join(lines) + "\n"
+    return f"These are {'; '.join([f'{len(CLAIMS)} kinds', *fewer])}.\n"
 
 
 def render(page: str) -> str:

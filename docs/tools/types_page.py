@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-from itertools import groupby
 
 from tableferry.resources.columns.conversions import conversion_of
 from tableferry.resources.columns.planner import plan_copy
-from tableferry.resources.contract.copy_plan import ColumnPlan
 from tableferry.resources.errors import InputError, TypeRefused
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
@@ -133,6 +131,8 @@ CLICKHOUSE = "26.7"
 SHORT = 60
 """SQL of more characters is left to dry runs."""
 
+ARROW_ALONE = {("sqlserver", "postgres"), ("clickhouse", "postgres")}
+"""Routes that have no other wire."""
 NEVER = "cannot be converted"
 """The reason of steps that every value passes."""
 
@@ -140,42 +140,23 @@ INTRODUCTION = """# Types
 
 <!-- Made by `python -m docs.tools.types_page > docs/types.md`; a test fails when it is stale. -->
 
-Look up here what each column type becomes, how it is selected, and which values the target cannot hold. A value that
-arrives arrives exactly. A value that does not fit stops its key range before the commit, with an error that names
-table, column, key and value. [Values that do not fit](values-that-do-not-fit.md) goes through your choices.
-
-## Choose a type or another value
-
-| declare | effect |
-|---|---|
-| `columns: {x: {type: ...}}` | any type that can hold the source type's values exactly; a text type takes every column |
-| `columns: {x: {on_overflow: null}}` | NULL for a value that does not fit; the column becomes nullable |
-| `columns: {x: {on_overflow: clamp}}` | the nearest value that fits |
-| `columns: {x: {on_overflow: text}}` | the whole column as text |
-
-Changes by `null` and `clamp` are counted in the range's metadata and in each verdict, and [proven to be
-right](reconciliation.md#values-that-on_overflow-changes). `clamp` still refuses NaN, which has no nearest value, and a
-NULL array in ClickHouse. `ferry plan T --values` lists every value that would be refused.
+Look up here what each column type becomes, and which of its values are refused. [Values that do not
+fit](values-that-do-not-fit.md) goes through your choices for them: another `type`, `on_overflow` or `cast`. Any type is
+accepted that can hold the source type's values exactly, and a text type takes every column.
 
 ## All systems
 
-- **NULL.** A target column is nullable if its source is, or under `on_overflow: null`. A `NOT NULL` of PostgreSQL counts only if no
-  row can break it: not on a foreign table, not before it is validated (18), not where inheriting tables may have NULL, not in a
-  domain. ClickHouse's arrays cannot be NULL, but their elements can. `Variant` and `Dynamic` keep their own NULL.
+- **NULL.** A target column is nullable if its source is, or under `on_overflow: null`. A `NOT NULL` of PostgreSQL counts
+  only if no row can break it: not on a foreign table, not before it is validated (18), not if inheriting tables may have
+  NULL, not in a domain. ClickHouse's arrays cannot be NULL, but their elements can.
 - **Special columns.** Domains travel as their base type, generated and identity columns by value.
-- **Names** stay as they are unless you rename them. A name, also of a table, that a server would cut or refuse is itself refused,
-  and the error proposes another:
-
-    | target | refused names |
-    |---|---|
-    | PostgreSQL | more than 63 bytes |
-    | SQL Server | more than 128 characters; two that differ only in case |
-    | files | more than 255 bytes in a part of a path |
-    | ClickHouse | `_range`, `_part`, `_row_exists`, `_block_number`, `_block_offset`; an array `a.x` next to a column `a` or an array `a.y`, which ClickHouse reads as Nested |
-
-- **Wire formats.** `arrow` carries everything. `text` carries the columns marked below, without `null` and `clamp`, which it
-  could not count. It carries no bytes out of SQL Server or into ClickHouse: exclude such columns, or use `arrow`.
-- **Cost.** Looking for values that do not fit costs up to 4 % of a move over `text`, and 0.4 % over `arrow`.
+- **Names** stay as they are unless you rename them. A name that a server would cut or misread is refused, and the error
+  proposes another: more than 63 bytes (PostgreSQL), 128 characters or two that differ only in case (SQL Server), 255 bytes
+  in a part of a path (files). ClickHouse has reserved names (`_range`, `_part`, `_row_exists`, `_block_number`,
+  `_block_offset`), and reads `a.x` next to a column `a` or an array `a.y` as Nested.
+- **`clamp`** still refuses NaN, which has no nearest value, and a NULL array in ClickHouse.
+- **Wires.** `arrow` carries everything. `text` carries no bytes out of SQL Server or into ClickHouse, and no column with
+  `null` or `clamp`, which it could not count.
 
 ## By system
 
@@ -218,8 +199,9 @@ table with `--recreate`.
 
 ## How to read the tables
 
-`x` is the column. *An expression* is SQL that `ferry run T --dry-run` shows once the column is declared. A type that is
-refused needs a declared type: the third column says how a text type selects it. Letters are [reasons](#reasons).
+*By* is followed by how the text of the column `x` is made; *an expression* is SQL that `ferry run T --dry-run` shows.
+The wire `text` does not carry columns marked \\*. A type with the target *none* is refused until you declare one. Letters
+say [which values](#reasons) are refused.
 """  # noqa: E501
 
 
@@ -239,16 +221,14 @@ def render() -> str:
 
 
 def _table(title: str, source: str, target: str, types: list[str], reasons: dict[str, str]) -> str:
-    head = ["source type", "target type", "selected as", "wire `text`", "refused values"]
+    head = ["source type", "target type", "refused values"]
     lines = [f"## {title}", "", _row(head), _row(["---"] * len(head))]
-    alike = groupby(((type_, _cells(source, target, type_, reasons)) for type_ in types), _told)
-    for told, rows in alike:
-        lines.append(_row([", ".join(f"`{type_}`" for type_, _ in rows), *told]))
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for type_ in types:
+        alike.setdefault(tuple(_cells(source, target, type_, reasons)), []).append(type_)
+    for told, names in alike.items():
+        lines.append(_row([", ".join(f"`{name}`" for name in names), *told]))
     return "\n".join([*lines, ""])
-
-
-def _told(row: tuple[str, list[str]]) -> list[str]:
-    return row[1]
 
 
 def _reasons(letters: dict[str, str]) -> str:
@@ -265,15 +245,14 @@ def _cells(source: str, target: str, type_: str, reasons: dict[str, str]) -> lis
             table, [key, Column("x", type_)], into, key="id", target_version=CLICKHOUSE
         )
     except (TypeRefused, InputError):
-        return ["refused", _offer(source, type_), "no", "all"]
+        return [f"none; {_offer(source, type_)}", ""]
     column = plan.columns[1]
     conversion = conversion_of(column, plan)
-    return [
-        f"`{column.target.type}`",
-        _selected(conversion),
-        _text(column),
-        _refused(conversion, reasons),
-    ]
+    mark = "" if column.text_sql or (source, target) in ARROW_ALONE else "\\*"
+    is_text = column.target.type.startswith(("nvarchar", "String", "text"))
+    selected = _selected(conversion) if is_text else ""
+    target_type = f"`{column.target.type}`{mark}{selected}"
+    return [target_type, _refused(conversion, reasons)]
 
 
 def _offer(source: str, type_: str) -> str:
@@ -286,17 +265,14 @@ def _offer(source: str, type_: str) -> str:
 
 
 def _selected(conversion: Conversion) -> str:
+    """How a value is selected, unless the column alone is."""
     template = conversion.source.as_text if conversion.as_text else conversion.source.arrow
-    return _sql(template or "{}")
+    return f" by {_sql(template)}" if template and template != "{}" else ""
 
 
 def _sql(template: str) -> str:
     sql = template.replace("{}", "x").replace("|", "\\|")
     return f"`{sql}`" if len(sql) <= SHORT else "an expression"
-
-
-def _text(column: ColumnPlan) -> str:
-    return "yes" if column.text_sql else "no"
 
 
 def _refused(conversion: Conversion, letters: dict[str, str]) -> str:
@@ -306,7 +282,7 @@ def _refused(conversion: Conversion, letters: dict[str, str]) -> str:
         reasons.append(conversion.source.refuse_reason)
     for reason in reasons:
         letters.setdefault(reason, chr(ord("A") + len(letters)))
-    return ", ".join(letters[reason] for reason in reasons) or "none"
+    return ", ".join(letters[reason] for reason in reasons)
 
 
 def _row(cells: list[str]) -> str:
