@@ -10,7 +10,6 @@ from tableferry.assets.planning.servers import Servers
 from tableferry.resources.contract.hazards import Hazard, require_publishable
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_columns import unfilled
-from tableferry.resources.contract.target_options import keeps_rows
 
 
 def with_hazards(hops: Sequence[Hop], servers: Servers) -> tuple[Hop, ...]:
@@ -37,7 +36,7 @@ def _lost_rows_and_columns(hop: Hop, servers: Servers) -> Iterator[Hazard]:
         remedy = "Drop what nobody needs, or alter the table by hand"
         yield Hazard("columns", ", ".join(names), "refused", f"{says}, with their values", remedy)
     mode = hop.options.recreate
-    if mode is not None and keeps_rows(plan, replace(hop.options, mode=mode)):
+    if mode is not None and replace(hop.options, mode=mode).keeps_rows(plan):
         first, last = plan.target.system.dialect.limited(1)
         any_row = f"SELECT {first}1 FROM {qualified(plan.target)}{last}"
         if servers.endpoint(plan.target).query(any_row):

@@ -46,7 +46,7 @@ from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.looking_ahead import release
-from tableferry.resources.contract.target_options import TargetOptions, written_to
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.digest.fields import all_fields, with_columns
 from tableferry.resources.digest.measure import check_figures
 from tableferry.resources.errors import (
@@ -97,7 +97,7 @@ class Hop:
     @property
     def written_plan(self) -> CopyPlan:
         """The plan with the table that ranges are written to: the shadow table of a `swap`."""
-        return replace(self.plan, target=written_to(self.plan, self.options))
+        return replace(self.plan, target=self.options.written_to(self.plan))
 
     @property
     def in_place(self) -> Hop:

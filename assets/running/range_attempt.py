@@ -22,7 +22,6 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import Target
-from tableferry.resources.contract.target_options import replaces
 from tableferry.resources.digest.fields import relaxed_fields
 from tableferry.resources.digest.measure import CHANGED, client_computes
 from tableferry.resources.keys.range import KeyRange
@@ -290,7 +289,7 @@ class RangeAttempt:
         in_place = loader_of(self.hop.plan.target.system).updates_in_place
         if record.inserted is not None:
             return bool(record.inserted or (record.updated and not in_place))
-        if replaces(self.hop.plan, self.hop.options) or not (in_place and before):
+        if self.hop.options.replaces(self.hop.plan) or not (in_place and before):
             return bool(record.rows_of_move)
         return (record.rows or 0) > (before.rows or 0)
 

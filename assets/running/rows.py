@@ -22,7 +22,7 @@ from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Differences, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.target import RangeLoad
-from tableferry.resources.contract.target_options import Written, keeps_rows
+from tableferry.resources.contract.target_options import Written
 from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.keys.range import KeyRange
@@ -247,7 +247,7 @@ def rows_that_differ(
             comparison,
             rows=rows,
             most=most_rows(work.plan.transfer, hop, rows),
-            keeps=keeps_rows(hop.plan, hop.options),
+            keeps=hop.options.keeps_rows(hop.plan),
             parts=parts,
             known=reading.source_figures,
         )

@@ -13,7 +13,6 @@ from tableferry.checks.reconcile import target_digests
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.fingerprint import KnownFigures
-from tableferry.resources.contract.target_options import keeps_rows
 from tableferry.resources.digest.measure import DIGEST, ROWS
 from tableferry.resources.keys.range import KeyRange
 
@@ -34,7 +33,7 @@ def with_digest(record: RangeRecord, hop: Hop, verdicts: Sequence[Verdict]) -> R
     digest = next(filter(None, (digest_of(verdict, "target") for verdict in verdicts)), None)
     if digest is None:
         return record
-    if keeps_rows(hop.plan, hop.options):
+    if hop.options.keeps_rows(hop.plan):
         return replace(record, left_digest=digest)
     return replace(record, target_digest=digest)
 
@@ -147,7 +146,7 @@ def may_be_as_committed(hop: Hop, record: RangeRecord, rows: int) -> bool:
     """
     if record.rows is None:
         return True
-    return rows == record.rows or (rows > record.rows and keeps_rows(hop.plan, hop.options))
+    return rows == record.rows or (rows > record.rows and hop.options.keeps_rows(hop.plan))
 
 
 def _counted_since(

@@ -10,7 +10,6 @@ from tableferry.checks.levels import BY_CHECK
 from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Differences, Verdict
 from tableferry.checks.whole_table import repeated_keys
-from tableferry.resources.contract.target_options import keeps_rows
 
 
 def allowing_extra_rows(
@@ -23,7 +22,7 @@ def allowing_extra_rows(
     be looked at.
     """
     failed = [verdict for verdict in verdicts if not verdict.passed and verdict.check in BY_CHECK]
-    if not failed or not keeps_rows(hop.plan, hop.options):
+    if not failed or not hop.options.keeps_rows(hop.plan):
         return tuple(verdicts)
     every_row = [each for each in failed if BY_CHECK[each.check].compares == "rows"]
     of_all_rows = every_row[0].differences if every_row else None
@@ -45,7 +44,7 @@ def allowing_extra_rows(
 
 def allows_extra_rows(hop: Hop, compared: Comparison) -> bool:
     """Whether the write mode keeps rows, and those in the range are no duplicates."""
-    if not keeps_rows(hop.plan, hop.options):
+    if not hop.options.keeps_rows(hop.plan):
         return False
     target = compared.sides["target"]
     keys, _ = repeated_keys(target, target.rows_in(compared.ranges))

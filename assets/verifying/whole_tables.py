@@ -25,7 +25,6 @@ from tableferry.checks.verdict import Verdict
 from tableferry.checks.whole_table import IN_NO_RANGE, TOTAL_ROWS, WHOLE_TABLE_CHECKS, whole_table
 from tableferry.resources.contract.snapshots import Snapshot
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.target_options import keeps_rows
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.words import counted
 
@@ -147,7 +146,7 @@ def _hint(transfer: Transfer, hop: Hop, verdict: Verdict) -> bool:
         return True
     # the ranges' own checks tell whether a row of the source is missing
     moving = hop.first and not source_of(hop.plan.source.system).snapshots
-    return moving or (keeps_rows(hop.plan, hop.options) and _more_in_target(verdict))
+    return moving or (hop.options.keeps_rows(hop.plan) and _more_in_target(verdict))
 
 
 def _more_in_target(verdict: Verdict) -> bool:

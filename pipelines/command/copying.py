@@ -191,7 +191,6 @@ def _prepare_targets(
         InputError: names them, with the remedy; or rows cannot be moved into one.
     """
     from tableferry.assets.planning.transfer_plan import plan_transfer
-    from tableferry.resources.contract.target_options import appends
 
     refused = []
     for name in names:
@@ -222,7 +221,7 @@ def _prepare_targets(
                 f"{target} exists already: --append adds the rows of {source} that it does not "
                 "have, --replace replaces all of its rows"
             )
-        elif transfer.by_place or not appends(hop.plan, hop.options):
+        elif transfer.by_place or not hop.options.appends(hop.plan):
             refused.append(
                 f"{target} exists already, and {source} has no primary key to go by, so that "
                 "--append cannot tell the rows that it has; --replace replaces all of its rows"

@@ -11,7 +11,7 @@ from tableferry.resources.clickhouse.types import declared_type
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target_options import TargetOptions, appends, row_identity
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.keys.range import KeyRange
 
 ENGINE = re.compile(
@@ -110,7 +110,7 @@ def without_texts(sql: str) -> str:
 def sorting_key(plan: CopyPlan) -> list[str]:
     """The key column first, so that ranges are read without a scan; then the primary key."""
     key = plan.key.target.name
-    return [key, *(name for name in row_identity(plan) if name != key)]
+    return [key, *(name for name in plan.row_identity if name != key)]
 
 
 def names(columns: Sequence[str]) -> str:
@@ -125,13 +125,13 @@ def copy_columns(plan: CopyPlan) -> str:
 
 def not_in(plan: CopyPlan, table: str, where: str = "1") -> str:
     """The condition that no row of `table` has this row's primary key."""
-    identity = names(row_identity(plan))
+    identity = names(plan.row_identity)
     return f"({identity}) NOT IN (SELECT {identity} FROM {table} WHERE {where})"
 
 
 def is_in(plan: CopyPlan, table: str) -> str:
     """The condition that some row of `table` has this row's primary key."""
-    identity = names(row_identity(plan))
+    identity = names(plan.row_identity)
     return f"({identity}) IN (SELECT {identity} FROM {table})"
 
 
@@ -189,7 +189,7 @@ def strays_of(plan: CopyPlan, key_range: KeyRange) -> str:
 
 def gather_strays(plan: CopyPlan, columns: str, target: str, key_range: KeyRange) -> str:
     """Copy the strays of a range to its partition, but for those that it has already."""
-    identity, there = names(row_identity(plan)), not_in(plan, target, in_partition(key_range))
+    identity, there = names(plan.row_identity), not_in(plan, target, in_partition(key_range))
     return (
         f"INSERT INTO {target} ({columns}, {RANGE_COLUMN}) "
         f"SELECT {columns}, {range_hash(key_range)} FROM {target} "
@@ -206,7 +206,7 @@ def rewrite(
     """
     plan, delta, added = publication.plan, publication.delta, "1"
     deletes = [in_range]
-    if appends(plan, options):
+    if options.appends(plan):
         deletes, added = [], f"NOT ({is_in(plan, _known(plan, target, staged))})"
     elif delta is not None:
         updated = [is_in(plan, staged)] if delta.updated else []

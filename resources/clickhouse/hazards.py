@@ -15,7 +15,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.looking_ahead import answer
-from tableferry.resources.contract.target_options import TargetOptions, row_identity
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.tables import TableRef
 
 HAZARDS_SQL = (
@@ -74,7 +74,7 @@ def _merging(engine: str, definition: str, sorting_key: str, plan: CopyPlan) -> 
     if merging is None:
         return
     columns = {part.strip().strip("`") for part in sorting_key.split(",")}
-    identity = row_identity(plan)
+    identity = plan.row_identity
     unique = bool(identity) and columns.issuperset(identity)
     if not unique or merging[1] in BY_VALUE or MARKED.search(without_texts(definition)):
         says = f"merges rows that have one sorting key ({sorting_key}), {LATER}"

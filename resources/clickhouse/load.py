@@ -36,7 +36,7 @@ from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import LoadReceipt, TargetMoved
 from tableferry.resources.contract.target_names import rejected_of, surplus_rejected
-from tableferry.resources.contract.target_options import appends, keeps_rows, require_staged
+from tableferry.resources.contract.target_options import require_staged
 from tableferry.resources.errors import RangeBusy, ReceiptMismatch
 from tableferry.resources.tables import TableRef, staging_prefix
 
@@ -87,10 +87,10 @@ class ClickHouseLoad(HeldRange):
             # only this attempt writes to it, and `finalise` counts anew
             arrived = self.staged_rows() if self._arrived is None else self._arrived
             self._audited = require_staged(self.table, self.key_range, arrived, self._sent, "sent")
-            if self.atomic and keeps_rows(self.plan, self.options):
+            if self.atomic and self.options.keeps_rows(self.plan):
                 self._doubled = may_come_back(self.resource) and self.marker.is_announced()
                 self._gather_strays()
-            if appends(self.plan, self.options):
+            if self.options.appends(self.plan):
                 self._target_rows = self._count(qualified(self.table), self._in_range)
                 # staged rows that the target has already give way to the target's
                 self.resource.execute(
@@ -132,7 +132,7 @@ class ClickHouseLoad(HeldRange):
         rows, number = self._owned_rows()
         require_staged(self.table, self.key_range, rows, self._audited, "audited")
         if (
-            appends(self.plan, self.options)
+            self.options.appends(self.plan)
             and self._count(qualified(self.table), self._in_range) != self._target_rows
         ):
             raise TargetMoved(
@@ -170,7 +170,7 @@ class ClickHouseLoad(HeldRange):
         shown, strays = self._rows_by_key()
         self._require_shown(shown, rows)
         self._target_rows = rows
-        if strays and not keeps_rows(self.plan, self.options):
+        if strays and not self.options.keeps_rows(self.plan):
             crash_points.reached("before_strays")
             self.marker.require_alone()
             self._drop_strays()

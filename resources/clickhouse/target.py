@@ -79,15 +79,7 @@ from tableferry.resources.contract.target_names import (
     rejected_of,
     shadow_of,
 )
-from tableferry.resources.contract.target_options import (
-    TargetOptions,
-    appends,
-    check_mode,
-    keeps_rows,
-    require_named,
-    row_identity,
-    written_to,
-)
+from tableferry.resources.contract.target_options import TargetOptions, check_mode, require_named
 from tableferry.resources.errors import (
     InputError,
     RangeBusy,
@@ -164,7 +156,7 @@ class ClickHouseTarget(Target):
         if layout is None:
             self._drop_aside(plan.target)
             created = self._create(plan, options)
-            self._images[written_to(plan, options)] = planned_image(plan, options)
+            self._images[options.written_to(plan)] = planned_image(plan, options)
             layout = self._require(plan.target)
             self.created = layout.uuid if created and layout.uuid != NO_UUID else None
             markers.remove_others([table_identity(plan.target, layout.uuid)])
@@ -327,7 +319,7 @@ class ClickHouseTarget(Target):
         plan, key_range = publication.plan, publication.key_range
         layout = None if options.recreate else layout_of(self.resource, plan.target)
         atomic = options.partition_by is None if layout is None else layout.atomic
-        table, name = written_to(plan, options), staging_name(plan.target, key_range.name)
+        table, name = options.written_to(plan), staging_name(plan.target, key_range.name)
         staging, owner = f"{name}_{ATTEMPT}", Owner(RUN, ATTEMPT)
         image = self._image(plan.target) if layout else planned_image(plan, options)
         target, staged = qualified(table), qualified(table, staging)
@@ -336,9 +328,9 @@ class ClickHouseTarget(Target):
         fmt = "ArrowStream" if publication.format in ("arrow", None) else "TabSeparated"
         columns = [column.name for column in plan.target_columns]
         statements.append(insert_statement(replace(table, name=staging), columns, fmt))
-        if appends(plan, options):
+        if options.appends(plan):
             statements.append(drop_known(plan, target, staged))
-        if keeps_rows(plan, options) and (atomic or appends(plan, options)):
+        if options.keeps_rows(plan) and (atomic or options.appends(plan)):
             kept = kept_rows(plan, options, staged, in_range)
             statements.append(stage_kept(names(columns), target, staged, kept, once=False))
         if atomic:
@@ -358,7 +350,7 @@ class ClickHouseTarget(Target):
         know it yet, can neither publish nor damage what another run stages.
         """
         plan, key_range = publication.plan, publication.key_range
-        table = written_to(plan, options)
+        table = options.written_to(plan)
         if table not in self._layouts:
             self._layouts[table] = self._require(table)
         layout = self._layouts[table]
@@ -406,7 +398,7 @@ class ClickHouseTarget(Target):
     ) -> Iterator[None]:
         """Hold the range by its lock table. See `Target.marking`."""
         plan, key_range = publication.plan, publication.key_range
-        table, lock = written_to(plan, options), staging_name(plan.target, key_range.name)
+        table, lock = options.written_to(plan), staging_name(plan.target, key_range.name)
         owner = Owner(publication.owner, uuid.uuid4().hex[:12])
         marker = self._marker(table, self._require(table), owner, publication)
         take_lock(self.resource, table, lock, owner, key_range, alive)
@@ -492,7 +484,7 @@ class ClickHouseTarget(Target):
         see `ClickHouseLoad.finalise`; the source may be away until then. With `append` and `upsert`
         the new ranges take them over.
         """
-        table = written_to(plan, options)
+        table = options.written_to(plan)
         layout = self._require(table)
         if layout_of(self.resource, markers_of(table)):
             markers = MarkerTable(self.resource, plan.target)
@@ -597,7 +589,7 @@ class ClickHouseTarget(Target):
 def _check_mode(plan: CopyPlan, options: TargetOptions, atomic: bool) -> None:
     check_mode(plan, options)
     key = plan.key.target.name
-    if options.mode.updates_known and atomic and key not in row_identity(plan):
+    if options.mode.updates_known and atomic and key not in plan.row_identity:
         raise InputError(
             f"{plan.target}: upsert into ClickHouse goes range by range, and needs the key "
             f"column {key!r} to be part of the primary key"

@@ -94,6 +94,12 @@ class CopyPlan:
         return filtered(self.fitting, self.where) if self.fitting else self.where
 
     @property
+    def row_identity(self) -> tuple[str, ...]:
+        """The target columns of the source's primary key; empty unless all of them travel."""
+        names = {column.name for column in self.target_columns}
+        return self.primary_key if names.issuperset(self.primary_key) else ()
+
+    @property
     def row_key(self) -> list[int]:
         """The positions of the columns that name a row in messages: the primary key's, or else the
         key's."""

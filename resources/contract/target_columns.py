@@ -10,7 +10,7 @@ from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.system import System
-from tableferry.resources.contract.target_options import TargetOptions, appends, replaces
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import SchemaDrift
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Array, Binary, Kind, Text, Timestamp
@@ -112,8 +112,8 @@ def unfilled(plan: CopyPlan, actual: Iterable[Column], mark: Mark | None = None)
 
 def unfilled_notes(plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]) -> list[str]:
     """Say what becomes of the values in columns that a transfer does not write."""
-    updates = appends(plan, options) or loader_of(plan.target.system).updates_in_place
-    inserts_all = replaces(plan, options) or not updates
+    updates = options.appends(plan) or loader_of(plan.target.system).updates_in_place
+    inserts_all = options.replaces(plan) or not updates
     whole = ", and so all rows of a range that moves as a whole," if inserts_all else ""
     return [
         f"{plan.target}: column {column.name!r} is not in the transfer: rows that are "

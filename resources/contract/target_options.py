@@ -62,38 +62,27 @@ class TargetOptions:
         """Whether to compare what readers are about to see with the audited rows."""
         return self.publish_audit == "visible" or bool(having(self.hazards, "changes"))
 
+    def written_to(self, plan: CopyPlan) -> TableRef:
+        """The table that finalised ranges go to: the target, or with `swap` its shadow."""
+        return shadow_of(plan.target) if self.mode.whole_table else plan.target
 
-def written_to(plan: CopyPlan, options: TargetOptions) -> TableRef:
-    """The table that finalised ranges go to: the target, or with `swap` its shadow."""
-    return shadow_of(plan.target) if options.mode.whole_table else plan.target
+    def keeps_rows(self, plan: CopyPlan) -> bool:
+        """Whether rows stay in the target that the source no longer has."""
+        return self.mode.keeps_rows and not self.removes and bool(plan.row_identity)
 
+    def appends(self, plan: CopyPlan) -> bool:
+        """Whether rows that the target already has stay as they are."""
+        return self.mode.keeps_known and bool(plan.row_identity)
 
-def row_identity(plan: CopyPlan) -> tuple[str, ...]:
-    """The target columns of the source's primary key; empty unless all of them travel."""
-    names = {column.name for column in plan.target_columns}
-    return plan.primary_key if plan.primary_key and names.issuperset(plan.primary_key) else ()
+    def replaces(self, plan: CopyPlan) -> bool:
+        """Whether a range's rows are deleted for those that are loaded."""
+        whole = self.single_rows is None and not self.mode.updates_known
+        return whole and not self.appends(plan)
 
-
-def keeps_rows(plan: CopyPlan, options: TargetOptions) -> bool:
-    """Whether rows stay in the target that the source no longer has."""
-    return options.mode.keeps_rows and not options.removes and bool(row_identity(plan))
-
-
-def appends(plan: CopyPlan, options: TargetOptions) -> bool:
-    """Whether rows that the target already has stay as they are."""
-    return options.mode.keeps_known and bool(row_identity(plan))
-
-
-def replaces(plan: CopyPlan, options: TargetOptions) -> bool:
-    """Whether a range's rows are deleted for those that are loaded."""
-    whole = options.single_rows is None and not options.mode.updates_known
-    return whole and not appends(plan, options)
-
-
-def written_by(plan: CopyPlan, options: TargetOptions) -> Written:
-    """How a range's rows are published: by themselves, or by the write mode."""
-    deletes = replaces(plan, options) or (options.removes and options.mark is None)
-    return options.single_rows or Written(True, options.mode.updates_known, deletes)
+    def written_by(self, plan: CopyPlan) -> Written:
+        """How a range's rows are published: by themselves, or by the write mode."""
+        deletes = self.replaces(plan) or (self.removes and self.mark is None)
+        return self.single_rows or Written(True, self.mode.updates_known, deletes)
 
 
 def require_staged(
@@ -128,7 +117,7 @@ def check_mode(plan: CopyPlan, options: TargetOptions) -> None:
     Raises:
         InputError: `upsert` without a primary key.
     """
-    if options.mode.needs_identity and not row_identity(plan):
+    if options.mode.needs_identity and not plan.row_identity:
         raise InputError(
             f"{plan.source}: {options.mode} needs a primary key whose columns all travel"
         )

@@ -10,7 +10,6 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target_options import row_identity
 from tableferry.resources.errors import concerning
 from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.postgres.dialect import DIALECT
@@ -172,7 +171,7 @@ SELECT statement FROM (
 
 def lost(endpoint: Endpoint, plan: CopyPlan) -> list[Hazard]:
     """What the target has and a new table would not."""
-    identity = ", ".join(map(DIALECT.literal, sorted(row_identity(plan))))
+    identity = ", ".join(map(DIALECT.literal, sorted(plan.row_identity)))
     sql = about(LOST_SQL, plan.target, identity=f"ARRAY[{identity}]::text[]")
     says = "would not be on the table that is made anew"
     return [

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from tableferry.resources.connecting.waiting import lock_milliseconds
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target_options import row_identity
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.postgres.dialect import has_own_order
 from tableferry.resources.postgres.errors import broke
@@ -86,7 +85,7 @@ class PostgresStatements(Statements):
     def create_table(self, plan: CopyPlan, table: TableRef) -> list[str]:
         """See `Statements.create_table`. A text key gets an index in the order of its ranges,
         besides the primary key's, unless its values may be too long for one."""
-        lines, primary_key, key = self.definitions(plan), row_identity(plan), plan.key.target
+        lines, primary_key, key = self.definitions(plan), plan.row_identity, plan.key.target
         if any(column.nullable and column.name in primary_key for column in plan.target_columns):
             primary_key = ()
         if primary_key:
@@ -106,7 +105,7 @@ class PostgresStatements(Statements):
         kind, name = read(plan.key.target.type).kind, plan.key.target.name
         characters = kind.characters or kind.units if isinstance(kind, Text) else None
         short = characters is not None and 4 * characters <= INDEX_BYTES
-        return short or name in row_identity(plan)
+        return short or name in plan.row_identity
 
     def create_staging(self, plan: CopyPlan, staging: TableRef) -> list[str]:
         """See `Statements.create_staging`. A server crash empties it, and the range is reloaded."""

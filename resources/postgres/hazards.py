@@ -9,7 +9,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Effect, Hazard
 from tableferry.resources.contract.looking_ahead import answer
-from tableferry.resources.contract.target_options import TargetOptions, row_identity, written_by
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.postgres.names import about_all
 from tableferry.resources.tables import TableRef
 
@@ -122,7 +122,7 @@ def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[
     rows = answer(endpoint, _features, plan.target) or []
     if options.mode.whole_table:
         return [hazard for row in rows if (hazard := _of_swap(row))]
-    written = zip((INSERT, UPDATE, DELETE), written_by(plan, options), strict=True)
+    written = zip((INSERT, UPDATE, DELETE), options.written_by(plan), strict=True)
     events = sum(event for event, occurs in written if occurs)
     triggers: set[tuple[str, str]] = set()
     hazards: list[Hazard] = []
@@ -193,7 +193,7 @@ def _foreign_key(row: HazardRow, plan: CopyPlan, without: str) -> Hazard | None:
     if row.how not in DESTROYING:
         return None  # the server refuses what it says
     if row.events == UPDATE:
-        if row.how == "CASCADE" or set(row.columns or ()) <= set(row_identity(plan)):
+        if row.how == "CASCADE" or set(row.columns or ()) <= set(plan.row_identity):
             return None
         says = f"ON UPDATE {row.how}, changes rows of {row.place} that refer to what is updated"
         return Hazard("foreign key", row.where, "refused", says, "Drop it, or have it CASCADE")

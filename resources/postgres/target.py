@@ -11,7 +11,7 @@ from typing import Any
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.target_names import shadow_of
-from tableferry.resources.contract.target_options import TargetOptions, written_to
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import InputError
 from tableferry.resources.postgres import anew
 from tableferry.resources.postgres.ddl import STATEMENTS
@@ -46,7 +46,7 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
     def _as_it_is(
         self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]
     ) -> TargetOptions:
-        if written_to(plan, options) != plan.target:
+        if options.written_to(plan) != plan.target:
             return options
         return replace(options, hazards=tuple(self.hazards(plan, options, columns)))
 

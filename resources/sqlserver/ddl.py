@@ -13,7 +13,6 @@ from tableferry.resources.connecting.waiting import lock_milliseconds
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target_options import row_identity
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.sqlserver.dialect import (
     BINARY,
@@ -400,7 +399,7 @@ def indexable(key: Column) -> bool:
 
 def primary_key(plan: CopyPlan) -> list[str]:
     """The columns of a new table's primary key; none if it has none."""
-    identity = list(row_identity(plan))
+    identity = list(plan.row_identity)
     by_name = {column.name: column for column in plan.target_columns}
     columns = [by_name[name] for name in identity]
     if any(column.nullable or _is_text(column) for column in columns):

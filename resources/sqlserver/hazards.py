@@ -8,7 +8,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Effect, Hazard
 from tableferry.resources.contract.looking_ahead import answer
-from tableferry.resources.contract.target_options import TargetOptions, written_by
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.sqlserver.dialect import DIALECT
 from tableferry.resources.sqlserver.names import Row, about, by_table
@@ -143,7 +143,7 @@ def _foreign_key(
             do = "Declare another write mode, or drop the foreign key"
             yield Hazard("foreign key", where, "refused", "is of a table that a swap drops", do)
         return
-    written = written_by(plan, options)
+    written = options.written_by(plan)
     if written.deletes and on_delete != "NO ACTION":  # which the server itself refuses
         says = f"ON DELETE {on_delete}, changes the rows that refer to those which are replaced"
         without = "deletes: keep" if options.removes else "write: upsert, which deletes nothing"
@@ -155,7 +155,7 @@ def _foreign_key(
 
 
 def _unseen_keys(login: str, plan: CopyPlan, options: TargetOptions) -> Iterator[Hazard]:
-    written = written_by(plan, options)
+    written = options.written_by(plan)
     if not (options.mode.whole_table or written.deletes or written.updates):
         return
     says = f"refer to it, and {DIALECT.quote(login)} may not see all of them, nor what they do"

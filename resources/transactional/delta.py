@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import having, with_remedies
-from tableferry.resources.contract.target_options import row_identity
 from tableferry.resources.digest.same_rows import SameRows
 from tableferry.resources.errors import ReceiptMismatch, RowsReferredTo
 from tableferry.resources.transactional.other_ranges import Changes, Counted, Digested, other_ranges
@@ -89,7 +88,7 @@ def require_unreferred(load: TransactionalLoad[Any], delta: Delta) -> None:
         of_key = list(references)
         for condition in delta.delete:
             if rows := ask(sql.referred(plan, table, of_key, condition)):
-                values = zip(row_identity(plan), rows[0], strict=True)
+                values = zip(plan.row_identity, rows[0], strict=True)
                 row = ", ".join(f"{column} {str(value)!r}" for column, value in values)
                 raise RowsReferredTo(
                     f"{table} range {load.key_range.name}: to delete the row with {row} would "

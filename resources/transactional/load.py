@@ -14,13 +14,7 @@ from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import drop_table, most_ranges, range_number
 from tableferry.resources.contract.target import TargetMoved
 from tableferry.resources.contract.target_names import rejected_of, surplus_rejected
-from tableferry.resources.contract.target_options import (
-    TargetOptions,
-    keeps_rows,
-    replaces,
-    require_staged,
-    row_identity,
-)
+from tableferry.resources.contract.target_options import TargetOptions, require_staged
 from tableferry.resources.errors import (
     InputError,
     RangeBusy,
@@ -140,7 +134,7 @@ class TransactionalLoad(Generic[AnySession]):
         assert self._audited is not None
         rows, kept = self._audited, 0
         updates = self.options.mode.updates_known and self.publication.delta is None
-        if updates and keeps_rows(self.plan, self.options):
+        if updates and self.options.keeps_rows(self.plan):
             query = self.sql.count_kept(self.plan, self.table, self.staging, self._in_range)
             kept = self._number(query)
         done, moved = False, None
@@ -236,7 +230,7 @@ class TransactionalLoad(Generic[AnySession]):
         if options.mode.updates_known:
             if updates and updated + inserted != rows:
                 raise self._mismatch(f"{updated} updated and {inserted} inserted", rows)
-        elif replaces(plan, options):
+        elif options.replaces(plan):
             # what is deferred to the commit may change rows, too
             self.run(sql.run_deferred)
             self._shown = self._number(sql.count(table, self._in_range))
@@ -248,12 +242,12 @@ class TransactionalLoad(Generic[AnySession]):
 
     def _may_displace(self, error: StatementFailed) -> bool:
         """Whether a failed transaction may succeed without the rows that have left other ranges."""
-        identity = row_identity(self.plan)
+        identity = self.plan.row_identity
         return (
             self.conflict is None
             and self.publication.displaced is not None
             and self.publication.known is not None
-            and replaces(self.plan, self.options)
+            and self.options.replaces(self.plan)
             and bool(identity)
             and self.plan.key.target.name not in identity
             and self.sql.breaks_key(error)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard, ShownDiffers, having, with_remedies
-from tableferry.resources.contract.target_options import TargetOptions, keeps_rows, require_staged
+from tableferry.resources.contract.target_options import TargetOptions, require_staged
 from tableferry.resources.digest.same_rows import Ask, SameRows, Summed, differs
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyRange
@@ -38,7 +38,7 @@ class PublishAudit:
         load = self.load
         self._in_range = load.plan.target_range(load.key_range)
         self.same = SameRows.of(load.resource, load.plan, load.staging, load.table, load.columns)
-        if load.options.mode.updates_known and keeps_rows(load.plan, load.options):
+        if load.options.mode.updates_known and load.options.keeps_rows(load.plan):
             kept = load.sql.kept_rows(load.plan, load.table, load.staging, self._in_range)
             self._kept = self.same.of_rows(load.session.query, kept)
         self._others = other_ranges(load, self.same)

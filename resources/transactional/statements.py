@@ -15,12 +15,7 @@ from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target_options import (
-    TargetOptions,
-    appends,
-    replaces,
-    row_identity,
-)
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import StatementFailed, TableferryError
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -305,7 +300,7 @@ class Statements:
             # rows that go together may refer to each other; the names mean the nearest table
             joined.append(f"NOT ({condition})")
         first, last = self.system.dialect.limited(1)
-        key = ", ".join(f"{own}.{self.names([name])}" for name in row_identity(plan))
+        key = ", ".join(f"{own}.{self.names([name])}" for name in plan.row_identity)
         return (
             f"SELECT {first}{key} FROM {qualified(table)} AS {own} WHERE ({condition}) AND EXISTS "
             f"(SELECT 1 FROM {qualified(child)} AS {other}{self.holding} "
@@ -369,10 +364,10 @@ class Statements:
         plan, delta, mark = publication.plan, publication.delta, options.mark
         where, update = plan.target_range(publication.key_range), None
         known, removes, insert = list[str](), list[str](), self.insert_new(plan, table, staging)
-        if replaces(plan, options):
+        if options.replaces(plan):
             insert = self.insert_all(plan, table, staging)
             removes = [self.delete_range(table, where)]
-        elif appends(plan, options):
+        elif options.appends(plan):
             known = self.stage_known(plan, table, staging, where)
         # a row that comes back may be there, with a mark
         elif delta is None or delta.updated or (delta.inserted and mark):
@@ -460,7 +455,7 @@ class Statements:
 
     def assignments(self, plan: CopyPlan, mark: Mark | None) -> str:
         """The columns outside the primary key, each set to its staged value, and no mark."""
-        identity, (staged, _) = row_identity(plan), aliases(plan)
+        identity, (staged, _) = plan.row_identity, aliases(plan)
         others = [column.name for column in plan.target_columns if column.name not in identity]
         values = [f"{self.names([name])} = {staged}.{self.names([name])}" for name in others]
         return ", ".join([*values, *([mark.clearing(self.system)] if mark else [])])
@@ -468,7 +463,7 @@ class Statements:
     def same_row(self, plan: CopyPlan) -> str:
         """The condition that the rows of both `aliases` have the same primary key."""
         by_name = {column.name: column for column in plan.target_columns}
-        return " AND ".join(self.equal(plan, by_name[name]) for name in row_identity(plan))
+        return " AND ".join(self.equal(plan, by_name[name]) for name in plan.row_identity)
 
     def equal(self, plan: CopyPlan, column: Column) -> str:
         """The condition that the rows of both `aliases` have equal values in a column."""

@@ -29,14 +29,7 @@ from tableferry.resources.contract.target import (
 )
 from tableferry.resources.contract.target_columns import converted
 from tableferry.resources.contract.target_names import is_rejected, rejected_of, shadow_of
-from tableferry.resources.contract.target_options import (
-    TargetOptions,
-    check_mode,
-    replaces,
-    require_named,
-    row_identity,
-    written_to,
-)
+from tableferry.resources.contract.target_options import TargetOptions, check_mode, require_named
 from tableferry.resources.errors import InputError, RangeBusy, StatementFailed, TableferryError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_name, staging_prefix
@@ -180,7 +173,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
     def publication(self, publication: Publication, options: TargetOptions) -> list[str]:
         """See `Target.publication`."""
         plan, key_range = publication.plan, publication.key_range
-        sql, table = self.sql, written_to(plan, options)
+        sql, table = self.sql, options.written_to(plan)
         with self._session() as session:
             schema = self._staging_schema(session, table)
         name = f"{staging_name(plan.target, key_range.name)}_{ATTEMPT}"
@@ -192,7 +185,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
             *known,
             *sql.begin,
             *(each for statements in changes for each in statements),
-            *(sql.run_deferred if options.audits_shown or replaces(plan, options) else ()),
+            *(sql.run_deferred if options.audits_shown or options.replaces(plan) else ()),
             sql.commit,
             sql.drop_staging(staging),
         ]
@@ -216,7 +209,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
     ) -> Iterator[Any]:
         """See `Target.attempt`."""
         plan, key_range = publication.plan, publication.key_range
-        table, lock = written_to(plan, options), staging_name(plan.target, key_range.name)
+        table, lock = options.written_to(plan), staging_name(plan.target, key_range.name)
         if table not in self._columns:
             self._columns[table] = self.resource.columns(table)
         columns = self._columns[table]
@@ -224,7 +217,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
         with contextlib.ExitStack() as stack:
             session = stack.enter_context(self._session())
             self._take_lock(session, lock, table, key_range)
-            if replaces(plan, options) and table == plan.target:
+            if options.replaces(plan) and table == plan.target:
                 require_deletable(session.query, self.sql, plan, key_range, options, table)
             self._drop_all(session, table, lock)
             # a unique name: that it is gone is then never another attempt's doing
@@ -274,7 +267,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
     ) -> Iterator[None]:
         """See `Target.marking`."""
         target, key_range = publication.plan.target, publication.key_range
-        table, lock = written_to(publication.plan, options), staging_name(target, key_range.name)
+        table, lock = options.written_to(publication.plan), staging_name(target, key_range.name)
         with self._session() as session:
             self._take_lock(session, lock, target, key_range)
             try:
@@ -356,7 +349,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
         options: TargetOptions,
     ) -> None:
         """See `Target.retire`. Rows belong to ranges by their keys, so none move."""
-        table = written_to(plan, options)
+        table = options.written_to(plan)
         markers = MarkerTable(self.sql, plan.target, table)
         with self._session() as session:
             if not session.query(self.sql.table_exists(table)):
@@ -473,7 +466,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
         """A hash of the target and of all that its shadow is made like."""
         copied = self.sql.shape(plan.target)
         identity = MarkerTable(self.sql, plan.target).identity(session)
-        like = [options.recreate, identity, plan.target_columns, sorted(row_identity(plan))]
+        like = [options.recreate, identity, plan.target_columns, sorted(plan.row_identity)]
         like += session.query(copied) if copied else []
         return hashlib.blake2b(repr(like).encode(), digest_size=16).hexdigest()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tableferry.resources.clickhouse.ddl import create_table, not_in, partition
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.target_names import shadow_of
-from tableferry.resources.contract.target_options import TargetOptions, row_identity
+from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -69,8 +69,8 @@ def test_range_numbers_depend_on_the_name_only() -> None:
 
 
 def test_rows_are_told_apart_by_the_primary_key_if_all_of_it_travels() -> None:
-    assert row_identity(PLAN) == ("id",)
-    assert row_identity(replace(PLAN, primary_key=("id", "left behind"))) == ()
+    assert PLAN.row_identity == ("id",)
+    assert replace(PLAN, primary_key=("id", "left behind")).row_identity == ()
     assert not_in(replace(PLAN, primary_key=("id", "day")), "t") == (
         "(`id`, `day`) NOT IN (SELECT `id`, `day` FROM t WHERE 1)"
     )

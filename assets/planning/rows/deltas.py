@@ -13,7 +13,6 @@ from tableferry.resources.contract.hazards import having
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target_columns import unfilled
-from tableferry.resources.contract.target_options import row_identity
 from tableferry.resources.digest.probe import DigestRefused, shared
 from tableferry.resources.digest.segments import changed_segments, span
 from tableferry.resources.keys.range import KeyRange
@@ -114,7 +113,7 @@ def only_whole(transfer: Transfer, hop: Hop) -> str:
         ),
         f"'write: {mode}' replaces the table": mode.whole_table,
         f"'write: {mode}' never changes rows": mode.keeps_known,
-        f"{plan.source} has no primary key that is copied as a whole": not row_identity(plan),
+        f"{plan.source} has no primary key that is copied as a whole": not plan.row_identity,
         "its ranges are blocks of storage": transfer.by_place,
         f"{plan.source.system.title} have no key": source_of(plan.source.system).file_key,
         # of values that a policy changes, a move counts those of all rows

@@ -14,7 +14,6 @@ from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.checks.delta import delta_of
 from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.contract.delta import Delta
-from tableferry.resources.contract.target_options import keeps_rows
 from tableferry.resources.errors import TableferryError, describe
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.words import counted
@@ -59,7 +58,7 @@ def delta_between(
         DigestRefused: the servers do not compute a digest that both have.
     """
     comparison = servers.comparison(hop.found_plan, [key_range]).observed
-    return delta_of(comparison, rows=rows, most=most, keeps=keeps_rows(hop.plan, hop.options))
+    return delta_of(comparison, rows=rows, most=most, keeps=hop.options.keeps_rows(hop.plan))
 
 
 def rows_to_move(
