@@ -41,6 +41,7 @@ from tableferry.checks.levels import BY_CHECK
 from tableferry.resources.contract.target_names import quarantine_of
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.tables import TableRef
+from tableferry.resources.types.steps import CHANGES
 
 CHECK_DESCRIPTIONS = {check: level.description for check, level in BY_CHECK.items()} | {
     EXPECTATIONS: "The range's rows in the target meet every declared expectation.",
@@ -54,7 +55,7 @@ def check_description(transfer: Transfer, name: str) -> str | None:
         f"{transfer.target_name(column, hop)} ({spec.on_overflow})"
         for hop in range(1, len(transfer.hops) + 1)
         for column, spec in transfer.columns_in(hop).items()
-        if spec.on_overflow in ("null", "clamp")
+        if spec.on_overflow in CHANGES
     )
     if not text or not changed or name not in BY_CHECK or not BY_CHECK[name].values:
         return text

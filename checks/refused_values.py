@@ -103,7 +103,7 @@ def refused_later(
             continue
         steps = [] if column.binary_sql and wire != "arrow" else _steps(column, later)
         direct = replace(column, source=origin.source, arrow_sql=origin.arrow_sql, binary_sql=None)
-        if steps and origin.on_overflow in ("null", "clamp"):
+        if steps and origin.change:
             unknown.append((column.source.name, f"{first.target} has other values by on_overflow"))
         elif steps and not _converts(direct, replace(later, source=first.source)):
             unknown.append((column.source.name, f"only {first.target} will show what it becomes"))

@@ -101,13 +101,13 @@ def incremental_problems(fields: Mapping[str, Any]) -> Iterator[str]:
         yield f"needs 'fingerprint: {{watermark: column}}': {method} does not tell newer rows"
     if not column:
         return
-    only, declared = fields.get("only"), fields.get("columns", {}).get(column)
+    only = fields.get("only")
     if column in fields.get("exclude", ()) or (only is not None and column not in only):
         yield f"needs the watermark column {column!r}, which is not copied"
     for hop in fields.get("hops", ()):
         if column in hop.exclude:
             yield f"needs the watermark column {column!r}, which {hop.to} is without"
-    if (declared is not None and declared.on_overflow != "refuse") or _relaxed_in(column, fields):
+    if column in _relaxed(fields):
         yield f"needs the watermark column {column!r} as it is, without on_overflow"
 
 
@@ -194,16 +194,15 @@ def delta_problems(fields: Mapping[str, Any]) -> Iterator[str]:
         yield "always does not go with 'expectations', which may be about all rows of a range"
     if ranges is not None and ranges.by is not None:
         yield f"always needs a key, which 'ranges: {{by: {ranges.by}}}' is without"
-    columns = fields.get("columns", {})
-    for name in dict.fromkeys(
-        (*columns, *(name for hop in fields.get("hops", ()) for name in hop.columns))
-    ):
-        relaxed = name in columns and columns[name].on_overflow != "refuse"
-        if relaxed or _relaxed_in(name, fields):
-            yield f"always needs column {name!r} as it is, without on_overflow"
+    for name in _relaxed(fields):
+        yield f"always needs column {name!r} as it is, without on_overflow"
 
 
-def _relaxed_in(column: str, fields: Mapping[str, Any]) -> bool:
-    """Whether a hop declares an `on_overflow` of its own for a column."""
-    settings = (hop.columns.get(column) for hop in fields.get("hops", ()))
-    return any(each is not None and each.on_overflow != "refuse" for each in settings)
+def _relaxed(fields: Mapping[str, Any]) -> list[str]:
+    """Name the columns with an `on_overflow`, of the transfer or of a hop."""
+    declared = [fields.get("columns", {}), *(hop.columns for hop in fields.get("hops", ()))]
+    names = (
+        name for columns in declared for name, spec in columns.items()
+        if spec.on_overflow != "refuse"
+    )  # fmt: skip
+    return [*dict.fromkeys(names)]

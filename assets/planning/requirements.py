@@ -18,6 +18,7 @@ from tableferry.resources.errors import (
 )
 from tableferry.resources.keys.range import ROW
 from tableferry.resources.types.kinds import Integer
+from tableferry.resources.types.steps import CHANGES
 
 
 def require_overflowing(transfer: Transfer, plans: Sequence[CopyPlan]) -> None:
@@ -26,22 +27,16 @@ def require_overflowing(transfer: Transfer, plans: Sequence[CopyPlan]) -> None:
     Raises:
         ColumnsRefused: names the columns.
     """
-    relaxed = {
-        name
-        for name, column in transfer.columns.items()
-        if column.on_overflow in ("null", "clamp")
-        for number, plan in enumerate(plans, start=1)
-        for each in plan.columns
-        if each.on_overflow != "refuse" and each.target.name == transfer.target_name(name, number)
-    }
-    copied = {column.target.name for column in plans[0].columns}
+    changed = [{each.target.name: each.change for each in plan.columns} for plan in plans]
     useless = {
         name: f"column {name!r}: no value can overflow; if the target's column is narrower than "
         "planned, declare its type"
         for name, column in transfer.columns.items()
-        if column.on_overflow in ("null", "clamp")
-        and name not in relaxed
-        and transfer.target_name(name, 1) in copied
+        if column.on_overflow in CHANGES and transfer.target_name(name, 1) in changed[0]
+        if not any(
+            of_hop.get(transfer.target_name(name, number))
+            for number, of_hop in enumerate(changed, start=1)
+        )
     }
     if useless:
         tables = " -> ".join(map(str, transfer.tables))

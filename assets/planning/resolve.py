@@ -47,7 +47,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.looking_ahead import release
 from tableferry.resources.contract.target_options import TargetOptions
-from tableferry.resources.digest.fields import all_fields, with_columns
+from tableferry.resources.digest.fields import all_fields, not_compared, with_columns
 from tableferry.resources.digest.measure import check_figures
 from tableferry.resources.errors import (
     ColumnsRefused,
@@ -110,6 +110,20 @@ class Hop:
         if self.existing is None or new_columns(self.plan, self.existing):
             return self.plan
         return with_columns(self.plan, self.existing.values())
+
+    @property
+    def incomparable(self) -> str:
+        """Why no comparison of values can find both sides to be equal; empty if one can."""
+        columns = ", ".join(map(repr, not_compared(self.plan)))
+        why = "cannot be compared, as the source's SQL cannot compute what on_overflow does"
+        return f"{columns} {why}" if columns else ""
+
+    @property
+    def only_moved(self) -> str:
+        """Why only a move can tell what belongs into the target; empty if a comparison can."""
+        if self.plan.fitting:
+            return "only a move finds the rows that it rejects"
+        return self.incomparable
 
     def version(self, source: str, definition: str) -> DataVersion:
         """The data version of a range whose source rows have this fingerprint.

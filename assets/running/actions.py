@@ -40,7 +40,6 @@ from tableferry.checks.verdict import Verdict
 from tableferry.resources.connecting.guard import SourceBusy
 from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.crash_points import reached
-from tableferry.resources.digest.fields import not_compared
 from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.errors import (
     InputError,
@@ -150,9 +149,9 @@ def _compare(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
 def _only_by_moving(attempt: RangeAttempt) -> str:
     """Why a range cannot be recorded without a move, however equal it is; empty if it can."""
     hop = attempt.hop
-    if hop.plan.fitting:
-        return "only a move finds the rows that it rejects"
-    if any(check in GONE for check in attempt.decision.failed) or not_compared(hop.plan):
+    if hop.only_moved:
+        return hop.only_moved
+    if any(check in GONE for check in attempt.decision.failed):
         return "nothing can find it to be equal"
     if not attempt.marked_by_moving:
         return ""
@@ -301,10 +300,9 @@ def _record_empty(attempt: RangeAttempt, reason: Reason) -> RangeOutcome | None:
     hop = attempt.hop
     if attempt.reading.fingerprint.rows or hop.options.mode.whole_table:
         return None
-    if attempt.marked_by_moving or not_compared(hop.plan):
+    # of rows that were rejected before, only a move removes what is kept
+    if attempt.marked_by_moving or hop.only_moved:
         return None
-    if hop.plan.fitting:
-        return None  # only a move removes what is kept of rows that were rejected before
     attempt.tell("reconcile")
     verdicts = verdicts_of(attempt, hop.plan.target)
     if not all(verdict.passed for verdict in verdicts) or verdicts[0].target[ROWS]:

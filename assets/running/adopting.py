@@ -30,7 +30,6 @@ from tableferry.assets.running.workers import run_ranges
 from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.checks.levels import LEVELS, Level
 from tableferry.checks.whole_table import stray_rows
-from tableferry.resources.digest.fields import not_compared
 from tableferry.resources.errors import InputError
 from tableferry.resources.words import counted
 
@@ -156,12 +155,7 @@ def unfit(transfer: Transfer, hop: Hop) -> str:
         remedy = f"; declare {declared} to compare the values" if declared else ""
         told = (f"column {name!r} {why}" for name, why in reasons.items())
         return f"{hop.plan.target}: {'; '.join(told)}{remedy}"
-    if columns := not_compared(hop.plan):
-        return (
-            f"{', '.join(map(repr, columns))} cannot be compared, as the source's SQL cannot "
-            "compute what on_overflow does"
-        )
-    return ""
+    return hop.incomparable
 
 
 def stray_notes(plan: TransferPlan, servers: Servers) -> list[str]:

@@ -64,9 +64,7 @@ def _convert(
         except pa.ArrowInvalid as error:
             raise SchemaDrift(f"{plan.source}: column {column.source.name!r}: {error}") from None
         if isinstance(result, Violation):
-            repaired = None
-            if column.on_overflow in ("null", "clamp"):
-                repaired = relax(step, array, result.rows, column.on_overflow)
+            repaired = relax(step, array, result.rows, column.change)
             if repaired is None:
                 row = pc.index(result.rows, True).as_py()
                 raise _refusal(plan, column, batch, raw, row, step.reason)

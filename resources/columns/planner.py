@@ -23,7 +23,7 @@ from tableferry.resources.types.column import Column
 from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.export import Refusal
 from tableferry.resources.types.kinds import Array, Float
-from tableferry.resources.types.steps import OverflowPolicy
+from tableferry.resources.types.steps import CHANGES, OverflowPolicy
 
 
 @dataclass(frozen=True)
@@ -159,10 +159,15 @@ class _ColumnPlanner:
     text_format: Format | None
 
     def plan(self, column: Column, override: ColumnOverride) -> ColumnPlan:
-        source, target = self.table.system, self.target
         kept = self._kept_type(column, override)
-        if kept is not None:
-            return self._passed_on(column, kept, override)
+        plan = self._passed_on(column, kept, override) if kept else self._made(column, override)
+        if plan.on_overflow != override.on_overflow and not override.where_possible:
+            raise InputError(f"column {column.name!r}: no value can overflow")
+        return plan
+
+    def _made(self, column: Column, override: ColumnOverride) -> ColumnPlan:
+        """Plan a column whose values are read, and may be refused or changed."""
+        source, target = self.table.system, self.target
         target_type = self._target_type(column, override)
         try:
             conversion = conversion_between(source, column.type, target, target_type, self.version)
@@ -170,19 +175,20 @@ class _ColumnPlanner:
             advice = alternative(source, column, target)
             raise NoConversion(f"{error}, so it cannot become {target_type}; {advice}") from None
         policy = override.on_overflow
-        if policy in ("null", "clamp") and not conversion.guarded and override.where_possible:
+        changes = policy in CHANGES and conversion.guarded
+        if policy in CHANGES and not changes:
             policy = "refuse"
-        if policy in ("null", "clamp") and not conversion.guarded:
-            raise InputError(f"column {column.name!r}: no value can overflow")
         final = target_type
         if override.low_cardinality:
             assert target.types.low_cardinality is not None
             final = target.types.low_cardinality(target_type)
         text_sql = None
         is_float = isinstance(conversion.slot.kind, Float)
-        if self.text_format and (not is_float or target.types.reads_floats(self.version)):
+        # a query that streams texts cannot count the values that it changes
+        exact = not changes and (not is_float or target.types.reads_floats(self.version))
+        if self.text_format and exact:
             text_sql = source_of(source).text_sql(
-                self.text_format, column, conversion, self.table, self.key_sql, policy
+                self.text_format, column, conversion, self.table, self.key_sql
             )
         nullable = (column.nullable or policy == "null") and conversion.slot.nullable
         return ColumnPlan(
@@ -192,7 +198,7 @@ class _ColumnPlanner:
             arrow_type=conversion.arrow,
             text_sql=text_sql,
             on_overflow=policy,
-            fitted=target_type if policy in ("null", "clamp") else "",
+            fitted=target_type if changes else "",
         )
 
     def _arrow_sql(self, column: Column, conversion: Conversion) -> str:
@@ -227,8 +233,6 @@ class _ColumnPlanner:
 
     def _passed_on(self, column: Column, type_: str, override: ColumnOverride) -> ColumnPlan:
         """Plan a column whose values one server of a system passes on to another unread."""
-        if override.on_overflow != "refuse" and not override.where_possible:
-            raise InputError(f"column {column.name!r}: no value can overflow")
         system = self.table.system
         arrow_sql, arrow_type = None, pa.null()
         try:

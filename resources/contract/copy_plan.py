@@ -13,7 +13,7 @@ from tableferry.resources.contract.table_sql import filtered, predicate, read_fr
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
-from tableferry.resources.types.steps import OverflowPolicy
+from tableferry.resources.types.steps import CHANGES, Change, OverflowPolicy
 
 WireFormat = Literal["arrow", "text", "pgcopy"]
 Format = Literal["pgcopy", "copy_text", "arrow", "tab_separated", "delimited"]
@@ -47,6 +47,11 @@ class ColumnPlan:
     """The planned type, which `on_overflow` makes values fit even if a table has a wider one."""
     compared: Field | None = None
     """What is compared of the column, if the types of a hop do not decide that."""
+
+    @property
+    def change(self) -> Change | None:
+        """What values become that the target cannot hold; None if they are refused."""
+        return next((each for each in CHANGES if each == self.on_overflow), None)
 
     def sql(self, wire: WireFormat) -> str | None:
         """The expression for a wire format; None if none is exact."""

@@ -32,7 +32,6 @@ from tableferry.resources.types.column import Column
 from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.kinds import Kind
 from tableferry.resources.types.samples import ConstantStyle
-from tableferry.resources.types.steps import OverflowPolicy
 
 if TYPE_CHECKING:  # it takes a tenth of a second to import
     import pyarrow as pa
@@ -436,7 +435,6 @@ class Source:
         conversion: Conversion,
         table: TableRef,
         key: str,
-        policy: OverflowPolicy,
     ) -> str | None:
         """Write a field of a text format; None if no expression is exact.
 

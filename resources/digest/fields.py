@@ -113,12 +113,10 @@ def relaxed_fields(plan: CopyPlan) -> tuple[Field, ...]:
 def _relaxed_field(plan: CopyPlan, column: ColumnPlan) -> Field | None:
     """Describe a column with its `on_overflow`; None if the source's SQL cannot compute that."""
     field, system = _field(plan, column), plan.source.system
-    if column.on_overflow not in ("null", "clamp") or column == plan.key:
+    if column.change is None or column == plan.key:
         return field
-    if system.overflow is None:
-        return None
     conversion = conversion_of(column, plan)
-    overflow = Overflow(column.on_overflow, conversion.sent, conversion.steps, field, system)
+    overflow = Overflow(column.change, conversion.sent, conversion.steps, field, system)
     relaxed = {}
     for variant in ("", *system.digest.VARIANTS):
         value = replace(overflow, variant=variant).relaxed()
@@ -173,9 +171,8 @@ def field_between(source_system: System, target_system: System, column: ColumnPl
     source = declared(source_system.types, column.source.type)
     target = declared(target_system.types, column.target.type)
     # the server's text of a list shows nothing of the elements that a policy changes
-    unchanged = column.on_overflow not in ("null", "clamp")
     same_type = source_system == target_system and _has_same_type(column)
-    if source.kind in (None, "array") and unchanged and same_type:
+    if source.kind in (None, "array") and column.change is None and same_type:
         return same_text(source_system, column)
     kind = _kind(source, target, column, target_system)
     if kind == "integer" and source.kind in ("date", "time", "timestamp"):

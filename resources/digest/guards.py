@@ -17,9 +17,10 @@ from tableferry.resources.digest.overflow import Overflow
 from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.decimals import ToDecimal
 from tableferry.resources.types.steps import (
+    CHANGES,
+    Change,
     Items,
     Length,
-    OverflowPolicy,
     Present,
     Step,
     Unclamped,
@@ -36,7 +37,7 @@ class Guard:
     """Completes `value x ...`."""
     condition: str | None
     """The condition in the source's SQL; None if only the client can tell."""
-    policies: tuple[OverflowPolicy, ...] = ()
+    policies: tuple[Change, ...] = ()
     """What `on_overflow` may say so that the value is changed instead."""
 
 
@@ -96,27 +97,25 @@ def _guard(
     step: Step,
     variant: str,
 ) -> Guard | None:
-    system, policy = plan.source.system, column.on_overflow
+    system = plan.source.system
     if isinstance(step, Present):
         return Guard(step.reason, f"{system.quote(column.source.name)} IS NULL")
-    clamped = _has_nearest(step)
-    if policy == "null" or (policy == "clamp" and clamped and not isinstance(step, ToDecimal)):
+    left = _left(step, column.change)
+    if left is None:
         return None
-    if policy == "clamp" and isinstance(step, ToDecimal):
-        step = replace(step, only_nan=True)
-        clamped = False
     nullable = conversion.slot.nullable and column.source.name != plan.key.source.name
-    policies: list[OverflowPolicy] = ["null"] if nullable else []
-    if clamped and not (isinstance(step, ToDecimal) and step.only_nan):
-        policies.append("clamp")
-    if system.overflow is None:
-        return Guard(step.reason, None, tuple(policies))
-    overflow = Overflow("null", conversion.sent, (step,), field, system, variant)
-    relaxed = overflow.relaxed()
-    if relaxed is not None and relaxed.changed == NEVER:
-        return None
-    condition = None if relaxed is None else relaxed.changed
-    return Guard(step.reason, condition, tuple(policies))
+    usable = CHANGES if nullable else ("clamp",)
+    policies = tuple(policy for policy in usable if _left(left, policy) != left)
+    changed = Overflow("null", conversion.sent, (left,), field, system, variant).relaxed()
+    condition = None if changed is None else changed.changed
+    return None if condition == NEVER else Guard(left.reason, condition, policies)
+
+
+def _left(step: Step, policy: Change | None) -> Step | None:
+    """Return what a step refuses under a policy; None if each value is changed instead."""
+    if policy == "clamp" and isinstance(step, ToDecimal):
+        return replace(step, only_nan=True)
+    return None if policy == "null" or (policy and _has_nearest(step)) else step
 
 
 def _has_nearest(step: Step) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import pyarrow as pa
 
@@ -19,6 +18,7 @@ from tableferry.resources.contract.system import System
 from tableferry.resources.types import kinds
 from tableferry.resources.types.decimals import DecimalCast
 from tableferry.resources.types.steps import (
+    Change,
     Items,
     Present,
     Step,
@@ -38,7 +38,7 @@ _COUNTED = kinds.Date | kinds.Time | kinds.Timestamp
 class Overflow:
     """Writes how a policy changes the values of a column that the target cannot hold."""
 
-    policy: Literal["null", "clamp"]
+    policy: Change
     kind: kinds.Kind
     """The kind of the exported values."""
     steps: tuple[Step, ...]
@@ -50,7 +50,7 @@ class Overflow:
 
     def relaxed(self) -> Relaxed | None:
         """Apply the policy to the column; None if SQL cannot tell what fits."""
-        return self._apply(self.base[0])
+        return self._apply(self.base[0]) if self.system.overflow else None
 
     @property
     def base(self) -> tuple[str, str]:

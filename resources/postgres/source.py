@@ -34,7 +34,6 @@ from tableferry.resources.types.column import Column
 from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.kinds import Decimal
 from tableferry.resources.types.samples import ConstantStyle
-from tableferry.resources.types.steps import OverflowPolicy
 
 
 def _text_constant(text: str) -> str:
@@ -329,12 +328,11 @@ class PostgresSource(Source):
         conversion: Conversion,
         table: TableRef,
         key: str,
-        policy: OverflowPolicy,
     ) -> str | None:
         """See `Source.text_sql`."""
         if format == "delimited":
-            return bcp_expression(column, conversion, table, key, policy)
-        return text_expression(column, conversion, table, key, policy)
+            return bcp_expression(column, conversion, table, key)
+        return text_expression(column, conversion, table, key)
 
     def unread_sql(self, format: Format, column: Column) -> str | None:
         """See `Source.unread_sql`. Binary COPY carries types that every server reads alike."""

@@ -32,7 +32,6 @@ from tableferry.resources.types.steps import (
     Cast,
     Finite,
     Length,
-    OverflowPolicy,
     Step,
     Unguarded,
     Units,
@@ -64,15 +63,9 @@ def guarded(expression: str, condition: str, where: Where, reason: str, type_: s
 
 
 def text_expression(
-    column: Column, conversion: Conversion, source: TableRef, key: str, policy: OverflowPolicy
+    column: Column, conversion: Conversion, source: TableRef, key: str
 ) -> str | None:
-    """The guarded expression for tab-separated rows; None if there is no exact one.
-
-    Columns whose values a policy may change travel as record batches: a query that streams cannot
-    count the changes.
-    """
-    if policy in ("null", "clamp"):
-        return None
+    """The guarded expression for tab-separated rows; None if there is no exact one."""
     name = source.system.quote(column.name)
     if conversion.as_text or isinstance(conversion.source.kind, Text):
         if conversion.source.refuse_text is not None and conversion.as_text:
@@ -163,11 +156,9 @@ def _sql_type(kind: Kind) -> str:
 
 
 def bcp_expression(
-    column: Column, conversion: Conversion, source: TableRef, key: str, policy: OverflowPolicy
+    column: Column, conversion: Conversion, source: TableRef, key: str
 ) -> str | None:
     """The guarded text of a field for bcp; None if there is no exact one. See `text_expression`."""
-    if policy in ("null", "clamp"):
-        return None
     name = DIALECT.quote(column.name)
     where = Where(str(source), column.name, key, name)
     value, text = _forms(conversion, name, read(column.type).name == "character")

@@ -37,7 +37,6 @@ from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.samples import SECOND, ConstantStyle
-from tableferry.resources.types.steps import OverflowPolicy
 
 
 def _text(text: str) -> str:
@@ -234,10 +233,9 @@ class SqlServerSource(Source):
         conversion: Conversion,
         table: TableRef,
         key: str,
-        policy: OverflowPolicy,
     ) -> str | None:
         """See `tsv_text.tab_separated`."""
-        return tab_separated(column, conversion, table, key, policy)
+        return tab_separated(column, conversion, table, key)
 
     def read_bytes(
         self,

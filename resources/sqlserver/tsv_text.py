@@ -29,7 +29,6 @@ from tableferry.resources.types.kinds import (
 )
 from tableferry.resources.types.steps import (
     Cast,
-    OverflowPolicy,
     Step,
     TimeText,
     Unreplaced,
@@ -55,16 +54,12 @@ ESCAPES = (
 https://clickhouse.com/docs/interfaces/formats/TabSeparated"""
 
 
-def tab_separated(
-    column: Column, conversion: Conversion, source: TableRef, key: str, policy: OverflowPolicy
-) -> str | None:
+def tab_separated(column: Column, conversion: Conversion, source: TableRef, key: str) -> str | None:
     """The T-SQL expression of a field, never NULL; None if there is no exact one.
 
     There is none for bytes, whose hexadecimal style Babelfish ignores. Messages name the table
     `source` and the row's key, by its expression `key`.
     """
-    if policy in ("null", "clamp"):
-        return None
     name = DIALECT.quote(column.name)
     text = _text(conversion, name)
     if text is None:

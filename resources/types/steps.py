@@ -15,6 +15,9 @@ import pyarrow.compute as pc
 REPLACEMENT = "\ufffd"
 
 OverflowPolicy = Literal["refuse", "null", "clamp", "text"]
+Change = Literal["null", "clamp"]
+CHANGES: tuple[Change, ...] = ("null", "clamp")
+"""The policies under which values that do not fit become others."""
 
 
 @dataclass(frozen=True)
@@ -375,13 +378,13 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def relax(
-    step: Step, array: pa.Array, bad: pa.BooleanArray, policy: OverflowPolicy
+    step: Step, array: pa.Array, bad: pa.BooleanArray, policy: Change | None
 ) -> pa.Array | None:
     """Replace the values that break a step's guard as the policy says, and convert the column.
 
-    None if the policy has no replacement for one of the rows.
+    None if there is no policy, or none of its replacements is for one of the rows.
     """
-    if isinstance(step, Present):
+    if isinstance(step, Present) or policy is None:
         return None
     if policy == "null":
         array = step.blank(array) if isinstance(step, Items) else _blanked(array, bad)

@@ -33,7 +33,6 @@ from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.digest.fields import not_compared
 from tableferry.resources.errors import concerning
 from tableferry.resources.keys.range import KeyRange
 
@@ -270,8 +269,7 @@ def _with_fewer_columns(
     committed_with = {
         name: each.data_version.schema for name, each in previous.items() if name in versions
     }
-    only_moves = hop.plan.target.system.by_path or hop.plan.fitting or not_compared(hop.plan)
-    if only_moves or plan.transfer.write.whole_table:
+    if hop.plan.target.system.by_path or hop.only_moved or plan.transfer.write.whole_table:
         return set()
     schemas = only_fewer_columns(hop, log, set(committed_with.values()))
     fewer = {name for name, schema in committed_with.items() if schema in schemas}
