@@ -125,18 +125,17 @@ class Transfer(Section):
     hops: Annotated[list[DeclaredHop], Field(min_length=1)]
     """Target tables, in order; each is read from the one before."""
     where: Annotated[str, Field(min_length=1)] | None = None
-    """A condition in the source's SQL: only rows that meet it are copied, counted and proven. A row
-    that stops meeting it leaves the target with the next run of its range. For joins and computed
-    columns, declare a view as `source`."""
+    """SQL of the source: only rows that meet it are copied, counted and proven. A row that no
+    longer does leaves the target when its range next runs."""
     row_security: RowSecurity = "refuse"
     """If row-level security hides rows from the login: refuse the table, or treat the visible rows
     as the whole table."""
     ranges: RangesSpec = RangesSpec(rows=250_000)
-    """How the table is divided into key ranges, the unit of work, retry, proof and commit. Each
-    file is a range, but Parquet files can be divided by `rows` alone, at row groups."""
+    """How the table is divided into key ranges. Each file is a range; Parquet files can be divided
+    by `rows`, at row groups."""
     key: Annotated[str, Field(min_length=1, validate_default=True)] = ""
     """The column that divides the ranges: integer, decimal of scale 0, date, timestamp, uuid or
-    text; the first one of a composite primary key. None for files or `ranges: {by: ctid}`."""
+    text. None for files or `ranges: {by: ctid}`."""
     write: Annotated[WriteMode, WithJsonSchema({"enum": [*WriteMode], "type": "string"})] = (
         WriteMode.REPLACE
     )
@@ -167,8 +166,8 @@ class Transfer(Section):
     fingerprint: Annotated[Fingerprint, Field(validate_default=True)] = "auto"
     """How a changed range is detected."""
     on_reject: Annotated[RejectPolicy, Field(validate_default=True)] = "fail"
-    """If a target cannot hold a row's value: fail its range, or move the range without the row and
-    keep its key and value in `<target>__rejected`."""
+    """If a target cannot hold a row's value: fail its range, or move the range without the
+    row, which goes to `<target>__rejected`."""
     max_rejected: Annotated[
         str, BeforeValidator(most_rejected, json_schema_input_type=int | str)
     ] = "100"
@@ -190,11 +189,11 @@ class Transfer(Section):
     """Move only those rows of a changed range whose watermark is not below the last committed one.
     Needs `write: upsert` and `fingerprint: {watermark: column}`."""
     deletes: DeletesPolicy | MarkSpec = "keep"
-    """`write: upsert`: whether rows that the source has deleted stay in the target, are deleted
-    with the next run of their range (apply), or marked in a column (mark)."""
+    """`write: upsert`: whether rows that the source has deleted stay, go when their range next runs
+    (apply), or are marked in a column (mark)."""
     delta: DeltaPolicy = "auto"
-    """Whether a changed range is compared first, so that only rows that differ move: if they are
-    few (auto), never, or up to 50,000 of them (always)."""
+    """Whether only the rows that differ in a changed range move: if they are few (auto), never, or
+    up to 50,000 of them (always)."""
     parallel: ParallelSpec = ParallelSpec()
     """Ranges read and written at the same time (the profile's by default), and runs that share a
     table."""
@@ -205,8 +204,8 @@ class Transfer(Section):
     on_schema_drift: DriftPolicy = "fail"
     """What to do if the columns of source and target differ."""
     dropped_columns: Annotated[DroppedPolicy | None, BeforeValidator(null_word)] = None
-    """If the source has lost a column: the target's keeps the values of rows that do not move,
-    becomes null in all rows, or is dropped. Decided by on_schema_drift by default."""
+    """If the source has lost a column: the target's keeps its values, becomes null in all rows, or
+    is dropped. By default on_schema_drift decides."""
     tags: dict[
         Annotated[str, AfterValidator(tag_key)], Annotated[str, AfterValidator(tag_value)]
     ] = {}

@@ -226,8 +226,8 @@ class ColumnSpec(Section):
     low_cardinality: bool = False
     """ClickHouse stores repeated values once."""
     expression: Annotated[str, Field(min_length=1)] | None = None
-    """The column's value in the source's SQL, from other columns of the row. `type` must then name
-    the value's type in the source, alone or by system."""
+    """SQL of the source that computes the value from the row. `type` must then name the value's
+    type in the source, alone or by system."""
 
     @field_validator("expression")
     @classmethod
@@ -399,8 +399,8 @@ class IncrementalSpec(Section):
     """How often a range that moves by its newer rows is proven as a whole."""
 
     full_check: Annotated[str, Field(pattern=AGE)] = "7d"
-    """An age such as 24h, 7d or 4w. The next run compares each range that was not moved or compared
-    as a whole for that long, and moves it as a whole if it differs."""
+    """An age such as 24h, 7d or 4w: a range not moved or compared as a whole for so long is
+    compared, and moved as a whole if it differs."""
 
     @field_validator("full_check", mode="before")
     @classmethod

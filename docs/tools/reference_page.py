@@ -15,10 +15,10 @@ HEAD = """# Every key of a transfer file
 
 <!-- Made by `python -m docs.tools.reference_page`; a test fails when it is stale. -->
 
-Look up here what each key of a transfer file takes and does; a key that is a link leads to more.
-[Transfer files](transfers.md) has examples, and `ferry schema` prints the same as a JSON Schema. A
-value that is not a secret may be a [variable](transfers.md#values-from-the-environment), as
-`${NAME}`. A file with `tables` has these keys too, for [many
+Look up here what each key of a transfer file takes, with its default, and what it does; a key that
+is a link leads to more. [Transfer files](transfers.md) has examples, and `ferry schema` prints the
+same as a JSON Schema. A value may be a [variable](transfers.md#values-from-the-environment), as
+`${NAME}`. A file with `tables` has these keys, too, for [many
 tables](transfers.md#many-tables-one-file).
 """
 
@@ -87,13 +87,23 @@ def render() -> str:
 
 
 def _table(schema: dict[str, Any], defaults: dict[str, str]) -> str:
-    lines = ["| key | takes | default | what it does |", "|---|---|---|---|"]
+    lines = ["| key | takes | what it does |", "|---|---|---|"]
     for name, field in schema["properties"].items():
-        usual = "required" if name in schema.get("required", ()) else _default(field)
+        required = "required" if name in schema.get("required", ()) else defaults.get(name, "")
         key = f"[`{name}`]({MORE[name]})" if name in MORE else f"`{name}`"
-        cells = (key, _takes(field), defaults.get(name, usual), _line(field["description"]))
+        cells = (key, _with_default(field, required), _line(field["description"]))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _with_default(field: dict[str, Any], required: str) -> str:
+    """What a field takes, with its default marked among it or after it."""
+    takes, default = _takes(field), _default(field)
+    if required:
+        return f"{takes}; {required}"
+    if default in takes.split(", "):
+        return ", ".join(f"{one} (default)" if one == default else one for one in takes.split(", "))
+    return f"{takes}; {default}" if default else takes
 
 
 def _line(text: str) -> str:
@@ -105,10 +115,10 @@ def _default(field: dict[str, Any]) -> str:
     if isinstance(value, dict):
         given = {name: one for name, one in value.items() if one is not None}
         text = ", ".join(f"{name}: {one}" for name, one in given.items())
-        return f"`{{{text}}}`" if given else "none"
+        return f"`{{{text}}}`" if given else ""
     if isinstance(value, bool):
         return f"`{json.dumps(value)}`"
-    return f"`{value}`" if value not in (None, [], "") else "none"
+    return f"`{value}`" if value not in (None, [], "") else ""
 
 
 def _takes(field: dict[str, Any]) -> str:
