@@ -16,7 +16,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 # No server is named, so that the local stack is used.
 NO_SERVERS := ! env | grep -qE '^TABLEFERRY_(POSTGRES|SQLSERVER|CLICKHOUSE)_URL(_FILE)?=.'
 
-.PHONY: help install demo dev env docs screenshots test test-changed test-slow test-soak test-mutants test-mutants-changed test-cluster test-engines test-tsql cluster-up cluster-logs test-storages test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench clean constraints system-packages browser
+.PHONY: help install demo dev env docs screenshots test test-changed test-slow test-soak test-mutants test-mutants-changed test-cluster test-engines test-tsql cluster-up cluster-logs test-storages test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench bench-pairs clean constraints system-packages browser
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -210,6 +210,9 @@ test-image: install ## Move rows in the image, as its own user on a read-only ro
 bench: install ## Measure, with what it is compared to (results in .benchmarks/; ARGS="--suite standard")
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable './bench[peers]'
 	@$(BIN)/ferry bench run $(ARGS)
+
+bench-pairs: install ## Load small tables by this client and by that of .ci/judged in turns, and compare their CPU seconds
+	@$(BIN)/python -m tableferry_bench.pairs $(ARGS)
 
 clean: ## Stop the local stack and delete its data, Dagster's memory, and caches
 	@if [ -x $(BIN)/ferry ]; then $(BIN)/ferry local down --remove; fi

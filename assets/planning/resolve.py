@@ -44,8 +44,7 @@ from tableferry.checks.levels import CHECK_NAMES, Level
 from tableferry.checks.rejected import fitting, rejecting
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
-from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.looking_ahead import release
+from tableferry.resources.contract.endpoint import Endpoint, version_of
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.digest.fields import all_fields, not_compared, with_columns
 from tableferry.resources.digest.measure import check_figures
@@ -305,7 +304,7 @@ def _plan_hop(
 ) -> CopyPlan:
     """Plan a hop without the columns that its drift policy ignores."""
     spec = transfer.hops[number - 1]
-    version = release(target, spec.to) if spec.to.system.types.by_release else None
+    version = version_of(target) if spec.to.system.types.by_release else None
 
     def planned(without: Collection[str]) -> CopyPlan:
         return plan_copy(

@@ -12,7 +12,7 @@ from tableferry.checks.table_side import TableSide
 from tableferry.resources.connecting.names import url_variable
 from tableferry.resources.contract.budget import Sharing
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.endpoint import Endpoint, version_of
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.limits import Value
 from tableferry.resources.contract.loader import loader_of
@@ -165,7 +165,7 @@ class Servers:
         """
         endpoint = self.endpoint(table)
         settings = endpoint.settings()
-        return f"{settings.address}, database {settings.database}, {endpoint.ping()}"
+        return f"{settings.address}, database {settings.database}, {version_of(endpoint)}"
 
     def target(self, table: TableRef) -> Target:
         """The loader of a table's server.

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tableferry.assets.planning.servers import Servers
 from tableferry.resources.contract.catalog import Described
-from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.looking_ahead import release
+from tableferry.resources.contract.endpoint import Endpoint, version_of
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target import Target
 from tableferry.resources.errors import TableferryError
@@ -59,4 +58,4 @@ class Catalogs:
         """Return the version of a target's server if its types depend on it."""
         if not table.system.types.by_release:
             return None
-        return release(self._servers.endpoint(table), table)
+        return version_of(self._servers.endpoint(table))

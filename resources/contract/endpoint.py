@@ -159,6 +159,11 @@ class Endpoint(Protocol):
         """
 
 
+def version_of(endpoint: Endpoint) -> str:
+    """Return the server's version; a process asks each connection once."""
+    return endpoint.settings().facts.known("version", endpoint.ping)
+
+
 def refuse_snapshot(system: System, snapshot: str | None) -> None:
     """Raise `InputError` if a snapshot is given to a system without snapshots."""
     if snapshot is not None:

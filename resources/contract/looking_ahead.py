@@ -33,9 +33,6 @@ class Asked(Protocol):
     def ahead(self) -> LookAhead | None:
         """See `Endpoint.ahead`."""
 
-    def ping(self) -> str:
-        """See `Endpoint.ping`."""
-
 
 class LookAhead:
     """What one look at a server has read about its tables. Any thread may ask.
@@ -113,12 +110,3 @@ def groups(tables: Iterable[TableRef]) -> list[list[TableRef]]:
         for group in by_schema.values()
         for start in range(0, len(group), AT_ONCE)
     ]
-
-
-def release(endpoint: Asked, table: TableRef) -> str:
-    """Return the version of a table's server."""
-    return answer(endpoint, _releases, table) or endpoint.ping()
-
-
-def _releases(endpoint: Asked, tables: Sequence[TableRef]) -> dict[TableRef, str]:
-    return dict.fromkeys(tables, endpoint.ping())

@@ -61,7 +61,8 @@ ALL_WITHHELD_SQL = _query(
 
 def is_babelfish(endpoint: Endpoint) -> bool:
     """Whether the server is Babelfish."""
-    return endpoint.query("SELECT CAST(SERVERPROPERTY('babelfish') AS int)") == [(1,)]
+    asked = "SELECT CAST(SERVERPROPERTY('babelfish') AS int)"
+    return endpoint.settings().facts.known("babelfish", lambda: endpoint.query(asked) == [(1,)])
 
 
 def listed(endpoint: Endpoint, connection: str) -> list[Listed]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from tableferry.resources.contract.looking_ahead import LookAhead, answer, groups, release
+from tableferry.resources.contract.looking_ahead import LookAhead, answer, groups
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.tables import TableRef
 
@@ -20,10 +20,6 @@ class Server:
         self.asked: list[list[TableRef]] = []
         self.refuses_many = False
         self.ahead = None if tables is None else LookAhead(tables)
-        self.version = "1"
-
-    def ping(self) -> str:
-        return self.version
 
 
 def words(server: Server, tables: Sequence[TableRef]) -> Mapping[TableRef, str]:
@@ -83,13 +79,6 @@ def test_what_changed_meanwhile_is_told_by_table() -> None:
     assert changed(server) == {TABLES[3], TABLES[4]}
     server.refuses_many = True
     assert changed(server) == set(TABLES), "nobody knows"
-
-
-def test_a_new_release_of_the_server_changes_all() -> None:
-    server = Server(TABLES)
-    assert release(server, TABLES[0]) == release(server, TABLES[1]) == "1"
-    server.version = "2"
-    assert changed(server) == set(TABLES)
 
 
 def test_names_that_a_server_may_take_for_one_are_asked_about_apart() -> None:

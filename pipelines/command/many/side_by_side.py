@@ -133,13 +133,15 @@ def in_processes(
     reported, reports = multiprocessing.Pipe(duplex=False)
     threading.Thread(target=_report, args=(settled, reports), daemon=True).start()
     more, began = True, 0.0
+    if not session.quiet:
+        _ = session.instance  # makes a new home before several processes would
 
     def allowed() -> int:
         patience = int((time.monotonic() - began) / SECONDS_TO_START) if began else 0
         worth = max(len(queue) / TABLES_PER_PROCESS, queue.work / SECONDS_WORTH_A_PROCESS)
         return min(jobs, 1 + int(worth) + patience)
 
-    with closing(reported), Children(session.instance) as children:
+    with closing(reported), Children(lambda: session.instance) as children:
         while more or queue or any(worker.transfer for worker in workers.values()):
             idle = [child for child, worker in workers.items() if worker.transfer is None]
             if queue and (idle or len(workers) < jobs) and not may_start():

@@ -70,12 +70,12 @@ class Children:
     are interrupted. The runs of those that died are marked as failed.
 
     Args:
-        instance: the event log that they write to.
+        open_instance: opens the event log that they write to.
     """
 
-    def __init__(self, instance: dg.DagsterInstance) -> None:
+    def __init__(self, open_instance: Callable[[], dg.DagsterInstance]) -> None:
         self._context = multiprocessing.get_context("spawn")
-        self._instance = instance
+        self._open_instance = open_instance
         self._open: dict[Connection, Child] = {}
         self._processes: list[BaseProcess] = []
 
@@ -150,7 +150,7 @@ class Children:
             # the run of a process that died would hold its transfer's slot
             from tableferry.sensors.reaper import reap
 
-            reap(self._instance)
+            reap(self._open_instance())
 
 
 def _work(pipe: Connection, work: Callable[..., None], arguments: tuple[object, ...]) -> None:

@@ -121,7 +121,7 @@ def execute_parallel(
     """Execute each share in a process of its own; if one dies, the others go on."""
     launch = f"{len(shares)}:{uuid4()}"
     outcome = RunOutcome()
-    with Children(session.instance) as children:
+    with Children(lambda: session.instance) as children:
         started = {
             children.start(_work, replace(share, tags={**share.tags, LAUNCH: launch})): share
             for share in shares

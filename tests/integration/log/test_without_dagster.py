@@ -160,6 +160,22 @@ def test_a_command_with_nothing_to_do_imports_no_dagster(ferry: Make) -> None:
     assert "dagster" in told().stderr, "there is something to do"
 
 
+def test_many_transfers_with_nothing_to_do_import_no_dagster(ferry: Make) -> None:
+    one = ferry(DIRECT, *TABLE, ranges="{rows: 50}")
+    text = (one.folder / "t.yaml").read_text().replace(f"transfer: {one.table}", "transfer: second")
+    (one.folder / "u.yaml").write_text(text.replace("warehouse.", "warehouse.second_"))
+    every = [sys.executable, "-c", FORBIDDEN, "run", "--all", "--jobs", "2"]
+    try:
+        assert CliRunner().invoke(main, ["run", "--all", "--jobs", "1"]).exit_code == 0
+        done = subprocess.run(every, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "2 of 2 transfers succeeded; 0 rows moved" in done.stdout
+    finally:
+        one.session.servers.endpoints["clickhouse"].execute(
+            f"DROP TABLE IF EXISTS warehouse.second_{one.table}"
+        )
+
+
 @pytest.mark.parametrize("changed", [True, False])
 def test_what_only_dagster_can_refuse_is_refused_before_anything_is_recorded(
     ferry: Make, *, changed: bool
