@@ -15,7 +15,7 @@ PAGE = TESTS.parent / "docs" / "guarantees.md"
 
 
 def test_every_promise_is_held_by_a_test_and_every_test_quotes_one() -> None:
-    promised = re.findall(r"^\| (I\d+) \|", PAGE.read_text(), re.MULTILINE)
+    promised = re.findall(r"^- \*\*(I\d+)\. ", PAGE.read_text(), re.MULTILINE)
     assert promised == [f"I{number}" for number in range(1, len(promised) + 1)]
     held = {
         number: test

@@ -125,8 +125,8 @@ class Transfer(Section):
     hops: Annotated[list[DeclaredHop], Field(min_length=1)]
     """Target tables, in order; each is read from the one before."""
     where: Annotated[str, Field(min_length=1)] | None = None
-    """SQL of the source: only rows that meet it are copied, counted and proven. A row that no
-    longer does leaves the target when its range next runs."""
+    """SQL of the source: only rows that meet it are copied, counted and proven. Others leave the
+    target when their range next runs."""
     row_security: RowSecurity = "refuse"
     """If row-level security hides rows from the login: refuse the table, or treat the visible rows
     as the whole table."""

@@ -400,7 +400,7 @@ class IncrementalSpec(Section):
 
     full_check: Annotated[str, Field(pattern=AGE)] = "7d"
     """An age such as 24h, 7d or 4w: a range not moved or compared as a whole for so long is
-    compared, and moved as a whole if it differs."""
+    compared."""
 
     @field_validator("full_check", mode="before")
     @classmethod

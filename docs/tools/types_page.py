@@ -161,19 +161,16 @@ accepted that can hold the source type's values exactly, and a text type takes e
 ## By system
 
 **PostgreSQL.** Between two PostgreSQL servers every type keeps its declaration and all values, infinite and early ones too.
-Rows travel unread in COPY's binary format or, if a column is an array of enums, a row type, `xml` or an extension's type, in
-COPY's text. Into PostgreSQL, seconds have at most six decimals and text has no NUL characters. Other values are refused, unless
-`clamp` cuts the decimals. Text keeps its declared length as varchar, also where its source pads it.
+Into PostgreSQL, seconds have at most six decimals and text has no NUL characters. Text keeps its declared length as varchar,
+also where its source pads it.
 
 **SQL Server.** Text becomes nvarchar, as the code page of varchar lacks most of Unicode. Its length counts UTF-16 units; a
 character beyond U+FFFF takes two. From SQL Server:
 
 - U+FFFD is refused, because the driver writes it for half a surrogate pair; `on_overflow: clamp` accepts it. The wire
   `text` refuses NUL characters.
-- `datetime` counts 1/300 s and shows .000, .003 and .007. What it shows is copied, compared, and used for bounds of ranges
-  and watermarks.
-- Over `text`, floats are printed by `CONVERT` style 3 (17 digits). A value that the server does not read back from that is
-  refused; use `arrow`.
+- `datetime` counts 1/300 s and shows .000, .003 and .007. What it shows is copied, compared, and used for bounds.
+- Over `text`, a float that the server does not read back from 17 digits is refused; use `arrow`.
 
 **ClickHouse.**
 
@@ -183,9 +180,9 @@ character beyond U+FFFF takes two. From SQL Server:
 - Floats need `arrow` before 26.7: older releases misread their last bits in every text format.
 
 **Files.** See [what Parquet's types become](files.md#what-parquets-types-become) and [what texts
-become](files.md#what-texts-become). Parquet targets take DuckDB's types: integers of their own size and sign, decimals of up to
-38 digits, years from 4713 BC to 294246, six decimals of a second, instants with an offset of +00:00, uuids, bytes, and arrays
-except of times, uuids, bytes and arrays. JSON and similar types become text.
+become](files.md#what-texts-become). Parquet targets take DuckDB's types: decimals of up to 38 digits,
+years from 4713 BC to 294246, and six decimals of a second. Instants need an offset of +00:00. Arrays may not be of times, uuids,
+bytes or arrays.
 
 ## Types that can be read, but not filled
 
@@ -222,7 +219,7 @@ def render() -> str:
 
 def _table(title: str, source: str, target: str, types: list[str], reasons: dict[str, str]) -> str:
     head = ["source type", "target type", "refused values"]
-    lines = [f"## {title}", "", _row(head), _row(["---"] * len(head))]
+    lines = [f"## {title}", "", _row(head), "|---" * len(head) + "|"]
     alike: dict[tuple[str, ...], list[str]] = {}
     for type_ in types:
         alike.setdefault(tuple(_cells(source, target, type_, reasons)), []).append(type_)
@@ -232,7 +229,7 @@ def _table(title: str, source: str, target: str, types: list[str], reasons: dict
 
 
 def _reasons(letters: dict[str, str]) -> str:
-    lines = ["## Reasons", "", _row(["", "the value"]), _row(["---"] * 2)]
+    lines = ["## Reasons", "", _row(["", "the value"]), "|---|---|"]
     return "\n".join([*lines, *(_row([letter, reason]) for reason, letter in letters.items()), ""])
 
 

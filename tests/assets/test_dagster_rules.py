@@ -54,7 +54,7 @@ def test_what_is_not_plain_is_asked_of_dagster(line: str) -> None:
 
 
 def test_a_virtual_asset_would_keep_eager_models_from_running() -> None:
-    """What docs/dbt.md says of them; where it fails, whole tables may be virtual assets."""
+    """So a whole table is no virtual asset; where this fails, it may become one."""
     target, view, model = map(dg.AssetKey, ("target", "view", "model"))
     ranges = dg.StaticPartitionsDefinition(["..5", "5.."])
     eager = dg.AutomationCondition.eager()
