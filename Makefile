@@ -16,14 +16,14 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 # No server is named, so that the local stack is used.
 NO_SERVERS := ! env | grep -qE '^TABLEFERRY_(POSTGRES|SQLSERVER|CLICKHOUSE)_URL(_FILE)?=.'
 
-.PHONY: help install demo dev env docs screenshots test test-changed test-slow test-soak test-mutants test-mutants-changed test-cluster test-engines test-tsql cluster-up cluster-logs test-storages test-all test-unit test-servers test-versions release lint format audit sbom check-deployment image test-image bench bench-pairs clean constraints system-packages browser
+.PHONY: help install demo dev env docs screenshots test test-changed test-slow test-soak test-mutants test-mutants-changed test-cluster test-engines test-tsql cluster-up cluster-logs test-storages test-all test-unit test-servers test-versions release wheels lint format audit sbom check-deployment image test-image bench bench-pairs clean constraints system-packages browser
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 install: $(INSTALLED) ## Install everything into .venv
 
-$(INSTALLED): pyproject.toml local/pyproject.toml bench/pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml local/pyproject.toml bench/pyproject.toml constraints.txt resources/digest/native/copy_text.c
 	@PYTHON=$(PYTHON) local/system-packages run
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Tableferry needs Python 3.11 or newer: make PYTHON=python3.12 install" >&2; exit 1; }
@@ -170,6 +170,9 @@ test-versions: install system-packages ## Test with the oldest and the newest de
 
 release: install ## Build the distributions of Tableferry and dagster-tableferry in dist/, check and use them
 	@.ci/release $(BIN)/uv
+
+wheels: install ## Build the wheel for this machine's processor, with the extension in C, in dist/ (needs Docker)
+	@$(BIN)/uv tool run --quiet cibuildwheel==4.3.5 --output-dir dist "$$(echo dist/tableferry-*.tar.gz)"
 
 lint: install ## Check style and types
 	@$(BIN)/ruff check $(CHECKED)

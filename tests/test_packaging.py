@@ -149,9 +149,24 @@ def test_every_data_file_of_the_product_is_installed() -> None:
             for path in (ROOT / room).glob(glob)
         }
         for path in (ROOT / room).rglob("*"):
-            if path.is_file() and path.suffix not in (".py", ".pyc"):
+            if path.is_file() and path.suffix not in (".py", ".pyc", ".c", ".so"):
                 listed = path in kept or any(path.match(glob) for glob in globs["*"])
                 assert listed, f"{path.relative_to(ROOT)} is not in the wheel"
+
+
+def test_the_wheel_has_the_extension_that_the_package_can_do_without() -> None:
+    (extension,) = pyproject["tool"]["setuptools"]["ext-modules"]
+    sources = [
+        str(path.relative_to(ROOT)) for room in PRODUCT for path in (ROOT / room).rglob("*.c")
+    ]
+    assert extension["sources"] == sources
+    assert extension["optional"] and extension["py-limited-api"]
+    oldest = pyproject["project"]["requires-python"].removeprefix(">=").replace(".", "")
+    assert pyproject["tool"]["distutils"]["bdist_wheel"]["py-limited-api"] == f"cp{oldest}"
+    for source in sources:
+        lines = (ROOT / source).read_text().splitlines()
+        assert f"#define Py_LIMITED_API 0x030{int(oldest[1:]):X}0000" in lines
+        assert len(lines) <= 500
 
 
 def test_the_wheel_has_neither_local_stack_nor_bench() -> None:

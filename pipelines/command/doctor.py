@@ -35,6 +35,7 @@ from tableferry.resources.contract.inspection import Finding, State, Use, inspec
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
+from tableferry.resources.digest import native
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
@@ -270,6 +271,9 @@ def examine_machine(servers: Servers, declared: TransferFolder | InputError) -> 
     versions = " ".join(f"{name} {version(name)}," for name in ("tableferry", "dagster"))
     yield Finding("versions", "ok", f"{versions} Python {platform.python_version()}")
     yield from _packages()
+    if native.extension() is None:
+        says = "the extension in C was not built: PostgreSQL reads rows twice that are moved first"
+        yield Finding("digest", "note", says, (native.REMEDY,))
     yield from _transfers(servers, declared)
     yield from _home()
 

@@ -14,6 +14,10 @@ Kind = Literal[
     "integer", "boolean", "decimal", "float", "text", "bytes", "date", "time", "timestamp", "uuid",
     "array",
 ]  # fmt: skip
+Form = Literal["i", "b", "d", "f", "r", "D", "t", "T", "Z", "u", "s", "p"]
+"""How a field of `tab_separated` rows is written, see `resources.digest.native`: an integer,
+boolean, decimal, double, real, date, time, timestamp without and with time zone, uuid, text, or a
+text whose last blanks carry no meaning."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from tableferry.resources.contract import catalog
 from tableferry.resources.contract.catalog import Catalogued, Described, Listed, TableSize
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.fields import Field, Form
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.limits import NAMES
 from tableferry.resources.contract.refusals import Where
@@ -439,6 +440,16 @@ class Source:
         """Write a field of a text format; None if no expression is exact.
 
         Messages about values that do not fit name the table and the key, an expression.
+        """
+        return None
+
+    def sent_form(self, field: Field, sent: str | None) -> Form | None:
+        """Return how a field of `tab_separated` rows is written, if its bytes have all of the value
+        that is compared, as the server would digest it; None if not.
+
+        Args:
+            field: the column.
+            sent: its `text_sql`.
         """
         return None
 

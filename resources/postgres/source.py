@@ -27,7 +27,12 @@ from tableferry.resources.postgres.position import position
 from tableferry.resources.postgres.row_version import catalog_state, row_version, version_scope
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.storage import foreign_tables
-from tableferry.resources.postgres.text_formats import bcp_expression, guarded, text_expression
+from tableferry.resources.postgres.text_formats import (
+    bcp_expression,
+    guarded,
+    sent_form,
+    text_expression,
+)
 from tableferry.resources.postgres.types import TYPES, binary_safe, read
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -195,6 +200,7 @@ class PostgresSource(Source):
     catalog_state = staticmethod(catalog_state)
     version_scope = staticmethod(version_scope)
     guarded = staticmethod(guarded)
+    sent_form = staticmethod(sent_form)
 
     def reach(self, endpoint: PostgresServer) -> None:
         """See `Source.reach`. A pooler between is noticed by the first connection."""

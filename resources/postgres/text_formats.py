@@ -5,9 +5,13 @@ from __future__ import annotations
 import datetime as dt
 
 from tableferry.resources.contract.delimited import END, END_BYTE
+from tableferry.resources.contract.fields import Field, Form
+from tableferry.resources.contract.fields import Kind as Compared
 from tableferry.resources.contract.refusals import MARK, Where
+from tableferry.resources.digest.fields import declared
 from tableferry.resources.errors import SHOWN
 from tableferry.resources.postgres.dialect import DIALECT
+from tableferry.resources.postgres.types import TYPES
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.conversion import Conversion
@@ -96,6 +100,41 @@ def text_expression(
     type_ = _sql_type(conversion.source.kind)
     where = Where(str(source), column.name, key, name)
     return guarded(expression, " OR ".join(conditions), where, reason, type_)
+
+
+FORMS: dict[Compared, Form] = {
+    "integer": "i",
+    "boolean": "b",
+    "decimal": "d",
+    "date": "D",
+    "time": "t",
+    "uuid": "u",
+}
+"""The forms in which values of a kind are sent as they are compared, but for texts, floats and
+timestamps."""
+
+
+def sent_form(field: Field, sent: str | None) -> Form | None:
+    """The form in which COPY sends the value that is compared; None if it may be another.
+
+    Args:
+        field: the column.
+        sent: its `text_expression`, which fails where it would not send the value.
+    """
+    if field.relaxed or sent is None:
+        return None
+    if field.kind == "text":
+        name = DIALECT.quote(field.source.name)
+        alike = (field.rendered,) if field.rendered is not None else (name, f"{name}::text")
+        return None if sent not in alike else "p" if field.padded else "s"
+    type_ = declared(TYPES, field.source.type)
+    if field.rendered is not None or type_.kind != field.kind:
+        return None
+    if field.kind == "float":
+        return "r" if type_.single else "f"
+    if field.kind == "timestamp":
+        return "Z" if type_.zoned else "T"
+    return FORMS.get(field.kind)
 
 
 def _same_family(kind: Kind, slot: Kind) -> bool:
