@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tableferry.resources.columns.conversions import holds
-from tableferry.resources.contract.catalog import by_schema
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.looking_ahead import groups
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.structure import NOT_SHOWN, Structure
 from tableferry.resources.contract.system import System
@@ -208,7 +208,7 @@ def declared_of(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef
     Tables that do not exist are missing.
     """
     schemas: dict[TableRef, TableSchema] = {}
-    for here in by_schema(tables):
+    for here in groups(tables):
         source = source_of(here[0].system)
         columns = source.columns_of(endpoint, here)
         known = [table for table in here if table in columns]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.clickhouse.layout import database_engines, layouts_of
 from tableferry.resources.clickhouse.nodes import require_place
-from tableferry.resources.clickhouse.policies import hidden, may_look
+from tableferry.resources.clickhouse.policies import policies_of, user_of
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.connecting.health import (
     asked,
@@ -18,8 +18,8 @@ from tableferry.resources.connecting.health import (
     privileges,
 )
 from tableferry.resources.connecting.tls import examine
-from tableferry.resources.contract.catalog import by_schema
 from tableferry.resources.contract.inspection import Finding, Use
+from tableferry.resources.contract.looking_ahead import groups
 from tableferry.resources.errors import InputError
 
 ON_DATABASE = (
@@ -76,7 +76,7 @@ def _servers(resource: ClickHouseServer) -> Iterator[Finding]:
 
 def _targets(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
     cluster = resource.clustered()
-    for tables in by_schema(dict.fromkeys(use.writes)):
+    for tables in groups(use.writes):
         layouts, engines = layouts_of(resource, tables), database_engines(resource, tables)
         for table in tables:
             engine = layouts[table].engine_full if table in layouts else ""
@@ -136,15 +136,17 @@ def _privileges(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
 
 
 def _policies(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
-    for table in dict.fromkeys((*use.reads, *use.writes)):
-        if not may_look(resource, table):
-            user = DIALECT.quote(str(resource.query("SELECT currentUser()")[0][0]))
+    for tables in groups((*use.reads, *use.writes)):
+        messages = policies_of(resource, tables)
+        for table, why in messages.items():
+            if why:
+                yield Finding("row security", "warning", f"{table}: {why}", ())
+        if len(messages) < len(tables):
+            user = user_of(resource)
             says = f"{user} may not see whether row policies hide rows of its tables"
             do = f"GRANT SHOW ROW POLICIES ON *.* TO {user};"
             yield Finding("row security", "note", says, (do,))
             return
-        if why := hidden(resource, table):
-            yield Finding("row security", "warning", f"{table}: {why}", ())
 
 
 def _disks(resource: ClickHouseServer) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.server import among, columns_of
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.inspection import Withheld
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import StatementFailed
@@ -27,19 +28,10 @@ FILTERS = ("Row level filter column", "Filter (Row-level security filter", "Filt
 """How the lines of EXPLAIN begin that tell of a row policy."""
 
 
-def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
-    """A message about a row policy of a table that applies to the user; None if there is none."""
-    return answer(endpoint, _messages, table) or None
-
-
-def may_look(endpoint: Endpoint, table: TableRef) -> bool:
-    """Whether it is known if row policies apply to the user."""
-    return answer(endpoint, _messages, table) is not None
-
-
-def withheld(endpoint: Endpoint, table: TableRef) -> tuple[str | None, Sequence[str]]:
+def withheld(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, Withheld]:
     """See `Inspection.withheld`."""
-    return hidden(endpoint, table), answer(endpoint, _unreadable, table) or ()
+    messages, columns = policies_of(endpoint, tables), _unreadable(endpoint, tables)
+    return {table: (messages.get(table) or None, columns.get(table, ())) for table in tables}
 
 
 def unseen(endpoint: Endpoint, table: TableRef) -> str | None:
@@ -113,7 +105,7 @@ def user_of(endpoint: Endpoint) -> str:
     return DIALECT.quote(str(endpoint.query("SELECT currentUser()")[0][0]))
 
 
-def _messages(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, str]:
+def policies_of(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, str]:
     """Say why rows of tables of one database are hidden; empty where none are.
 
     A user who may not see row policies is shown by EXPLAIN that there is one. A table that this

@@ -37,7 +37,6 @@ from tableferry.resources.connecting.bounds import may_write, seconds_left
 from tableferry.resources.connecting.retry import patiently
 from tableferry.resources.connecting.waiting import watched, within
 from tableferry.resources.contract.endpoint import BATCH_ROWS, Endpoint, refuse_snapshot
-from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import (
@@ -208,15 +207,12 @@ class ClickHouseServer(Server):
         `Endpoint.instance`."""
         return "" if self.clustered() else str(self.query("SELECT hostName()")[0][0])
 
-    def columns(self, table: TableRef) -> list[Column]:
-        """The table's columns in catalog order, without our hidden one.
+    def columns_of(self, tables: Sequence[TableRef]) -> dict[TableRef, list[Column]]:
+        """See `Endpoint.columns_of`. Our hidden column is left out.
 
         ClickHouse's primary key does not make rows unique, so no column is marked as part of it.
         """
-        columns = answer(self, columns_of, table)
-        if columns is None:
-            raise self.missing(table)
-        return columns
+        return columns_of(self, tables)
 
     @patiently
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:

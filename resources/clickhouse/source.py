@@ -12,16 +12,16 @@ from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.clickhouse.errors import NO_FINAL
 from tableferry.resources.clickhouse.nodes import replicas_of
 from tableferry.resources.clickhouse.policies import withheld_of_all
-from tableferry.resources.clickhouse.server import ClickHouseServer, among, columns_of
+from tableferry.resources.clickhouse.server import ClickHouseServer, among
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.contract.catalog import (
     BUCKETS,
     Catalogued,
     Listed,
     TableSize,
-    by_schema,
 )
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.looking_ahead import groups
 from tableferry.resources.contract.source import Source
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import InputError, StatementFailed
@@ -129,14 +129,9 @@ class ClickHouseSource(Source):
         }
         return [
             Listed(table, views[table], hidden=unseen, unreadable=unreadable)
-            for tables in by_schema(views)
+            for tables in groups(views)
             for table, (unseen, unreadable) in withheld_of_all(endpoint, tables).items()
         ]
-
-    def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
-        """From the catalog; the rows of a view are counted."""
-        known = _sizes_and_keys(endpoint, [table]).get(table)
-        return (known and known.size) or super().size(endpoint, table)
 
     def unversioned(self, endpoint: Endpoint, table: TableRef, read_by: str) -> str | None:
         """See `Source.unversioned`. The server says which engines have FINAL, of the tables that a
@@ -160,20 +155,6 @@ class ClickHouseSource(Source):
     def shard(self, endpoint: Endpoint, table: TableRef) -> str | None:
         """See `Source.shard`."""
         return SHARD if _engine(endpoint, table) == "Distributed" else None
-
-    def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
-        """The first column of the sorting key."""
-        known = _sizes_and_keys(endpoint, [table]).get(table)
-        return known.leading if known else ()
-
-    def columns_of(
-        self, endpoint: Endpoint, tables: Sequence[TableRef]
-    ) -> dict[TableRef, list[Column]]:
-        """See `Source.columns_of`. One query per database."""
-        columns: dict[TableRef, list[Column]] = {}
-        for here in by_schema(tables):
-            columns |= columns_of(endpoint, here)
-        return columns
 
     def query_columns(self, endpoint: Endpoint, table: TableRef) -> list[Column]:
         """See `Source.query_columns`."""

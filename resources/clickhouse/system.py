@@ -8,7 +8,7 @@ from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.errors import is_transient
 from tableferry.resources.clickhouse.health import findings
 from tableferry.resources.clickhouse.overflow import ClickHouseOverflow
-from tableferry.resources.clickhouse.policies import hidden, unseen, withheld
+from tableferry.resources.clickhouse.policies import unseen, withheld
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.clickhouse.source import ClickHouseSource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
@@ -31,7 +31,7 @@ SYSTEM = System(
     digest=digest,
     overflow=ClickHouseOverflow(),
     is_transient=is_transient,
-    inspection=Inspection(health=findings, hidden=hidden, withheld=withheld, refused=unseen),
+    inspection=Inspection(health=findings, withheld=withheld, refused=unseen),
     source=ClickHouseSource(),
     loader=Loader(
         ClickHouseTarget,

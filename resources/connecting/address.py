@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 from urllib.parse import quote, unquote
@@ -28,12 +28,13 @@ from tableferry.resources.connecting.password_commands import (
 from tableferry.resources.contract.budget import Budget, Sharing, unshared
 from tableferry.resources.contract.endpoint import NO_LIMITS
 from tableferry.resources.contract.limits import SourceLimits, Value, parse
-from tableferry.resources.contract.looking_ahead import LookAhead
+from tableferry.resources.contract.looking_ahead import LookAhead, answer
 from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import InputError, TableMissing
 from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
 
 Item = TypeVar("Item")
 
@@ -324,6 +325,22 @@ class Server(BaseModel):
             return {}
         return guard.wait(limits, source_of(self.system).signals, self.query, waiting)
 
+    def columns(self, table: TableRef) -> list[Column]:
+        """See `Endpoint.columns`."""
+        columns = answer(self, _columns_of, table)
+        if columns is None:
+            raise self.missing(table)
+        return columns
+
+    def columns_of(self, tables: Sequence[TableRef]) -> dict[TableRef, list[Column]]:
+        """See `Endpoint.columns_of`. A server overrides it, or `columns` if it is asked about each
+        table alone."""
+        columns: dict[TableRef, list[Column]] = {}
+        for table in tables:
+            with suppress(TableMissing):
+                columns[table] = self.columns(table)
+        return columns
+
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """See `Endpoint.query`."""
         raise NotImplementedError
@@ -496,3 +513,7 @@ class Server(BaseModel):
             if value is None:
                 raise InputError(f"the environment variable {variable} is not set")
         return value
+
+
+def _columns_of(endpoint: Server, tables: Sequence[TableRef]) -> dict[TableRef, list[Column]]:
+    return endpoint.columns_of(tables)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tableferry.resources.aliases import alias_prefix
@@ -77,20 +77,6 @@ def listed(endpoint: Endpoint, connection: str) -> list[Listed]:
         Listed(TableRef(endpoint.system_name, schema, name, connection), "VIEW" in type_.upper())
         for schema, name, type_ in rows
     ]
-
-
-def by_schema(tables: Iterable[TableRef]) -> Iterator[list[TableRef]]:
-    """Yield tables of one connection by their schemas, in the order of the first of each."""
-    schemas: dict[str, list[TableRef]] = {}
-    for table in tables:
-        schemas.setdefault(table.schema, []).append(table)
-    yield from schemas.values()
-
-
-def counted(endpoint: Endpoint, table: TableRef) -> TableSize:
-    """Return the size of a table by counting its rows."""
-    count = endpoint.system.dialect.count
-    return TableSize(int(endpoint.query(f"SELECT {count} FROM {qualified(table)}")[0][0]))
 
 
 def all_counted(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, Self
 
@@ -135,6 +135,9 @@ class Endpoint(Protocol):
         Raises:
             TableMissing: there is no such table.
         """
+
+    def columns_of(self, tables: Sequence[TableRef]) -> dict[TableRef, list[Column]]:
+        """Return the columns of tables of one schema, without those that do not exist."""
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of a small result, of catalog queries, control SQL or aggregates.

@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tableferry.resources.contract.looking_ahead import Question, answer
 from tableferry.resources.contract.system import System
 from tableferry.resources.tables import TableRef
+
+Withheld = tuple[str | None, Sequence[str]]
+"""Why rows of a table are withheld, if some are, and which columns."""
 
 State = Literal["ok", "note", "warning", "problem"]
 
@@ -42,21 +46,16 @@ class Inspection:
     unique_by: Callable[[Any, TableRef, Sequence[str]], str | None] = lambda *_: None
     """Returns the name of a constraint or index that makes some columns of a table unique; None if
     there is none."""
-    hidden: Callable[[Any, TableRef], str | None] = lambda *_: None
-    """Says by which row-level security, and with which remedies, a login cannot read or write all
-    rows of a table; None if it can, or if that is unknown."""
-    withheld: Callable[[Any, TableRef], tuple[str | None, Sequence[str]]] | None = None
-    """Returns by one query what `hidden` does, and the columns that a login may not read; None if
-    a system cannot tell these."""
-
+    withheld: Question[Withheld] = lambda endpoint, tables: {}
+    """Says of tables of one schema by which row-level security, and with which remedies, a login
+    cannot read or write all rows, and which columns it may not read; tables of which neither is
+    known may be missing."""
     refused: Callable[[Any, TableRef], str | None] = lambda *_: None
     """Says why a table can be neither read nor written, whatever is declared; None if it can."""
 
-    def withheld_from(self, endpoint: Any, table: TableRef) -> tuple[str | None, Sequence[str]]:
-        """Return what `hidden` does, and the columns that the login is known not to read."""
-        if self.withheld is None:
-            return self.hidden(endpoint, table), ()
-        return self.withheld(endpoint, table)
+    def withheld_from(self, endpoint: Any, table: TableRef) -> Withheld:
+        """Return what `withheld` says of a table."""
+        return answer(endpoint, self.withheld, table) or (None, ())
 
 
 def inspection_of(system: System) -> Inspection:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Form
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.limits import NAMES
+from tableferry.resources.contract.looking_ahead import groups
 from tableferry.resources.contract.refusals import Where
 from tableferry.resources.contract.snapshots import HeldSnapshot, SetSnapshot, SharedSnapshot
 from tableferry.resources.contract.structure import Structure
@@ -22,10 +23,7 @@ from tableferry.resources.contract.system import System
 from tableferry.resources.errors import (
     ConnectionFailed,
     InputError,
-    NoBlocks,
-    StatementFailed,
     TableferryError,
-    TableMissing,
 )
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.tables import TableRef
@@ -116,21 +114,13 @@ class Source:
         """List the tables and views, without the server's own, as references by a connection."""
         return catalog.listed(endpoint, connection)
 
-    def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
-        """Return the approximate size of a table."""
-        return catalog.counted(endpoint, table)
-
     def columns_of(
         self, endpoint: Endpoint, tables: Sequence[TableRef]
     ) -> dict[TableRef, list[Column]]:
-        """Return the columns of many tables, without those that do not exist.
-
-        A system whose catalog answers for many tables at once overrides it.
-        """
+        """Return the columns of many tables, without those that do not exist."""
         columns: dict[TableRef, list[Column]] = {}
-        for table in tables:
-            with suppress(TableMissing):
-                columns[table] = endpoint.columns(table)
+        for here in groups(tables):
+            columns |= endpoint.columns_of(here)
         return columns
 
     def structures(
@@ -152,24 +142,24 @@ class Source:
 
     def catalogued(
         self, endpoint: Endpoint, tables: Sequence[TableRef]
-    ) -> dict[TableRef, Catalogued] | None:
-        """Return what the catalog says about many tables of one schema.
+    ) -> dict[TableRef, Catalogued]:
+        """Return what the catalog says about many tables of one schema; nothing without a catalog.
 
-        The number of queries does not grow with the tables. None if the system has no such catalog.
+        The number of queries does not grow with the tables.
         """
-        return None
+        return {}
 
     def sizes(self, endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, TableSize]:
         """Return the sizes of tables that the catalog knows; no rows are read.
 
         A system whose `catalogued` reads rows overrides it.
         """
-        known: dict[TableRef, TableSize] = {}
-        for here in catalog.by_schema(tables):
-            for table, entry in (self.catalogued(endpoint, here) or {}).items():
-                if entry.size is not None:
-                    known[table] = entry.size
-        return known
+        return {
+            table: entry.size
+            for here in groups(tables)
+            for table, entry in self.catalogued(endpoint, here).items()
+            if entry.size is not None
+        }
 
     def described(
         self, endpoint: Endpoint, tables: Sequence[TableRef]
@@ -180,39 +170,19 @@ class Source:
             ConnectionFailed: the server does not answer.
         """
         described: dict[TableRef, Described | TableferryError] = {}
-        for here in catalog.by_schema(tables):
-            together: Mapping[TableRef, Described | TableferryError] | None = None
-            # a table may have been dropped meanwhile
-            with suppress(StatementFailed):
-                entries = self.catalogued(endpoint, here)
-                if entries is not None:
-                    columns = self.columns_of(endpoint, here)
-                    together = catalog.described(endpoint, here, columns, entries)
-            if together is None:
-                together = {table: self._described_alone(endpoint, table) for table in here}
-            described |= together
-        return described
-
-    def _described_alone(self, endpoint: Endpoint, table: TableRef) -> Described | TableferryError:
-        try:
-            return self._described(endpoint, table)
-        except ConnectionFailed:
-            raise
-        except TableferryError as error:
-            return error
-
-    def _described(self, endpoint: Endpoint, table: TableRef) -> Described:
-        blocks, no_blocks = None, ""
-        if self.place is not None:
+        for here in groups(tables):
             try:
-                blocks = self.blocks(endpoint, table)
-            except NoBlocks as error:
-                no_blocks = error.kind
-            except InputError:
-                pass  # no release that reads a range of blocks alone
-        columns = endpoint.columns(table)
-        size, leading = self.size(endpoint, table), self.leading(endpoint, table)
-        return Described(columns, size, leading, blocks, no_blocks)
+                columns, entries = endpoint.columns_of(here), self.catalogued(endpoint, here)
+                described |= catalog.described(endpoint, here, columns, entries)
+            except ConnectionFailed:
+                raise
+            except TableferryError as error:
+                if len(here) == 1:
+                    described[here[0]] = error
+                for table in here if len(here) > 1 else ():
+                    # e.g. one of them was dropped meanwhile
+                    described |= self.described(endpoint, [table])
+        return described
 
     def unversioned(self, endpoint: Endpoint, table: TableRef, read_by: str) -> str | None:
         """Say why a table does not keep several versions of a row; None if it does.
@@ -234,7 +204,8 @@ class Source:
 
     def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
         """List the first columns of indexes, those of unique indexes first, as far as known."""
-        return ()
+        entry = self.catalogued(endpoint, [table]).get(table)
+        return entry.leading if entry else ()
 
     def serves_order(self, endpoint: Endpoint, table: TableRef, key: Column) -> bool:
         """Whether an index serves the order of a text key; True for a view, where it is unknown."""

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from tableferry.resources.contract.catalog import Listed, TableSize
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.looking_ahead import answer
+from tableferry.resources.contract.inspection import Withheld
+from tableferry.resources.contract.looking_ahead import groups
 from tableferry.resources.contract.structure import Structure, structure_of
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.postgres.dialect import DIALECT
@@ -229,11 +230,6 @@ def structures(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef,
     return {table: structure_of(indexes[table.name], defaults[table.name]) for table in tables}
 
 
-def size(endpoint: Endpoint, table: TableRef) -> TableSize | None:
-    """The rows by ANALYZE or a sample, and the bytes; None for a view or foreign table."""
-    return sizes(endpoint, [table]).get(table)
-
-
 def sizes(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, TableSize]:
     """Return the sizes of tables of one schema, without views and foreign tables."""
     found: dict[TableRef, TableSize] = {}
@@ -263,10 +259,8 @@ def stored_sizes(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRe
     """See `Source.sizes`. The rows of a table without statistics are not known, its bytes are."""
     return {
         table: TableSize(rows, stored)
-        for schema in dict.fromkeys(table.schema for table in tables)
-        for table, rows, stored, _ in _stored(
-            endpoint, [table for table in tables if table.schema == schema]
-        )
+        for here in groups(tables)
+        for table, rows, stored, _ in _stored(endpoint, here)
     }
 
 
@@ -304,23 +298,12 @@ def unique_by(endpoint: Endpoint, table: TableRef, columns: Sequence[str]) -> st
     return str(rows[0][0]) if rows else None
 
 
-def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
-    """See `Inspection.hidden`. Policies of tables below a view are found when the view is read."""
-    return withheld(endpoint, table)[0]
-
-
-def withheld(endpoint: Endpoint, table: TableRef) -> tuple[str | None, Sequence[str]]:
-    """See `Inspection.withheld`."""
-    user, columns = answer(endpoint, _withheld, table) or (None, None)
-    return rows_hidden(user) if user else None, columns or ()
-
-
-def _withheld(
-    endpoint: Endpoint, tables: Sequence[TableRef]
-) -> dict[TableRef, tuple[str | None, Sequence[str] | None]]:
-    """The user whom policies hide rows from, and the columns that it may not read."""
+def withheld(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, Withheld]:
+    """See `Inspection.withheld`. Policies below a view are found when the view is read."""
     rows = endpoint.query(about_all(WITHHELD_SQL, tables))
-    by_name = {name: (user, columns) for name, user, columns in rows}
+    by_name = {
+        name: (rows_hidden(user) if user else None, columns or ()) for name, user, columns in rows
+    }
     return {table: by_name[table.name] for table in tables if table.name in by_name}
 
 

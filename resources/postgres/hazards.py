@@ -180,7 +180,7 @@ def _hazard(row: HazardRow, plan: CopyPlan, events: int, without: str) -> Hazard
             remedy = "Name the table itself as the target"
             return Hazard(row.kind, row.where, "changes", says, remedy)
         case "row security":
-            # `catalog.hidden` refuses the table unless 'row_security: apply' is declared
+            # `catalog.withheld` refuses the table unless 'row_security: apply' is declared
             says = "hides rows from this role, or refuses them, as 'row_security: apply' lets it"
             return Hazard("row security", f"of {row.place}", "noted", says)
     disable = f"ALTER TABLE {row.place} DISABLE TRIGGER {row.name}"

@@ -33,7 +33,6 @@ from tableferry.resources.connecting.retry import patiently
 from tableferry.resources.connecting.waiting import lock_milliseconds
 from tableferry.resources.contract.budget import Budget
 from tableferry.resources.contract.endpoint import BATCH_ROWS
-from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.contract.snapshots import (
     HeldSnapshot,
@@ -117,16 +116,13 @@ class PostgresServer(Server):
         ((moment,),) = self.query(f"SELECT {started}")
         return None if moment is None else str(moment)
 
-    def columns(self, table: TableRef) -> list[Column]:
-        """See `Endpoint.columns`.
+    def columns_of(self, tables: Sequence[TableRef]) -> dict[TableRef, list[Column]]:
+        """See `Endpoint.columns_of`.
 
         Types are as `format_type` prints them, e.g. `numeric(38,10)`. A domain appears as its base
         type, an enum as `enum`, a row type as `composite`, an extension's type without its schema.
         """
-        columns = answer(self, catalog.columns, table)
-        if columns is None:
-            raise self.missing(table)
-        return columns
+        return catalog.columns(self, tables)
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """See `Endpoint.query`. Select dates beyond the years 1 to 9999 as text.

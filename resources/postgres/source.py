@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import Any
 
 from tableferry.resources.artifacts import Artifact
-from tableferry.resources.contract.catalog import BUCKETS, Catalogued, TableSize, by_schema
+from tableferry.resources.contract.catalog import BUCKETS, Catalogued
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.contract.looking_ahead import groups
 from tableferry.resources.contract.snapshots import HeldSnapshot, SetSnapshot, SharedSnapshot
 from tableferry.resources.contract.source import Source
 from tableferry.resources.contract.structure import Structure
@@ -207,19 +208,6 @@ class PostgresSource(Source):
         with endpoint.session():
             pass
 
-    def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
-        """See `Source.size`. A view's rows are counted."""
-        return catalog.size(endpoint, table) or super().size(endpoint, table)
-
-    def columns_of(
-        self, endpoint: Endpoint, tables: Sequence[TableRef]
-    ) -> dict[TableRef, list[Column]]:
-        """See `Source.columns_of`. One query per schema."""
-        columns: dict[TableRef, list[Column]] = {}
-        for here in by_schema(tables):
-            columns |= catalog.columns(endpoint, here)
-        return columns
-
     def structures(
         self, endpoint: Endpoint, tables: Sequence[TableRef]
     ) -> dict[TableRef, Structure]:
@@ -247,7 +235,7 @@ class PostgresSource(Source):
         """See `Source.blocks_of`."""
         return {
             table: blocks
-            for here in by_schema(tables)
+            for here in groups(tables)
             for table, (blocks, _) in places.all_blocks(endpoint, here).items()
             if blocks is not None
         }

@@ -7,7 +7,7 @@ from tableferry.resources.contract.loader import Loader
 from tableferry.resources.contract.settings import Scheme
 from tableferry.resources.contract.system import System
 from tableferry.resources.postgres import digest, record_digest
-from tableferry.resources.postgres.catalog import hidden, unique_by, withheld
+from tableferry.resources.postgres.catalog import unique_by, withheld
 from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import is_transient
@@ -36,7 +36,6 @@ SYSTEM = System(
     inspection=Inspection(
         health=findings,
         unique_by=unique_by,
-        hidden=hidden,
         withheld=withheld,
         refused=distributed,
     ),

@@ -19,11 +19,12 @@ from tableferry.resources.connecting.health import (
 )
 from tableferry.resources.connecting.tls import examine
 from tableferry.resources.contract.inspection import Finding, Use
+from tableferry.resources.contract.looking_ahead import groups
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.bcp_tool import find_tool
 from tableferry.resources.sqlserver.dialect import DIALECT, literal
-from tableferry.resources.sqlserver.policies import hidden, is_babelfish
+from tableferry.resources.sqlserver.policies import is_babelfish, withheld
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.trial import shut_out, takes_decimals, trial
 
@@ -207,11 +208,10 @@ def _may(resource: SqlServerServer, name: str | None, kind: str, permission: str
 
 
 def _policies(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
-    if is_babelfish(resource):
-        return
-    for table in dict.fromkeys((*use.reads, *use.writes)):
-        if why := hidden(resource, table):
-            yield Finding("row security", "warning", f"{table}: {why}", ())
+    for tables in groups((*use.reads, *use.writes)):
+        for table, (why, _) in withheld(resource, tables).items():
+            if why:
+                yield Finding("row security", "warning", f"{table}: {why}", ())
 
 
 def _snapshots(resource: SqlServerServer) -> Iterator[Finding]:

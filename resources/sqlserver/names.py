@@ -30,7 +30,9 @@ def about(sql: str, tables: Sequence[TableRef], column: str) -> str:
     )
 
 
-def by_table(tables: Sequence[TableRef], rows: Iterable[Row]) -> dict[TableRef, list[Row]]:
+def by_table(
+    tables: Sequence[TableRef], rows: Iterable[Sequence[Any]]
+) -> dict[TableRef, list[Row]]:
     """Return the rows of each table without their numbers; tables that have none are missing."""
     of_tables: dict[TableRef, list[Row]] = {}
     for number, *row in rows:

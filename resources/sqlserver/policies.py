@@ -8,7 +8,7 @@ from dataclasses import replace
 from tableferry.resources.contract import catalog
 from tableferry.resources.contract.catalog import Listed
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.looking_ahead import answer
+from tableferry.resources.contract.inspection import Withheld
 from tableferry.resources.sqlserver.dialect import DIALECT
 from tableferry.resources.sqlserver.names import Row, about, by_table
 from tableferry.resources.tables import TableRef
@@ -81,20 +81,18 @@ def listed(endpoint: Endpoint, connection: str) -> list[Listed]:
     ]
 
 
-def hidden(endpoint: Endpoint, table: TableRef) -> str | None:
-    """A message about a security policy that filters a table's rows; None if there is none."""
-    return withheld(endpoint, table)[0]
-
-
-def withheld(endpoint: Endpoint, table: TableRef) -> tuple[str | None, Sequence[str]]:
+def withheld(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, Withheld]:
     """See `Inspection.withheld`.
 
     Babelfish has no security policies, and shows none of PostgreSQL's.
     """
-    return _parted(answer(endpoint, _withheld, table) or ())
+    if is_babelfish(endpoint):
+        return {}
+    rows = by_table(tables, endpoint.query(about(WITHHELD_SQL, tables, "o.name")))
+    return {table: _parted(of_table) for table, of_table in rows.items()}
 
 
-def _parted(rows: Sequence[Row]) -> tuple[str | None, list[str]]:
+def _parted(rows: Sequence[Row]) -> Withheld:
     columns = [str(name) for what, name in rows if what == "column"]
     policies = [str(name) for what, name in rows if what == "policy"]
     unseen = [str(login) for what, login in rows if what == "unseen"]
@@ -118,9 +116,3 @@ def _filtered_by(policy: str) -> str:
         f"all of them and switch the filter off (ALTER SECURITY POLICY {name} WITH (STATE = "
         "OFF)), or declare 'row_security: apply' to take the rows that are shown for all"
     )
-
-
-def _withheld(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, list[Row]]:
-    if is_babelfish(endpoint):
-        return {}
-    return by_table(tables, endpoint.query(about(WITHHELD_SQL, tables, "o.name")))

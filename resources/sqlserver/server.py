@@ -17,7 +17,6 @@ from tableferry.resources.connecting.address import Server
 from tableferry.resources.connecting.retry import patiently
 from tableferry.resources.contract.batches import combined, fetched
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
-from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.settings import DigestsBy
 from tableferry.resources.errors import InputError
 from tableferry.resources.sqlserver.bcp_process import TIMEOUT
@@ -122,12 +121,10 @@ class SqlServerServer(Server):
             return server, schema.casefold(), name.casefold()
         return server, schema, name
 
-    def columns(self, table: TableRef) -> list[Column]:
-        """The columns of a table or view, in catalog order, with their full declared types."""
-        columns = answer(self, _columns, table)
-        if columns is None:
-            raise self.missing(table)
-        return columns
+    def columns_of(self, tables: Sequence[TableRef]) -> dict[TableRef, list[Column]]:
+        """See `Endpoint.columns_of`. Types are as they are declared in full."""
+        with self.pooled_connection() as connection:
+            return columns_of(connection.query, tables)
 
     def query(self, sql: str, *, snapshot: str | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of a small result; the batch must not change its session."""
@@ -268,11 +265,6 @@ class SqlServerServer(Server):
                 f"sqlserver digest_by should be auto, server or client; found {declared!r}"
             )
         return cast(DigestsBy, declared)
-
-
-def _columns(resource: SqlServerServer, tables: Sequence[TableRef]) -> dict[TableRef, list[Column]]:
-    with resource.pooled_connection() as connection:
-        return columns_of(connection.query, tables)
 
 
 class _Reader:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from tableferry.resources.artifacts import Artifact
-from tableferry.resources.contract.catalog import Catalogued, TableSize, by_schema
+from tableferry.resources.contract.catalog import Catalogued
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Source
@@ -17,7 +17,6 @@ from tableferry.resources.sqlserver.bcp import read_tab_separated
 from tableferry.resources.sqlserver.bcp_tool import find_tool
 from tableferry.resources.sqlserver.catalog import (
     catalogued,
-    columns_of,
     described,
     structures,
 )
@@ -178,25 +177,6 @@ class SqlServerSource(Source):
     def require_tools(self, resource: SqlServerServer, wire: WireFormat) -> None:
         """Text needs bcp."""
         require_bcp(resource, wire)
-
-    def size(self, endpoint: Endpoint, table: TableRef) -> TableSize:
-        """From the catalog; the rows of a view are counted."""
-        known = catalogued(endpoint.query, [table]).get(table)
-        return (known and known.size) or super().size(endpoint, table)
-
-    def leading(self, endpoint: Endpoint, table: TableRef) -> Sequence[str]:
-        """From the catalog, the columns of unique indexes first."""
-        known = catalogued(endpoint.query, [table]).get(table)
-        return known.leading if known else ()
-
-    def columns_of(
-        self, endpoint: Endpoint, tables: Sequence[TableRef]
-    ) -> dict[TableRef, list[Column]]:
-        """See `Source.columns_of`. Three queries per schema and thousand tables."""
-        columns: dict[TableRef, list[Column]] = {}
-        for here in by_schema(tables):
-            columns |= columns_of(endpoint.query, here)
-        return columns
 
     def structures(
         self, endpoint: Endpoint, tables: Sequence[TableRef]

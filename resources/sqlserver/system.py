@@ -12,7 +12,7 @@ from tableferry.resources.sqlserver.dialect import DIALECT
 from tableferry.resources.sqlserver.errors import is_transient
 from tableferry.resources.sqlserver.health import findings
 from tableferry.resources.sqlserver.overflow import SqlServerOverflow
-from tableferry.resources.sqlserver.policies import hidden, withheld
+from tableferry.resources.sqlserver.policies import withheld
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.source import SqlServerSource, require_bcp
 from tableferry.resources.sqlserver.target import SqlServerTarget
@@ -33,7 +33,7 @@ SYSTEM = System(
     slow_digests=("nvarchar",),
     overflow=SqlServerOverflow(),
     is_transient=is_transient,
-    inspection=Inspection(health=findings, hidden=hidden, withheld=withheld),
+    inspection=Inspection(health=findings, withheld=withheld),
     source=SqlServerSource(),
     loader=Loader(
         SqlServerTarget,

@@ -63,8 +63,10 @@ def paired(servers: Servers, first: TableRef, second: TableRef, scope: Compariso
     columns = []
     for table in (first, second):
         endpoint = servers.endpoint(table)
-        if not table.query and (why := inspection_of(table.system).hidden(endpoint, table)):
-            raise RowsHidden(f"{table}: {why}")
+        if not table.query:
+            why, _ = inspection_of(table.system).withheld_from(endpoint, table)
+            if why:
+                raise RowsHidden(f"{table}: {why}")
         columns.append(columns_of_rows(endpoint, table))
     pairing = pair(first, columns[0], second, columns[1], scope)
     unversioned = servers.unversioned(pairing.plan, servers.versioned)

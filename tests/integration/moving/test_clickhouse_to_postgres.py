@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tableferry.assets.planning.ranges.statistics import key_statistics
 from tableferry.pipelines.command.one import runner
+from tableferry.resources.contract.catalog import Described
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.registry import system
@@ -145,9 +146,10 @@ def test_what_the_catalog_says(source):
     assert TableRef("clickhouse", source.database, source.table.name, "lake") in [
         one.table for one in listed if not one.view
     ]
-    found = sending.size(source.resource, source.table)
-    assert found.rows == 2
-    assert found.bytes
+    found = sending.described(source.resource, [source.table])[source.table]
+    assert isinstance(found, Described)
+    assert found.size.rows == 2
+    assert found.size.bytes
     assert sending.leading(source.resource, source.table) == ["id"]
 
 

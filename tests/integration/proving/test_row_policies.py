@@ -86,6 +86,6 @@ def test_a_security_policy_of_source_or_target_is_refused_or_declared(
         assert any("only rows that row-level security shows" in note for note in view.notes)
     table = TableRef("sqlserver", "dbo", one.table)
     server = SqlServerResource(url=stack.sqlserver_url)
-    assert name in str(inspection_of(system("sqlserver")).hidden(server, table))
+    assert name in str(inspection_of(system("sqlserver")).withheld_from(server, table)[0])
     drop(stack.sqlserver_url, name)
-    assert inspection_of(system("sqlserver")).hidden(server, table) is None
+    assert inspection_of(system("sqlserver")).withheld_from(server, table)[0] is None

@@ -135,7 +135,7 @@ def told(server: Endpoint, table: TableRef) -> dict[str, Any]:
     swap = TargetOptions(mode=WriteMode.SWAP)
     questions: dict[str, Callable[[], Any]] = {
         "columns": lambda: server.columns(table),
-        "hidden": lambda: inspection_of(table.system).hidden(server, table),
+        "hidden": lambda: inspection_of(table.system).withheld_from(server, table)[0],
         "required": lambda: target.require(plan, TargetOptions()),
         "hazards": lambda: target.hazards(plan, TargetOptions(), ()),
         "hazards of a swap": lambda: target.hazards(plan, swap, ()),
