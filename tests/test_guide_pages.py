@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import click
@@ -83,6 +84,18 @@ def test_every_command_that_is_mentioned_exists_with_its_options() -> None:
             if command is None or not options <= known:
                 unknown.append(f"{path.name}: ferry {mentioned}")
     assert not unknown
+
+
+@pytest.mark.parametrize("name", sorted(main.commands))
+def test_the_help_of_a_command_has_an_example_of_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TABLEFERRY_TRANSFERS", "transfers")
+    command = main.commands[name]
+    *_, example = (command.help or "").strip().rpartition("Example: ")
+    ferry, called, *arguments = shlex.split(example.partition(" > ")[0])
+    assert (ferry, called) == ("ferry", name)
+    command.make_context(name, arguments)
 
 
 @pytest.mark.parametrize(

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Record the ranges that a target has already.")
 @transfer_argument
-@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
+@click.option("--dry-run", is_flag=True, help="Only compare; record nothing.")
 @click.option(
     "--level",
     type=LevelChoice([level.name for level in LEVELS.values() if level.complete]),
     help="How strict  [default: checksum, or full_hash if it is declared].",
 )
-@click.option("--dry-run", is_flag=True, help="Only compare; record nothing.")
+@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
 @verbosity
 @as_json
 @user_errors
@@ -50,6 +50,8 @@ def adopt(
 
     For a table that another tool has filled, or whose event log was lost. Nothing is moved: the
     next run moves what differs, and that alone. Exit code 0 also if ranges differ.
+
+    Example: ferry adopt orders --dry-run
     """
     from tableferry.pipelines.command.one import runner
     from tableferry.pipelines.command.session import open_session

@@ -42,9 +42,7 @@ def _not_compared(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @click.option("--key", multiple=True, metavar="COLUMNS", help="What identifies a row: id,line.")
-@click.option("--map", "mapped", multiple=True, metavar="A=B", help="B's name of a column of A.")
-@click.option("--columns", multiple=True, metavar="COLUMNS", help="Compare only these of A.")
-@click.option("--exclude", multiple=True, metavar="COLUMNS", help="Leave these out.")
+@click.option("--where", metavar="SQL", help="Compare only these rows of both.")
 @click.option(
     "--tolerance",
     "tolerances",
@@ -52,10 +50,12 @@ def _not_compared(command: Callable[..., None]) -> Callable[..., None]:
     metavar="COLUMN:RULE",
     help="E.g. price:round=2, at:truncate=milliseconds, note:trim=true,case=ignore; repeatable.",
 )
+@click.option("--map", "mapped", multiple=True, metavar="A=B", help="B's name of a column of A.")
+@click.option("--columns", multiple=True, metavar="COLUMNS", help="Compare only these of A.")
+@click.option("--exclude", multiple=True, metavar="COLUMNS", help="Leave these out.")
 @click.option(
     "--final", is_flag=True, help="ClickHouse: of each row's versions the newest, as FINAL shows."
 )
-@click.option("--where", metavar="SQL", help="Compare only these rows of both.")
 @click.option("--where-a", metavar="SQL", help="The same in A's SQL.")
 @click.option("--where-b", metavar="SQL", help="The same in B's SQL.")
 @click.option(
@@ -125,6 +125,8 @@ def compare(
 
     With --schema, A may be a pattern, and B name its tables by {table}: 'postgres://sales.*'
     'sqlserver://dbo.{table}'.
+
+    Example: ferry compare postgres://shop.orders clickhouse://warehouse.orders
     """
     if schema:
         of_rows = key, tolerances, final, where, where_a, where_b, sample, ranges, recheck, save

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 @click.argument("second", metavar="B")
 @click.option("--append", is_flag=True, help="Add the rows that tables which exist do not have.")
 @click.option("--replace", is_flag=True, help="Replace all rows of tables which exist.")
-@click.option("--key", metavar="COLUMN", help="The column to cut a table by  [default: chosen].")
 @click.option("--where", metavar="SQL", help="Copy only these rows, in A's SQL.")
+@click.option("--key", metavar="COLUMN", help="The column that divides a table  [default: chosen].")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave these out; repeatable.")
 @click.option("--views", is_flag=True, help="Include views that a pattern fits.")
 @click.option(
@@ -76,8 +76,10 @@ def copy(
     A may be a pattern, and B name its tables by {table}: 'postgres://sales.*'
     'clickhouse://sales.{table}'. Exit code 0 only if all rows are there and all checks green.
 
-    Nothing is remembered. What --save writes begins anew in your own home: `ferry adopt` compares
+    Nothing is remembered. What --save writes begins with no record: `ferry adopt` compares
     what is there, and records it; without it, the first `ferry run` moves all rows again.
+
+    Example: ferry copy postgres://shop.orders clickhouse://warehouse.orders
     """
     from tableferry.assets.declaring.many_tables import is_pattern
     from tableferry.pipelines.command.many.fleet import Selection

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Show which ranges would run, and why.")
+@click.option("--values", is_flag=True, help="List the values that a run would refuse instead.")
 @several_transfers
 @click.option("--force", is_flag=True, help="Plan as for `ferry run --force`.")
 @side_by_side("4")
-@click.option("--values", is_flag=True, help="List the values that a run would refuse instead.")
 @as_json
 @user_errors
 def plan(
@@ -52,6 +52,8 @@ def plan(
     Several transfers have a line each, with their ranges by reason. With --values, every value
     that a run would refuse is listed by column, with remedies. Exit code 1 if a run would refuse
     a range, or such a value.
+
+    Example: ferry plan orders --values
     """
     from tableferry.pipelines.command.many import attempts
     from tableferry.pipelines.command.one import runner
@@ -140,6 +142,8 @@ def status(
     Several transfers, or without a name all of them, have a line each, failures first; the exit
     code is 0 then only if all are proven. That of one transfer is 1 if something of it has failed,
     or is proven by another declaration.
+
+    Example: ferry status orders
     """
     from tableferry.pipelines.command.session import open_session, select_transfers
     from tableferry.pipelines.command.show import fleet_views
@@ -173,9 +177,9 @@ def status(
 
 
 @click.command(short_help="Reconcile committed ranges without moving data.")
-@several_transfers
 @click.option("--level", type=LevelChoice(LEVELS), help="How strict; default: as declared.")
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
+@several_transfers
 @click.option(
     "--as-of",
     type=click.Choice(("last-run",)),
@@ -205,6 +209,8 @@ def check(
     Exit code 0 only if no target differs from what was committed to it, and no range is failed or
     missing. A source that has changed since is a warning. Without --range, the tables are also
     compared as a whole. Several transfers are checked side by side, and have a line each.
+
+    Example: ferry check orders --level full_hash --range 4711
     """
     from tableferry.pipelines.command.many import attempts
     from tableferry.pipelines.command.many.side_by_side import usable_cores
@@ -241,7 +247,6 @@ def check(
 
 
 @click.command()
-@several_transfers
 @click.option(
     "--format",
     "format_",
@@ -250,6 +255,7 @@ def check(
     show_default=True,
 )
 @click.option("--output", type=click.Path(dir_okay=False), help="Write here [default: stdout].")
+@several_transfers
 @click.option(
     "--dagster-url",
     envvar="TABLEFERRY_DAGSTER_URL",
@@ -271,6 +277,8 @@ def report(
     """Write a report of a transfer, with the evidence. Exit code 0 only if all is green.
 
     Of several transfers, a line per table: its state, rows and last proof.
+
+    Example: ferry report orders --format html --output orders.html
     """
     from tableferry.pipelines.command.session import open_session, select_transfers
     from tableferry.pipelines.command.show import fleet_views

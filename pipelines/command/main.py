@@ -40,7 +40,10 @@ def main() -> None:
 @as_json
 @user_errors
 def validate(transfers: Sequence[str], as_json: bool) -> None:
-    """Check the transfer files against the servers."""
+    """Check the transfer files against the servers.
+
+    Example: ferry validate orders
+    """
     from tableferry.assets.declaring.transfer_files import load_transfers
     from tableferry.pipelines.command.one.validation import outdated_locks
     from tableferry.pipelines.command.one.validation import validate as find_problems
@@ -82,6 +85,8 @@ def doctor(as_json: bool) -> None:
 
     On servers: version, TLS, privileges for the declared transfers, snapshot isolation, disk,
     clock, and whether edge values arrive unchanged. Exit code 1 if something will fail.
+
+    Example: ferry doctor --json
     """
     from tableferry.pipelines.command.doctor import (
         declared_transfers,
@@ -124,10 +129,10 @@ def doctor(as_json: bool) -> None:
 @click.option(
     "--range", "name", required=True, metavar="K", help="The range to compare, or a key in it."
 )
+@click.option("--published", is_flag=True, help="Compare the published rows, not rejected ones.")
+@click.option("--parquet", type=click.Path(dir_okay=False), help="Write all of them to this file.")
 @click.option("--hop", type=int, default=None, help="Only this hop, counted from 1.")
 @click.option("--limit", default=20, show_default=True, help="Maximum rows to show.")
-@click.option("--parquet", type=click.Path(dir_okay=False), help="Write all of them to this file.")
-@click.option("--published", is_flag=True, help="Compare the published rows, not rejected ones.")
 @as_json
 @user_errors
 def diff(
@@ -142,6 +147,8 @@ def diff(
     """Show which rows and columns of a range differ. Exit code 0 only if none does.
 
     If the last attempt on the range failed its audit, the rejected rows are compared.
+
+    Example: ferry diff orders --range 4711
     """
     from tableferry.pipelines.command.one import runner
     from tableferry.pipelines.command.session import open_session
@@ -177,6 +184,8 @@ def dev(port: int, host: str) -> None:
     """Run Dagster's user interface and daemon, until Ctrl-C.
 
     The user interface has no login: anyone who reaches the address can use it.
+
+    Example: ferry dev --port 3001
     """
     from tableferry.pipelines.command.dev import dev as run_services
 
@@ -188,12 +197,15 @@ def dev(port: int, host: str) -> None:
 @click.option(
     "--markers",
     is_flag=True,
-    help="Also delete the targets' markers, of all homes: the next run compares its ranges.",
+    help="Also delete the targets' markers, of all instances: the next run compares its ranges.",
 )
 @as_json
 @user_errors
 def clean(transfers: Sequence[str], markers: bool, as_json: bool) -> None:
-    """Drop the staging tables of runs that have died."""
+    """Drop the staging tables of runs that have died.
+
+    Example: ferry clean orders
+    """
     from tableferry.pipelines.command.one import runner
     from tableferry.pipelines.command.session import open_session
 
@@ -232,6 +244,8 @@ def prune(keep: str, dry_run: bool, as_json: bool) -> None:
 
     Runs that a transfer still needs are kept: those with a range's newest materialization, its
     data version or its current verdicts, and the run that moved it.
+
+    Example: ferry prune --keep 90d --dry-run
     """
     import time
 

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 @click.command()
 @transfers_argument
 @click.option("--all", "select_all", is_flag=True, help="All transfers of the folder.")
+@click.option("--failed", is_flag=True, help="Only ranges whose latest attempt or check failed.")
+@click.option("--force", is_flag=True, help="Also move unchanged ranges.")
 @click.option("--tag", "tags", multiple=True, metavar="KEY[=VALUE]", help="Transfers that have it.")
 @click.option("--hop", type=int, help="Only this hop, counted from 1.")
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
-@click.option("--failed", is_flag=True, help="Only ranges whose latest attempt or check failed.")
 @click.option("--rejected", is_flag=True, help="Only ranges with rejected rows, tried again.")
-@click.option("--force", is_flag=True, help="Also move unchanged ranges.")
-@click.option("--recreate", is_flag=True, help="Make the targets anew, and replace them.")
+@click.option("--recreate", is_flag=True, help="Recreate the targets, and replace them at once.")
 @click.option("--profile", type=click.Choice([*PROFILES]), help="The profile of settings to use.")
 @click.option(
     "--consistent",
@@ -74,6 +74,8 @@ def run(
     """Move what needs moving. Exit code 0 only if all ranges are committed and all checks green.
 
     Several transfers run side by side, the longest first; a failure does not stop the others.
+
+    Example: ferry run orders --failed
     """
     from tableferry.pipelines.command.many.fleet import Selection
     from tableferry.pipelines.command.one import running

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Fix the rows of committed ranges that differ.")
 @transfer_argument
-@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
-@click.option("--hop", type=int, help="Only this hop, counted from 1.")
 @click.option("--dry-run", is_flag=True, help="Only show the rows that would be fixed.")
 @click.option(
     "--sql", "as_sql", is_flag=True, help="Only print the statements that would fix the rows."
 )
+@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
+@click.option("--hop", type=int, help="Only this hop, counted from 1.")
 @wide
 @verbosity
 @as_json
@@ -51,6 +51,8 @@ def repair(
     Both sides are compared by digests; rows are inserted, updated and deleted by their primary
     keys in one transaction, in which the whole range is proven. Exit code 0 only if all ranges
     agree afterwards; with --dry-run or --sql only if they agree already.
+
+    Example: ferry repair orders --dry-run
     """
     from tableferry.pipelines.command.one import running
     from tableferry.pipelines.command.session import open_session

@@ -23,7 +23,6 @@ TABLES_HELP = "Tables by schema.table, as 'shop.*'; without a dot, by name; repe
 @click.command(short_help="Write transfer files from a source's catalog.")
 @click.option("--from", "connection", required=True, metavar="NAME", help="E.g. postgres.")
 @click.option("--tables", multiple=True, required=True, metavar="PATTERN", help=TABLES_HELP)
-@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave these out; repeatable.")
 @click.option(
     "--to",
     multiple=True,
@@ -31,6 +30,7 @@ TABLES_HELP = "Tables by schema.table, as 'shop.*'; without a dot, by name; repe
     metavar="TABLE",
     help="A target, as 'sqlserver://dbo.{table}', with {schema} or {table}; in order of the hops.",
 )
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave these out; repeatable.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False),
@@ -62,6 +62,8 @@ def init(
     Decisions that only you can make are listed, and stand in the files as choices. Existing files
     are never overwritten; no server is changed. With --values, the exit code is 1 if a run would
     refuse values.
+
+    Example: ferry init --from postgres --tables orders --to sqlserver://dbo.orders
     """
     from tableferry.pipelines.command.session import configured_servers
     from tableferry.pipelines.command.show import fleet_views
@@ -142,6 +144,8 @@ def refresh(files: Sequence[str], check: bool, as_json: bool) -> None:
     """Look up the tables of declarations with `tables:`, and write them to their lock files.
 
     Without FILE, of all such declarations. A lock is what runs go by: review it, and commit it.
+
+    Example: ferry refresh transfers/sales.yaml --check
     """
     from tableferry.pipelines.command.session import configured_servers
     from tableferry.pipelines.onboarding import refresh as refreshing
@@ -170,7 +174,10 @@ def refresh(files: Sequence[str], check: bool, as_json: bool) -> None:
 @click.option("--tables", is_flag=True, help="Print that of a file with `tables:` instead.")
 @user_errors
 def schema(defaults: bool, tables: bool) -> None:
-    """Print the JSON Schema of a transfer file, for completion and checks in editors."""
+    """Print the JSON Schema of a transfer file, for completion and checks in editors.
+
+    Example: ferry schema > transfers/transfer.schema.json
+    """
     from tableferry.assets.declaring.schema import tables_schema, transfer_schema
 
     print_json(tables_schema() if tables else transfer_schema(defaults=defaults))
