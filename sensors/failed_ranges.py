@@ -1,7 +1,6 @@
 """The sensor that retries failed ranges a few times, with growing pauses."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from time import time
 
 import dagster as dg
@@ -14,7 +13,7 @@ from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.records import digest
 from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
 from tableferry.sensors.rounds import INTERVAL_SECONDS, Look, look_round
-from tableferry.sensors.tries import MOST_TRIES, Tries, given_up_reason, report_given_up
+from tableferry.sensors.tries import MOST_TRIES, Tries, due_retries, given_up_reason
 
 
 def failed_ranges_sensor(
@@ -59,26 +58,10 @@ def _look(
 ) -> Look:
     """Find the failed ranges of a transfer that are due for a retry."""
     failed = _failed(transfer, context.instance)
-    tries = {name: earlier.get(name, Tries()) for name in failed}
     now = time()
-    due = {
-        name
-        for name, failed_at in failed.items()
-        if (due_at := tries[name].next_due(failed_at)) is not None and due_at <= now
-    }
-    given_up = sorted(name for name in tries if tries[name].count >= MOST_TRIES)
-    unreported = [
-        name
-        for name in given_up
-        if not tries[name].reported and tries[name].exhausted(failed[name], now)
-    ]
-    if unreported and report_given_up(transfer, unreported, context):
-        tries |= {name: replace(tries[name], reported=True) for name in unreported}
+    tries, due, given_up = due_retries(context, transfer, failed, earlier, now)
     if not due:
-        reason = _none_due(len(failed))
-        if given_up:
-            reason += f"; {given_up_reason(given_up)}"
-        return Look(reason, tries=tries)
+        return Look(_none_due(len(failed)) + given_up_reason(given_up), tries=tries)
     if running := run_under_way(transfer, moving):
         return Look(f"{len(due)} failed ranges wait for the end of run {running}", tries=tries)
     tries |= {name: Tries(tries[name].count + 1, now) for name in due}

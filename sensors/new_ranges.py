@@ -1,7 +1,6 @@
 """The sensor that adds ranges for new keys, and moves ranges that no run has reached."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from time import time
 
 import dagster as dg
@@ -20,7 +19,7 @@ from tableferry.assets.running.source_slots import sharing
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.keys.range import WHOLE_NAME
 from tableferry.sensors.rounds import INTERVAL_SECONDS, Look, alone, look_round
-from tableferry.sensors.tries import Tries, given_up_reason, report_given_up
+from tableferry.sensors.tries import Tries, due_retries, given_up_reason
 
 
 def new_ranges_sensor(
@@ -114,21 +113,13 @@ def _look(
     if emptied := _filled(plan, servers, context.instance, order):
         missing.add(WHOLE_NAME)
     now = time()
-    tries = {name: earlier.get(name, Tries()) for name in sorted(missing)}
-    due = {name for name in tries if _is_due(tries[name], now)}
-    unreported = [
-        name for name in tries if tries[name].exhausted(0.0, now) and not tries[name].reported
-    ]
-    if unreported and report_given_up(transfer, unreported, context):
-        tries |= {name: replace(tries[name], reported=True) for name in unreported}
+    never = dict.fromkeys(missing, 0.0)
+    tries, due, given_up = due_retries(context, transfer, never, earlier, now)
     if not due:
         reason = _no_keys(transfer)
-        given_up = [name for name in tries if tries[name].reported]
         if waiting := len(tries) - len(given_up):
             reason += f"; {waiting} ranges wait for a retry"
-        if given_up:
-            reason += f"; {given_up_reason(given_up)}"
-        return Look(reason, tries=tries)
+        return Look(reason + given_up_reason(given_up), tries=tries)
     occasion = f"{transfer.transfer}:new{f':{emptied}' if emptied else ''}"
     requests = [
         request
@@ -143,12 +134,6 @@ def _look(
     ]
     tries |= {name: Tries(tries[name].count + 1, now) for name in due}
     return Look(requests=requests, tries=tries)
-
-
-def _is_due(tries: Tries, now: float) -> bool:
-    """Whether to request a range now; a new range does not wait."""
-    due_at = tries.next_due(0.0) if tries.count else 0.0
-    return due_at is not None and due_at <= now
 
 
 def _filled(

@@ -4,7 +4,7 @@ A sensor keeps this in its cursor, by transfer.
 """
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 
 import dagster as dg
 
@@ -55,7 +55,42 @@ def stored_tries(tries: Mapping[str, Tries]) -> dict[str, list[object]]:
     return {name: [*astuple(item)] for name, item in tries.items() if item.count}
 
 
-def report_given_up(
+def due_retries(
+    context: dg.SensorEvaluationContext,
+    transfer: Transfer,
+    failed: Mapping[str, float],
+    earlier: Mapping[str, Tries],
+    now: float,
+) -> tuple[dict[str, Tries], set[str], list[str]]:
+    """Find the failed ranges of a transfer that are due for a retry.
+
+    An alert tells of those that are given up, once.
+
+    Args:
+        context: the tick's context.
+        transfer: the transfer.
+        failed: when each range failed, in seconds since the epoch; 0 for one that was never tried.
+        earlier: the retries until now.
+        now: the time.
+
+    Returns:
+        The retries of each, the names that are due, and those that are given up.
+    """
+    tries = {name: earlier.get(name, Tries()) for name in sorted(failed)}
+    next_tries = {name: tries[name].next_due(failed[name]) for name in tries}
+    due = {name for name, due_at in next_tries.items() if due_at is not None and due_at <= now}
+    given_up = [name for name, due_at in next_tries.items() if due_at is None]
+    unreported = [
+        name
+        for name in given_up
+        if not tries[name].reported and tries[name].exhausted(failed[name], now)
+    ]
+    if unreported and _report_given_up(transfer, unreported, context):
+        tries |= {name: replace(tries[name], reported=True) for name in unreported}
+    return tries, due, given_up
+
+
+def _report_given_up(
     transfer: Transfer, names: list[str], context: dg.SensorEvaluationContext
 ) -> bool:
     """Send an alert that ranges are given up; return whether it was delivered."""
@@ -78,6 +113,8 @@ def report_given_up(
 
 
 def given_up_reason(names: list[str]) -> str:
-    """Name the ranges that were given up, for a tick's skip reason."""
+    """Name the ranges that were given up, for a tick's skip reason; '' if none was."""
+    if not names:
+        return ""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"given up after {MOST_TRIES} tries: {', '.join(names[:5])}{more}"
+    return f"; given up after {MOST_TRIES} tries: {', '.join(names[:5])}{more}"
