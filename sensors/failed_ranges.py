@@ -12,8 +12,15 @@ from tableferry.assets.log.attention import with_failures
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.records import digest
 from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
-from tableferry.sensors.rounds import INTERVAL_SECONDS, Look, look_round
-from tableferry.sensors.tries import MOST_TRIES, Tries, due_retries, given_up_reason
+from tableferry.sensors.rounds import (
+    INTERVAL_SECONDS,
+    MOST_TRIES,
+    Look,
+    Tries,
+    due_retries,
+    given_up_reason,
+    look_round,
+)
 
 
 def failed_ranges_sensor(
@@ -59,8 +66,9 @@ def _look(
     """Find the failed ranges of a transfer that are due for a retry."""
     failed = _failed(transfer, context.instance)
     now = time()
-    tries, due, given_up = due_retries(context, transfer, failed, earlier, now)
+    tries, due = due_retries(context, transfer, failed, earlier, now)
     if not due:
+        given_up = [name for name in tries if tries[name].count >= MOST_TRIES]
         return Look(_none_due(len(failed)) + given_up_reason(given_up), tries=tries)
     if running := run_under_way(transfer, moving):
         return Look(f"{len(due)} failed ranges wait for the end of run {running}", tries=tries)

@@ -18,8 +18,15 @@ from tableferry.assets.running.runs import run_requests, run_under_way, runs_und
 from tableferry.assets.running.source_slots import sharing
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.keys.range import WHOLE_NAME
-from tableferry.sensors.rounds import INTERVAL_SECONDS, Look, alone, look_round
-from tableferry.sensors.tries import Tries, due_retries, given_up_reason
+from tableferry.sensors.rounds import (
+    INTERVAL_SECONDS,
+    Look,
+    Tries,
+    alone,
+    due_retries,
+    given_up_reason,
+    look_round,
+)
 
 
 def new_ranges_sensor(
@@ -114,9 +121,10 @@ def _look(
         missing.add(WHOLE_NAME)
     now = time()
     never = dict.fromkeys(missing, 0.0)
-    tries, due, given_up = due_retries(context, transfer, never, earlier, now)
+    tries, due = due_retries(context, transfer, never, earlier, now)
     if not due:
         reason = _no_keys(transfer)
+        given_up = [name for name in tries if tries[name].reported]
         if waiting := len(tries) - len(given_up):
             reason += f"; {waiting} ranges wait for a retry"
         return Look(reason + given_up_reason(given_up), tries=tries)

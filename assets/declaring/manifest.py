@@ -26,7 +26,6 @@ from tableferry.assets.declaring.dagster_rules import (
     tag_value,
 )
 from tableferry.assets.declaring.freshness import BY_SCHEDULE, fresh_for
-from tableferry.assets.declaring.hop_columns import hop_column_problems, name_in, settings_in
 from tableferry.assets.declaring.movers import MoverName
 from tableferry.assets.declaring.problems import InvalidParts, as_value_error
 from tableferry.assets.declaring.profiles import DEFAULT, PROFILES, profile
@@ -34,10 +33,13 @@ from tableferry.assets.declaring.rules import (
     column_problems,
     deletes_problems,
     delta_problems,
+    hop_column_problems,
     hop_problems,
     incremental_problems,
     most_rejected,
+    name_in,
     quarantine_problems,
+    settings_in,
     share,
 )
 from tableferry.assets.declaring.sections import (

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tableferry.resources.columns.conversions import holds
+from tableferry.resources.contract.catalog import NOT_SHOWN, Structure
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.looking_ahead import groups
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.structure import NOT_SHOWN, Structure
 from tableferry.resources.contract.system import System
 from tableferry.resources.keys.range import ROW
 from tableferry.resources.tables import TableRef

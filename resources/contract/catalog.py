@@ -1,18 +1,117 @@
-"""The tables that could be moved, in standard SQL: names, sizes, quantiles of keys."""
+"""What a catalog says of tables, in standard SQL: names, sizes, structures, quantiles of keys."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.together import ask_together
 from tableferry.resources.errors import StatementFailed, TableferryError, TableMissing
 from tableferry.resources.keys.range import KeyKind
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
+
+Key = TypeVar("Key", bound=Hashable)
+
+MOST_QUERIES = 100
+"""The maximum queries of a statement; PostgreSQL locks each table and its indexes meanwhile."""
+MOST_CHARACTERS = 60_000
+"""The maximum length of a statement of several queries; ClickHouse parses 256 KiB at most."""
+
+
+def ask_together(
+    endpoint: Endpoint, queries: Mapping[Key, str]
+) -> dict[Key, Any | StatementFailed]:
+    """Run queries of at most one row and one column, many in a statement.
+
+    A statement that fails is cut in halves, so that a query which the server refuses costs a few
+    more statements, and no other query its answer.
+
+    Args:
+        endpoint: the server.
+        queries: what follows SELECT in each query.
+
+    Returns:
+        The value of each query that has a row, or why it failed.
+
+    Raises:
+        TableferryError: the server cannot be asked now.
+    """
+    answers: dict[Key, Any | StatementFailed] = {}
+    for page in _pages(queries):
+        answers |= _asked(endpoint, queries, page)
+    return answers
+
+
+def _asked(
+    endpoint: Endpoint, queries: Mapping[Key, str], keys: Sequence[Key]
+) -> dict[Key, Any | StatementFailed]:
+    selects = [f"SELECT {number}, {queries[key]}" for number, key in enumerate(keys)]
+    try:
+        rows = endpoint.query(" UNION ALL ".join(selects))
+    except StatementFailed as error:
+        if error.transient:
+            raise
+        if len(keys) == 1:
+            return {keys[0]: error}
+        middle = len(keys) // 2
+        return {
+            **_asked(endpoint, queries, keys[:middle]),
+            **_asked(endpoint, queries, keys[middle:]),
+        }
+    return {keys[int(number)]: value for number, value in rows}
+
+
+def _pages(queries: Mapping[Key, str]) -> Iterator[list[Key]]:
+    page: list[Key] = []
+    length = 0
+    for key, query in queries.items():
+        if page and (len(page) == MOST_QUERIES or length + len(query) > MOST_CHARACTERS):
+            yield page
+            page, length = [], 0
+        page.append(key)
+        length += len(query)
+    if page:
+        yield page
+
+
+NOT_SHOWN = "not shown to this login"
+"""Stands for a default that is there, and that the login may not see."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A table's keys, indexes and defaults; columns in the order in which they are declared."""
+
+    primary_key: tuple[str, ...] = ()
+    unique: frozenset[tuple[str, ...]] = frozenset()
+    """The columns of other unique constraints and indexes."""
+    indexes: frozenset[tuple[str, ...]] = frozenset()
+    """The columns of indexes that are not unique."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """The default of columns that have one, in the server's own words."""
+
+
+def structure_of(
+    indexes: Mapping[str, tuple[tuple[str, ...], bool, bool]], defaults: Mapping[str, str]
+) -> Structure:
+    """Sort a table's indexes by what they are.
+
+    Args:
+        indexes: by name, their columns, whether they are unique, and the primary key's.
+        defaults: by column.
+    """
+    keys = [columns for columns, _, primary in indexes.values() if primary]
+    others = [(columns, unique) for columns, unique, primary in indexes.values() if not primary]
+    return Structure(
+        keys[0] if keys else (),
+        frozenset(columns for columns, unique in others if unique),
+        frozenset(columns for columns, unique in others if not unique),
+        dict(defaults),
+    )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.contract import catalog
-from tableferry.resources.contract.catalog import Catalogued, Described, Listed, TableSize
+from tableferry.resources.contract.catalog import (
+    Catalogued,
+    Described,
+    Listed,
+    Structure,
+    TableSize,
+)
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Form
@@ -18,7 +24,6 @@ from tableferry.resources.contract.limits import NAMES
 from tableferry.resources.contract.looking_ahead import groups
 from tableferry.resources.contract.refusals import Where
 from tableferry.resources.contract.snapshots import HeldSnapshot, SetSnapshot, SharedSnapshot
-from tableferry.resources.contract.structure import Structure
 from tableferry.resources.contract.system import System
 from tableferry.resources.errors import (
     ConnectionFailed,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from tableferry.resources.contract.catalog import Listed, TableSize
+from tableferry.resources.contract.catalog import Listed, Structure, TableSize, structure_of
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.inspection import Withheld
 from tableferry.resources.contract.looking_ahead import groups
-from tableferry.resources.contract.structure import Structure, structure_of
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import rows_hidden

@@ -7,13 +7,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import Any
 
 from tableferry.resources.artifacts import Artifact
-from tableferry.resources.contract.catalog import BUCKETS, Catalogued
+from tableferry.resources.contract.catalog import BUCKETS, Catalogued, Structure
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.looking_ahead import groups
 from tableferry.resources.contract.snapshots import HeldSnapshot, SetSnapshot, SharedSnapshot
 from tableferry.resources.contract.source import Source
-from tableferry.resources.contract.structure import Structure
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import ConnectionFailed, InputError
 from tableferry.resources.keys.range import KeyKind, KeyRange

@@ -9,9 +9,9 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.errors import StatementFailed
+from tableferry.resources.sqlserver.catalog import about
 from tableferry.resources.sqlserver.ddl import OWN_INDEX, primary_key
 from tableferry.resources.sqlserver.dialect import DIALECT, literal
-from tableferry.resources.sqlserver.names import about
 from tableferry.resources.sqlserver.policies import NO_DEFINITIONS, grant_definitions, is_babelfish
 from tableferry.resources.tables import TableRef
 

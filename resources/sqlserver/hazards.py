@@ -10,8 +10,8 @@ from tableferry.resources.contract.hazards import Effect, Hazard
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import StatementFailed
+from tableferry.resources.sqlserver.catalog import Row, about, by_table
 from tableferry.resources.sqlserver.dialect import DIALECT
-from tableferry.resources.sqlserver.names import Row, about, by_table
 from tableferry.resources.sqlserver.policies import NO_DEFINITIONS, grant_definitions
 from tableferry.resources.tables import TableRef
 

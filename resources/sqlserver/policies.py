@@ -9,8 +9,8 @@ from tableferry.resources.contract import catalog
 from tableferry.resources.contract.catalog import Listed
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.inspection import Withheld
+from tableferry.resources.sqlserver.catalog import Row, about, by_table
 from tableferry.resources.sqlserver.dialect import DIALECT
-from tableferry.resources.sqlserver.names import Row, about, by_table
 from tableferry.resources.tables import TableRef
 
 NO_DEFINITIONS = "HAS_PERMS_BY_NAME(NULL, 'DATABASE', 'VIEW DEFINITION') = 0"

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from tableferry.resources.artifacts import Artifact
-from tableferry.resources.contract.catalog import Catalogued
+from tableferry.resources.contract.catalog import Catalogued, Structure
 from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Source
-from tableferry.resources.contract.structure import Structure
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.sqlserver.bcp import read_tab_separated

@@ -17,7 +17,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 
-from tableferry.assets.log.sqlite_files import SqliteFile
+from tableferry.assets.log.storage import SqliteFile
 from tableferry.pipelines import event_log
 from tableferry.resources.errors import StatementFailed
 from tests.integration.support import homes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tableferry.pipelines.onboarding.keys import choose_key, range_rows
+from tableferry.pipelines.onboarding.proposal import choose_key, range_rows
 from tableferry.resources.contract.catalog import TableSize
 from tableferry.resources.registry import system
 from tableferry.resources.types.column import Column

@@ -21,10 +21,10 @@ from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import Writer
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.errors import ConnectionFailed
-from tableferry.sensors import failed_ranges, new_ranges, tries
+from tableferry.sensors import failed_ranges, new_ranges, rounds
 from tableferry.sensors.failed_ranges import failed_ranges_sensor
+from tableferry.sensors.rounds import MOST_TRIES
 from tableferry.sensors.sending import Alert
-from tableferry.sensors.tries import MOST_TRIES
 from tests.integration.support import homes
 from tests.integration.support.recording import Log
 
@@ -63,7 +63,7 @@ class Ticks:
         self.instance, self.cursor, self.now = instance, None, time.time()
         self._sensor = failed_ranges_sensor({"orders": TRANSFER, "left_out": LEFT_OUT})
         monkeypatch.setattr(failed_ranges, "time", lambda: self.now)
-        monkeypatch.setattr(tries, "FIRST_PAUSE", PAUSE)
+        monkeypatch.setattr(rounds, "FIRST_PAUSE", PAUSE)
         instance.add_dynamic_partitions(TRANSFER.partitions_name, NAMES)
 
     def tick(self, after: float = 0.0) -> list[tuple[str, str]]:
@@ -258,7 +258,7 @@ def test_a_range_that_is_given_up_is_told_once(
             raise refuse.pop()
         told.append(alert)
 
-    monkeypatch.setattr(tries, "send", send)
+    monkeypatch.setattr(rounds, "send", send)
     ticks.record(State.FAILED, NAMES[1])
     ticks.now = time.time()
     for number in range(MOST_TRIES):

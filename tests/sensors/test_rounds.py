@@ -11,8 +11,7 @@ import pytest
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.resources.errors import InputError
 from tableferry.sensors import rounds
-from tableferry.sensors.rounds import Look, look_round
-from tableferry.sensors.tries import Tries
+from tableferry.sensors.rounds import Look, Tries, look_round
 
 TRANSFERS = {
     name: Transfer(

@@ -10,10 +10,10 @@ from tableferry.assets.planning.ranges.cutting import extend_ranges
 from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.assets.planning.servers import Servers
 from tableferry.resources.columns.key_kind import key_kind
+from tableferry.resources.contract.catalog import ask_together
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.table_sql import filtered, predicate, qualified
-from tableferry.resources.contract.together import ask_together
 from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError
 from tableferry.resources.keys.bounds import to_number
 from tableferry.resources.keys.cover import lacking

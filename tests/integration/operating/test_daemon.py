@@ -17,8 +17,8 @@ import dagster as dg
 import pytest
 
 from tableferry.assets.log.run_tags import TRANSFER
+from tableferry.sensors.rounds import FIRST_PAUSE
 from tableferry.sensors.sending import ALERTS
-from tableferry.sensors.tries import FIRST_PAUSE
 from tests.integration.conftest import Ferry
 from tests.integration.support import dagster_process
 from tests.integration.support.beside import until

@@ -28,7 +28,7 @@ from tableferry.assets.log.run_tags import (
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.pipelines.definitions import build
 from tableferry.resources.connecting import outages
-from tableferry.sensors import new_ranges, tries
+from tableferry.sensors import new_ranges, rounds
 from tableferry.sensors.sending import Alert
 from tests.integration.conftest import Ferry
 from tests.integration.support.crashing import rows_of
@@ -211,9 +211,9 @@ def test_new_ranges_whose_run_recorded_nothing_are_tried_again_a_few_times(
     one.source(MORE)
     clock, alerts = [1_000_000.0], list[Alert]()
     monkeypatch.setattr(new_ranges, "time", lambda: clock[0])
-    monkeypatch.setattr(tries, "send", alerts.append)
+    monkeypatch.setattr(rounds, "send", alerts.append)
     cursor, keys, asked = None, list[str](), list[tuple[str, str]]()
-    for number in range(tries.MOST_TRIES):
+    for number in range(rounds.MOST_TRIES):
         found = tick(one, "new_ranges", cursor)
         keys += [request.run_key for request in found.run_requests]
         asked += spans(found)
@@ -224,10 +224,10 @@ def test_new_ranges_whose_run_recorded_nothing_are_tried_again_a_few_times(
         assert not found.run_requests
         assert "wait for a retry" in found.skip_message
         cursor = found.cursor
-        clock[0] += tries.FIRST_PAUSE * 2 ** (number + 1)
-    assert len(keys) == len(set(keys)) == tries.MOST_TRIES, "Dagster launches each run key once"
+        clock[0] += rounds.FIRST_PAUSE * 2 ** (number + 1)
+    assert len(keys) == len(set(keys)) == rounds.MOST_TRIES, "Dagster launches each run key once"
     assert len(set(asked)) == 1
-    clock[0] += tries.FIRST_PAUSE * 2**tries.MOST_TRIES
+    clock[0] += rounds.FIRST_PAUSE * 2**rounds.MOST_TRIES
     for _ in range(2):
         found = tick(one, "new_ranges", cursor)
         assert not found.run_requests

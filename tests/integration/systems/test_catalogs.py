@@ -9,10 +9,9 @@ import pytest
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.clickhouse.server import ClickHouseServer
-from tableferry.resources.contract.catalog import Described
+from tableferry.resources.contract.catalog import Described, ask_together
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.together import ask_together
 from tableferry.resources.errors import StatementFailed, TableMissing
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.server import PostgresServer
