@@ -16,7 +16,7 @@ from tableferry.assets.running.audit import CheckFailed
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.work import RangeOutcome, Work
 from tableferry.assets.verifying.as_committed import proven_figures
-from tableferry.resources.connecting import outages
+from tableferry.resources.connecting import retry
 from tableferry.resources.connecting.pace import stop_waiting
 from tableferry.resources.connecting.retry import is_transient, retrying
 from tableferry.resources.contract.target import TargetMoved
@@ -34,7 +34,7 @@ def run_ranges(work: Work, hops: tuple[Hop, ...]) -> list[RangeOutcome]:
     """
 
     _share_arenas()
-    outages.forget()
+    retry.forget_outages()
 
     def outcomes_of(name: str) -> list[RangeOutcome]:
         try:
@@ -84,14 +84,14 @@ def _through(work: Work, hop: Hop, name: str) -> RangeOutcome:
             with again:
                 attempts += 1
                 for address in addresses:
-                    outages.require_reachable(address)
+                    retry.require_reachable(address)
                 try:
                     outcome = _attempt(work, hop, name, attempts)
                 except TargetMoved:
                     work.refresh(hop, work.plan.ranges[name])
                     raise
                 for address in addresses:
-                    outages.note_reached(address)
+                    retry.note_reached(address)
                 return outcome
         raise AssertionError("a retry loop ends with a result or an error")
     except Exception as error:

@@ -121,7 +121,7 @@ def _minute(timestamp: float | None) -> str:
 
 
 def _markdown(fleet: Fleet, asset_pages: Mapping[str, str]) -> Iterator[str]:
-    from tableferry.pipelines.reporting.markdown import Markdown, inline, row
+    from tableferry.pipelines.reporting.html import Markdown, inline, row
 
     yield f"# Cutover report: {'passed' if fleet.passed else 'NOT PASSED'}"
     yield ""

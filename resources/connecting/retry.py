@@ -1,19 +1,117 @@
-"""Which errors are transient, and how to try again after them."""
+"""Which errors are transient, how to try again after them, and how long to wait for a server.
+
+All threads share what is known of servers that cannot be reached, so that the process waits for a
+server once, not once per range.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import random
+import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
 import tenacity
 
-from tableferry.resources.connecting import bounds, outages
+from tableferry.resources.connecting import bounds
 from tableferry.resources.connecting.password_commands import asking_again
-from tableferry.resources.errors import ConnectionFailed, TableferryError, causes, describe
+from tableferry.resources.errors import (
+    ConnectionFailed,
+    InputError,
+    TableferryError,
+    causes,
+    describe,
+)
 from tableferry.resources.registry import systems
+
+PATIENCE = "TABLEFERRY_PATIENCE_SECONDS"
+"""The environment variable for the seconds that a server may be away."""
+
+DEFAULT_PATIENCE = 30.0
+"""Long enough for a database server to restart."""
+
+RECENT_SECONDS = 5.0
+"""How long a failure to connect predicts the outcome of the next attempt."""
+
+FORGOTTEN_SECONDS = 90.0
+"""A failure to connect this long after the last one begins another outage."""
+
+
+@dataclass
+class _Outage:
+    since: float
+    last: float
+    reason: str
+
+
+_outages: dict[str, _Outage] = {}
+_lock = threading.Lock()
+
+
+def patience() -> float:
+    """The seconds that a server may be away before the work that needs it fails.
+
+    Raises:
+        InputError: the environment variable is not a number of seconds.
+    """
+    if not bounds.may_wait():
+        return 0.0
+    text = os.environ.get(PATIENCE)
+    try:
+        seconds = float(text) if text else DEFAULT_PATIENCE
+    except ValueError:
+        seconds = -1.0
+    if seconds < 0:
+        raise InputError(f"{PATIENCE} should be a number of seconds; it is {text!r}")
+    return seconds
+
+
+def note_failure(error: ConnectionFailed) -> float | None:
+    """Note that a server could not be reached, and return for how many seconds it has been away.
+
+    None if the error names no server.
+    """
+    if error.address is None:
+        return None
+    now = time.monotonic()
+    with _lock:
+        outage = _outages.get(error.address)
+        if outage is None or now - outage.last > FORGOTTEN_SECONDS:
+            outage = _outages[error.address] = _Outage(now, now, str(error))
+        outage.last, outage.reason = now, str(error)
+        return now - outage.since
+
+
+def forget_outages() -> None:
+    """Forget all outages: those before a run say nothing about it."""
+    with _lock:
+        _outages.clear()
+
+
+def note_reached(address: str) -> None:
+    """Note that a server was reached."""
+    with _lock:
+        _outages.pop(address, None)
+
+
+def require_reachable(address: str) -> None:
+    """Raise `ConnectionFailed` if waiting for the server at an address has just been given up."""
+    now = time.monotonic()
+    with _lock:
+        outage = _outages.get(address)
+    if outage is None or now - outage.last > RECENT_SECONDS:
+        return
+    away = outage.last - outage.since
+    if away >= patience():
+        raise ConnectionFailed(
+            f"{outage.reason}; it has been away for {away:.0f} s, longer than {PATIENCE} allows"
+        )
+
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +148,7 @@ def backoff(attempt: int) -> float:
 def retrying() -> tenacity.Retrying:
     """A loop that repeats its block after transient errors, at most `ATTEMPTS` times.
 
-    A server that cannot be reached is tried for `outages.patience` seconds instead, counted from
+    A server that cannot be reached is tried for `patience` seconds instead, counted from
     the first failure of any loop of the process. The last error, or the first one that is not
     transient, is raised unchanged. An error for which an inner loop has given up is not tried again
     by an outer one.
@@ -95,7 +193,7 @@ def patiently(connect: Callable[Arguments, Connection]) -> Callable[Arguments, C
             with attempt:
                 connection = connect(*args, **kwargs)
         for address in missed:
-            outages.note_reached(address)
+            note_reached(address)
         return connection
 
     return connected
@@ -116,9 +214,9 @@ def _patience_left(error: BaseException) -> float | None:
     such error."""
     for cause in causes(error):
         if isinstance(cause, ConnectionFailed):
-            seconds_away = outages.note_failure(cause)
+            seconds_away = note_failure(cause)
             if seconds_away is not None:
-                return outages.patience() - seconds_away
+                return patience() - seconds_away
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tableferry.resources.connecting import bounds, outages, retry
+from tableferry.resources.connecting import bounds, retry
 from tableferry.resources.connecting.retry import patiently, retrying
 from tableferry.resources.errors import ConnectionFailed, InputError, StatementFailed
 
@@ -24,8 +24,8 @@ class Clock:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr(outages, "time", found)
-    monkeypatch.setattr(outages, "_outages", {})
+    monkeypatch.setattr(retry, "time", found)
+    monkeypatch.setattr(retry, "_outages", {})
     monkeypatch.setattr(retry, "backoff", lambda attempt: 0.0)
     return found
 
@@ -52,35 +52,35 @@ def test_all_loops_together_wait_once(clock: Clock) -> None:
 
 
 def test_patience_is_the_users(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(outages.PATIENCE, "600")
+    monkeypatch.setenv(retry.PATIENCE, "600")
     assert attempts(clock, 10.0) == 61
-    monkeypatch.setenv(outages.PATIENCE, "soon")
+    monkeypatch.setenv(retry.PATIENCE, "soon")
     with pytest.raises(InputError, match="TABLEFERRY_PATIENCE_SECONDS should be a number"):
-        outages.patience()
+        retry.patience()
 
 
 def test_nobody_asks_a_server_that_was_just_given_up(clock: Clock) -> None:
-    outages.require_reachable(ADDRESS)
+    retry.require_reachable(ADDRESS)
     attempts(clock, 2.0)
     with pytest.raises(ConnectionFailed, match=r"refused; it has been away for 30 s") as error:
-        outages.require_reachable(ADDRESS)
+        retry.require_reachable(ADDRESS)
     assert not retry.is_transient(error.value)
-    outages.require_reachable("postgres at another:5432")
-    clock.now += outages.RECENT_SECONDS + 1
-    outages.require_reachable(ADDRESS)
+    retry.require_reachable("postgres at another:5432")
+    clock.now += retry.RECENT_SECONDS + 1
+    retry.require_reachable(ADDRESS)
     assert attempts(clock, 0.0) == 1, "it is asked once, now and then"
 
 
 def test_a_server_that_is_back_is_waited_for_anew(clock: Clock) -> None:
     attempts(clock, 2.0)
-    outages.note_reached(ADDRESS)
-    outages.require_reachable(ADDRESS)
+    retry.note_reached(ADDRESS)
+    retry.require_reachable(ADDRESS)
     assert attempts(clock, 2.0) == 16
 
 
 def test_an_outage_of_long_ago_does_not_count(clock: Clock) -> None:
     attempts(clock, 2.0)
-    clock.now += outages.FORGOTTEN_SECONDS + 1
+    clock.now += retry.FORGOTTEN_SECONDS + 1
     assert attempts(clock, 2.0) == 16
 
 
@@ -102,7 +102,7 @@ def connecting(clock: Clock, errors: list[Exception | None]) -> list[str]:
 
 def test_who_connects_waits_from_the_first_time_on(clock: Clock) -> None:
     assert len(connecting(clock, [refused(), refused(), refused(), None])) == 4
-    assert outages.note_failure(refused()) == 0.0, "the outage is over"
+    assert retry.note_failure(refused()) == 0.0, "the outage is over"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_nobody_waits_for_what_does_not_pass(clock: Clock, error: Exception) -> 
 def test_who_only_asks_whether_it_is_there_does_not_wait(clock: Clock) -> None:
     with bounds.bounded(), pytest.raises(ConnectionFailed):
         connecting(clock, [refused(), None])
-    outages.forget()
+    retry.forget_outages()
     assert len(connecting(clock, [refused(), None])) == 2
 
 
@@ -155,4 +155,4 @@ def test_the_last_attempt_is_at_the_end_of_patience(
     monkeypatch.setattr("tenacity.nap.time.sleep", sleep)
     began = clock.now
     attempts(clock, 0.0)
-    assert clock.now - began == outages.DEFAULT_PATIENCE
+    assert clock.now - began == retry.DEFAULT_PATIENCE

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tableferry.pipelines import schedules
+from tableferry.pipelines import definitions
 from tableferry.resources.connecting.bounds import TooSlow, bounded
 from tableferry.sensors import rounds
 from tests.integration.conftest import Ferry
@@ -97,7 +97,7 @@ def test_what_a_schedule_cannot_plan_in_time_is_launched_all_the_same(
     one = ferry(HOPS, *TABLE, ranges="{rows: 25}", schedule="'0 3 * * *'", fingerprint="none")
     assert one.run().good
     one.source("INSERT INTO {t} VALUES (60, 'y', '2024-01-01')")
-    monkeypatch.setattr(schedules, "LIMIT_SECONDS", 2.0)
+    monkeypatch.setattr(definitions, "LIMIT_SECONDS", 2.0)
     with slow(one, 4):
         found = schedule_tick(one, "schedule")
         assert [request.partition_key for request in found.run_requests] == [None]

@@ -27,7 +27,7 @@ from tableferry.assets.log.run_tags import (
 )
 from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
 from tableferry.pipelines.definitions import build
-from tableferry.resources.connecting import outages
+from tableferry.resources.connecting import retry
 from tableferry.sensors import new_ranges, rounds
 from tableferry.sensors.sending import Alert
 from tests.integration.conftest import Ferry
@@ -319,7 +319,7 @@ def test_a_night_is_not_lost_because_a_server_is_away_at_the_tick(
     one.source(MORE)
     variable = f"TABLEFERRY_{name}_URL"
     url = os.environ[variable]
-    monkeypatch.setenv(outages.PATIENCE, "0")
+    monkeypatch.setenv(retry.PATIENCE, "0")
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         away = f"127.0.0.1:{closed.getsockname()[1]}"
@@ -331,7 +331,7 @@ def test_a_night_is_not_lost_because_a_server_is_away_at_the_tick(
         failed = one.launch(tags=request.tags, asset_selection=selection, raise_on_error=False)
         assert not failed.success, "and failure_alert tells why"
     monkeypatch.setenv(variable, url)
-    outages.forget()
+    retry.forget_outages()
     assert one.launch(tags=request.tags, asset_selection=selection).success, "Dagster's retry"
     assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tableferry.checks import sides
-from tableferry.checks.comparing import by_key, tables
+from tableferry.checks.comparing import tables
 from tableferry.checks.comparing.pairing import ComparisonScope, Pairing, pair
 from tableferry.checks.comparing.tables import TableComparison, compare_tables
 from tableferry.checks.sides import Comparison
@@ -130,17 +130,17 @@ def test_rows_are_found_by_key_as_by_buckets(
     pairs: Pairs, first: str, second: str, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = chance("by key", first, second, share)
-    monkeypatch.setattr(by_key, "LISTED", 7)
-    monkeypatch.setattr(by_key, "MOST_KEYS", 40)
+    monkeypatch.setattr(tables, "LISTED", 7)
+    monkeypatch.setattr(tables, "MOST_KEYS", 40)
     monkeypatch.setattr(sides, "BATCH_ROWS", 100)
     keys = sorted(numbers.sample(range(-(10**6), 10**6, 3), 900))
     rows = [(i, numbers.randrange(1000), f"note {i % 7}") for i in keys]
     one = first, pairs.fill(first, rows)
     two = second, pairs.fill(second, damaged(rows, numbers, share))
     asked = []
-    search = by_key.ComparisonByKey.search
+    search = tables.ComparisonByKey.search
     monkeypatch.setattr(
-        by_key.ComparisonByKey, "search", lambda *given: asked.append(1) or search(*given)
+        tables.ComparisonByKey, "search", lambda *given: asked.append(1) or search(*given)
     )
     by_keys = pairs.compare(one, two)
     assert asked and not by_keys.equal
@@ -190,7 +190,7 @@ def test_other_keys_are_found_by_buckets(pairs: Pairs, system: str, columns: str
     one = "postgres", pairs.fill("postgres", [])
     two = system, pairs.fill(system, [], columns)
     both = Comparison(pairs.pairing(one, two).plan, *pairs.endpoints(one, two), ())
-    assert not by_key.finds_by_key(both)
+    assert not tables.finds_by_key(both)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

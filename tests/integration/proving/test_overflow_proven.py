@@ -18,8 +18,7 @@ from tableferry.checks.verdict import Verdict
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.reporting.collect import report
-from tableferry.pipelines.reporting.html import render
-from tableferry.pipelines.reporting.markdown import to_markdown
+from tableferry.pipelines.reporting.html import render, to_markdown
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.keys.range import KeyRange

@@ -21,7 +21,7 @@ from tableferry.assets.log.run_tags import (
 )
 from tableferry.assets.running import moving
 from tableferry.assets.verifying import on_demand
-from tableferry.checks.comparing.by_key import ComparisonByKey
+from tableferry.checks.comparing.tables import ComparisonByKey
 from tableferry.checks.sides import Comparison
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
