@@ -145,9 +145,8 @@ class ClickHouseSource(Source):
         for name in _pruned_before_final(endpoint, table):
             if re.search(rf"\b{re.escape(name)}\b", read_by):
                 raise InputError(
-                    f"{table}: its partitions are chosen by {name!r}, which is not part of ORDER "
-                    "BY, and this release leaves partitions out before it looks for the newest "
-                    f"version of a row, so that a condition on {name!r} may show an older one. "
+                    f"{table}: its partitions are chosen by {name!r}, outside of ORDER BY: of a "
+                    "row's versions, this release may show an older one. "
                     "Take another key, or a release with defer_partition_pruning_after_final"
                 )
         return None
