@@ -171,7 +171,7 @@ def why_lacking(transfer: Transfer) -> str:
     command = "run" if transfer.write.moves else "check"
     return (
         "no range has these keys any more: somebody has deleted its partition in Dagster, or "
-        "renamed the transfer, or a run died while it cut it anew; "
+        "renamed the transfer, or a run died while it divided it again; "
         f"ferry {command} {transfer.transfer} adds it again"
     )
 

@@ -91,7 +91,7 @@ class CutDifferently(InputError):
 
 
 class KeyChanged(InputError):
-    """The ranges of a transfer were cut by another key than it declares now, of this kind."""
+    """The ranges of a transfer were divided by another key than it declares now, of this kind."""
 
     def __init__(self, message: str, kind: str) -> None:
         self.kind = kind

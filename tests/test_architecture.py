@@ -72,7 +72,7 @@ MODE = re.compile(rf"""WriteMode|["'](?:{"|".join(WriteMode)})["']""")
 MODES_NAMED = {
     "assets/declaring/manifest.py": "the default",
     "assets/log/states.py": "a state of the same name",
-    "assets/planning/intent.py": "the modes by which targets are made anew, and repaired",
+    "assets/planning/intent.py": "the modes by which targets are recreated, and repaired",
     "resources/files/system.py": "the only mode of the system",
     "resources/contract/target_options.py": "the default",
     "pipelines/onboarding/refresh.py": "the mode of tables without a key",

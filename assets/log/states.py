@@ -50,7 +50,7 @@ class Reason(StrEnum):
     REPAIR = "repair"
     """The user asks for the rows that differ to be put right. Compared, and only these move."""
     RECREATED = "recreated"
-    """The user asks for a target that is made anew."""
+    """The user asks for a target that is recreated."""
     SHADOWED = "shadowed"
     """Gathered in the shadow table by an earlier run."""
     PROMOTED = "promoted"

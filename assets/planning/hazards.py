@@ -30,8 +30,8 @@ def hazards_of(hop: Hop, servers: Servers) -> list[Hazard]:
 
 
 def _lost_rows_and_columns(hop: Hop, servers: Servers) -> Iterator[Hazard]:
-    """What a table that is made anew out of the source would lack of the present one."""
-    plan, says = hop.plan, "would not be in the table that is made anew"
+    """What a table that is recreated out of the source would lack of the present one."""
+    plan, says = hop.plan, "would not be in the table that is recreated"
     if names := [repr(column.name) for column in unfilled(plan, [*(hop.existing or {}).values()])]:
         remedy = "Drop what nobody needs, or alter the table by hand"
         yield Hazard("columns", ", ".join(names), "refused", f"{says}, with their values", remedy)

@@ -40,7 +40,7 @@ class Intent:
     def carried_out(self, declared: Transfer) -> Transfer:
         """Return the settings by which a run carries out a declaration.
 
-        A target is made anew by a swap, in one run. A repair finds the rows that differ however
+        A target is recreated by a swap, in one run. A repair finds the rows that differ however
         many they are, and writes also where the transfer moves nothing (`write: none`). What is to
         be adopted is reconciled at the level that is asked for.
 
@@ -87,9 +87,9 @@ AS_DECLARED = Intent()
 def _require_replaceable(declared: Transfer) -> None:
     if declared.mark is not None:
         raise InputError(
-            f"{declared.transfer}: a target made anew would be without the rows that "
+            f"{declared.transfer}: a target recreated would be without the rows that "
             f"{declared.mark!r} marks"
         )
     for hop in declared.hops:
         if not any(mode.whole_table for mode in loader_of(hop.to.system).modes):
-            raise InputError(f"{declared.transfer}: {hop.to} cannot be made anew by a swap")
+            raise InputError(f"{declared.transfer}: {hop.to} cannot be recreated by a swap")

@@ -160,7 +160,7 @@ def resolve_hops(
         TableMissing, InputError, TypeRefused: the declaration does not fit the servers.
     """
     transfer = intent.carried_out(declared)
-    # a target made anew is for the mode that is declared
+    # a target recreated is for the mode that is declared
     mode = declared.write if intent.recreate else transfer.write
     require_servers(transfer, servers)
     require_one_name(transfer, servers.endpoint, servers.namesakes)

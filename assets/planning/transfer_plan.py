@@ -344,7 +344,7 @@ def _growth(
 
     Raises:
         InputError: others have cut the keys differently in a target where that matters; or they
-            were cut by another key, and the targets are not made anew.
+            were divided by another key, and the targets are not recreated.
     """
     known: tuple[KeyRange, ...] = ()
     former: tuple[KeyRange, ...] = ()

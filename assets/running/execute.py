@@ -119,7 +119,7 @@ def _ranges_of_run(
     """Return the partition keys of the run; of a run without any, all keys, after growth.
 
     Dagster's Launchpad starts such runs, and so does Materialize while there are no ranges. A range
-    that was cut anew while the run was queued stands for those that have its keys now.
+    that was divided again while the run was queued stands for those that have its keys now.
     """
     if names := ranges_asked_for(context, transfer):
         return names
@@ -136,7 +136,8 @@ def _ranges_of_run(
     taken = [range_.name for range_ in known if any(map(range_.overlaps, span))]
     gone = ", ".join(sorted({*bounds} - {*names}))
     context.log.warning(
-        f"{gone}: cut anew while the run waited, which therefore moves {listed(taken) or 'nothing'}"
+        f"{gone}: divided again while the run waited, which therefore moves "
+        f"{listed(taken) or 'nothing'}"
     )
     return taken
 
@@ -299,7 +300,7 @@ def _earlier(
     instance: dg.DagsterInstance, plan: TransferPlan, hop: Hop, gone: Unplanned
 ) -> Earlier:
     """Return what earlier runs recorded of values that are not the source's."""
-    # a table that is made anew has the planned columns alone, and so have files
+    # a table that is recreated has the planned columns alone, and so have files
     anew = plan.intent.recreate or hop.plan.target.system.by_path
     kept = () if anew else tuple(gone.kept(plan.transfer.dropped_columns))
     relaxed = any(column.on_overflow != "refuse" or column.lossy for column in hop.plan.columns)

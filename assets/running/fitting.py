@@ -124,10 +124,10 @@ def _require_current(
 def _dropped(hop: Hop, servers: Servers, identity: str) -> str:
     """Drop an empty table of ours that does not fit; return a note for the user."""
     table = hop.plan.target
-    with concerning(f"{table}: is not made anew"):
+    with concerning(f"{table}: is not recreated"):
         if not servers.target(table).drop_empty(table, identity):
             raise SchemaDrift("somebody has written to it since it was planned; run it again")
-    return f"{table}: was empty and did not fit, and is made anew"
+    return f"{table}: was empty and did not fit, and is recreated"
 
 
 def prepare(

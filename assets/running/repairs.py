@@ -79,7 +79,7 @@ def _kept_by_its_mover(transfer: Transfer) -> str:
     if transfer.mover is None:
         return ""
     title = MOVERS[transfer.mover].title
-    return f"{title} keeps its own columns and versions of rows there; let it copy the rows anew"
+    return f"{title} keeps its own columns and versions of rows there; let it copy the rows again"
 
 
 def _of_versions(hop: Hop) -> str:

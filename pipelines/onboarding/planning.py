@@ -264,7 +264,7 @@ class HopPlanning:
                 unfit = held is not None and (held.unlike or (held.null and never_null))
                 if not unfit and not never_null:
                     continue
-                array = Option(type_, "a value that cannot be one is refused by name")
+                array = Option(type_, "a value that cannot be one is refused")
                 text = Option(target.types.text, "JSON of the items")
                 fits = held is not None and not unfit
                 self._options[name, target.name] = [array, text] if fits else [text, array]

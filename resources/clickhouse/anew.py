@@ -1,4 +1,4 @@
-"""What a ClickHouse table that is made anew has of the one that it replaces.
+"""What a ClickHouse table that is recreated has of the one that it replaces.
 
 The table's comment is carried over; row policies and privileges are by its name. Whatever else
 somebody has given to the old table is refused before anything happens, unless the transfer
@@ -50,7 +50,7 @@ SETTING = re.compile(r"(\w+) = ")
 
 def lost(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
     """What the target has and a new table would not."""
-    says = "would not be on the table that is made anew"
+    says = "would not be on the table that is recreated"
     return [
         Hazard(kind, name, "refused", says, "Drop it, run, and add it again, or alter by hand")
         for kind, name in _lost(endpoint, plan, options)

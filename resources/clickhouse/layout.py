@@ -84,7 +84,7 @@ def ensure_shadow(
     """Create a shadow unless there is one of the shape that it should have.
 
     It has all rows of the target, and so the ranges that are skipped; or none, and the shape that
-    is declared, if the target is made anew. It is filled under another name, so that a shadow of
+    is declared, if the target is recreated. It is filled under another name, so that a shadow of
     the right name is always complete. Attaching partitions links their files and copies nothing.
     """
     target, shadow = plan.target, shadow_of(plan.target)
@@ -134,7 +134,7 @@ def unapplied(resource: ClickHouseServer, plan: CopyPlan, options: TargetOptions
         "partition_by": (options.partition_by, partition_key == _plain(options.partition_by or "")),
     }
     return [
-        f"{plan.target} was made without {name} {wanted!r}: `ferry run --recreate` makes it anew"
+        f"{plan.target} was made without {name} {wanted!r}: `ferry run --recreate` recreates it"
         for name, (wanted, applied) in declared.items()
         if wanted and not applied
     ]

@@ -270,7 +270,7 @@ class RangeMarker:
         """Return the number of this attempt's marker.
 
         Raises:
-            TargetMoved: the table was made anew, the marker is not this attempt's, or another home
+            TargetMoved: the table was recreated, the marker is not this attempt's, or another home
                 has published ranges that are cut otherwise: their rows must neither be duplicated
                 nor removed.
         """
@@ -294,7 +294,7 @@ class RangeMarker:
         self.require_standing(standing)
 
     def _unclaimed(self) -> TargetMoved:
-        """Tell a table that was made anew from one whose markers were removed, and claim that one.
+        """Tell a table that was recreated from one whose markers were removed, and claim that one.
 
         Markers of a target go only once there is another table in its place, those of a shadow
         before.

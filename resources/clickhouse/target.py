@@ -238,7 +238,7 @@ class ClickHouseTarget(Target):
         ((rows,),) = self.resource.query(f"SELECT count() FROM {qualified(aside)}")
         if rows:
             raise InputError(
-                f"{table} was empty and about to be made anew, but somebody has written "
+                f"{table} was empty and about to be recreated, but somebody has written "
                 f"{counted(rows, 'row')} to it, which {aside} holds now; rename that table back, "
                 "or drop it"
             )
@@ -260,7 +260,7 @@ class ClickHouseTarget(Target):
             if not running:
                 return
             time.sleep(0.1)
-        raise RangeBusy(f"{table}: somebody still writes to it, so that it is not made anew")
+        raise RangeBusy(f"{table}: somebody still writes to it, so that it is not recreated")
 
     def _processes(self) -> str:
         """The table of what runs, on any replica of a cluster."""

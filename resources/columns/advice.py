@@ -15,12 +15,12 @@ def no_decimal(export: Export, column: Column, target: System) -> str:
     if undeclared:
         return (
             f"it has no declared precision and scale; {_declare(column, example)} or what your "
-            f"values need (one that does not fit is refused by name), or {text} for its text"
+            f"values need (one that does not fit is refused), or {text} for its text"
         )
     return (
         f"its digits are more than the {target.types.most_digits} of {target}; "
         f"{_declare(column, text)} for its text, or {example} or another smaller type "
-        "(a value that does not fit is refused by name)"
+        "(a value that does not fit is refused)"
     )
 
 
@@ -30,7 +30,7 @@ def choices(source: System, column: Column, target: System) -> list[tuple[str, s
     if isinstance(export, Refusal):
         return [(text, export.note or "its text")] if export.as_text else []
     example, _ = _decimal(export, target)
-    decimal = (example, "a value that does not fit is refused by name")
+    decimal = (example, "a value that does not fit is refused")
     return [decimal, (text, "its text")] if export.as_text else [decimal]
 
 

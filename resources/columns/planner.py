@@ -30,7 +30,7 @@ from tableferry.resources.types.steps import CHANGES, OverflowPolicy
 class ColumnOverride:
     """What the user declares about a column.
 
-    `type` is the target type; values that do not fit are refused by name, unless `on_overflow` says
+    `type` is the target type; values that do not fit are refused, unless `on_overflow` says
     to make them `null`, to `clamp` them to the nearest value, or to move the column as `text`.
     """
 

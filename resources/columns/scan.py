@@ -41,7 +41,7 @@ def decimal_types(
     """Find the smallest decimal types for the current values of numeric columns, and of arrays.
 
     They are suggestions for `columns: {x: {type: ...}}`, to be rounded up by somebody who knows the
-    data: a later value that does not fit is refused by name.
+    data: a later value that does not fit is refused.
 
     Args:
         endpoint: the source's server.

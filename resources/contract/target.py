@@ -242,7 +242,7 @@ class Target(Protocol):
 
     def gathered_in(self, plan: CopyPlan, options: TargetOptions) -> str | None:
         """`swap` only: the identity of the shadow table, if there is one that is a copy of the
-        target as it is, or has the declared shape if the target is made anew; `prepare` makes
+        target as it is, or has the declared shape if the target is recreated; `prepare` makes
         another one anew."""
         return None
 

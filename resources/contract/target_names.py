@@ -15,7 +15,7 @@ SHADOW = "__ferry_shadow"
 """The suffix of a shadow table."""
 
 ASIDE = "__ferry_aside"
-"""The suffix of a table that is about to be made anew."""
+"""The suffix of a table that is about to be recreated."""
 
 DIGEST = 12
 """The digits of a hash that replaces the end of a name that is too long."""

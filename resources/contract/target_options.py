@@ -54,7 +54,7 @@ class TargetOptions:
     mark: Mark | None = None
     """How such rows are marked, if they are not deleted."""
     recreate: WriteMode | None = None
-    """The declared mode of a target that is made anew: the shadow table of the swap has the plan's
+    """The declared mode of a target that is recreated: the shadow table of the swap has the plan's
     shape, and none of the target's rows."""
 
     @property

@@ -45,7 +45,7 @@ METHODS = {
         "output function was replaced, and the names of objects (regclass and its like) that were "
         "renamed. Rewriting the table (VACUUM FULL, CLUSTER, a restored dump), a new enum label, "
         "or updating a row to the same values counts as a change. SQL Server: needs a rowversion "
-        "column; a column that was dropped and made anew under its name is missed"
+        "column; a column that was dropped and recreated under its name is missed"
     ),
     "watermark": (
         "an update that leaves primary key, key and watermark as they were, and a row that gave "

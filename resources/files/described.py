@@ -179,7 +179,7 @@ def _require_known_days(file: File, database: duckdb.DuckDBPyConnection, types: 
         if row := database.execute(sql).fetchone():
             raise file.unreadable(
                 f"column {name!r}: {row[0]} was written by the calendar of Spark 2 or Hive, by "
-                "which it is another day or instant: write the file anew by Spark 3 with "
+                "which it is another day or instant: rewrite the file by Spark 3 with "
                 "spark.sql.parquet.datetimeRebaseModeInWrite and ...int96RebaseModeInWrite "
                 "set to CORRECTED"
             )

@@ -1,7 +1,7 @@
 """The type map of files, in DuckDB's types.
 
 A column of a text file has the type `<type> FROM TEXT`, as inferred from its texts. A text that is
-not how such a value is printed is refused by name; the empty text is NULL. Where the transfer
+not how such a value is printed is refused; the empty text is NULL. Where the transfer
 declares the type, it is `<type> IN ANY NOTATION FROM TEXT`: then `007` is an integer, and `TRUE` a
 boolean, as long as the value is exact.
 """

@@ -1,4 +1,4 @@
-"""What a PostgreSQL table that is made anew has of the one that it replaces.
+"""What a PostgreSQL table that is recreated has of the one that it replaces.
 
 Owner, privileges, the table's comment and the indexes, under names that the server chooses, are
 carried over. Whatever else somebody has given to the old table is refused before anything happens.
@@ -173,7 +173,7 @@ def lost(endpoint: Endpoint, plan: CopyPlan) -> list[Hazard]:
     """What the target has and a new table would not."""
     identity = ", ".join(map(DIALECT.literal, sorted(plan.row_identity)))
     sql = about(LOST_SQL, plan.target, identity=f"ARRAY[{identity}]::text[]")
-    says = "would not be on the table that is made anew"
+    says = "would not be on the table that is recreated"
     return [
         Hazard(kind, name, "refused", says, "Drop it, run, and add it again, or alter by hand")
         for kind, name in endpoint.query(sql)

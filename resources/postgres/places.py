@@ -46,7 +46,7 @@ KINDS = {
     "p": "a partitioned table, each of whose partitions counts blocks of its own; declare a "
     "transfer for each of them",
     "v": "a view",
-    "m": "a materialized view, which is written anew as a whole",
+    "m": "a materialized view, which is rewritten as a whole",
     "f": "a foreign table",
 }
 

@@ -1,4 +1,4 @@
-"""What a SQL Server table has that one made anew would not: refused before anything happens."""
+"""What a SQL Server table has that one recreated would not: refused before anything happens."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ INNER JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.col
 def lost(endpoint: Endpoint, plan: CopyPlan) -> list[Hazard]:
     """What the target has and a new table would not."""
     table = plan.target
-    says, remedy = "would not be on the table that is made anew", "Drop it, run, and add it again"
+    says, remedy = "would not be on the table that is recreated", "Drop it, run, and add it again"
     hazards, unknown = [], []
     for kind, sql in PARTS.items():
         names = _names(endpoint, table, kind, sql)

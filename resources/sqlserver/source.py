@@ -72,7 +72,7 @@ WHERE s.name = {schema} AND o.name = {table} AND o.type = 'U' AND p.index_id IN 
 ORDER BY p.partition_number
 """
 
-# The value of a column that was dropped and made anew comes from its default.
+# The value of a column that was dropped and recreated comes from its default.
 COLUMNS_SQL = """
 SELECT CAST(c.name AS nvarchar(128)), c.column_id, c.system_type_id, c.user_type_id, c.max_length,
     c.precision, c.scale, CAST(c.collation_name AS nvarchar(128)),

@@ -440,7 +440,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
         """Create a shadow unless there is one of the shape that it should have.
 
         It has all of the target's rows, and so those of skipped ranges; or none, and the plan's
-        columns, if the target is made anew.
+        columns, if the target is recreated.
         """
         markers = MarkerTable(self.sql, plan.target, shadow)
         shape = self._shape(session, plan, options)

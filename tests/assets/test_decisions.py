@@ -228,12 +228,12 @@ SAME = Decision(Reason.UNCHANGED, written_by="1")
         (
             Reason.UNCHANGED,
             replace(SAME, written_by="2"),
-            "sqlserver://dbo.t was written anew since",
+            "sqlserver://dbo.t was rewritten since",
         ),
         (
             Reason.UNCHANGED,
             replace(SAME, written_by=None),
-            "sqlserver://dbo.t was written anew since",
+            "sqlserver://dbo.t was rewritten since",
         ),
     ],
 )

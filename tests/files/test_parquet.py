@@ -1,4 +1,4 @@
-"""Every type of Parquet: both readers give exactly what was written, or it is refused by name."""
+"""Every type of Parquet: both readers give exactly what was written, or it is refused."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Rules(NamedTuple):
     prove: bool = True
     """`audit.require_proven_source`: what is read is held against that digest."""
     rewritten: bool = True
-    """`decisions._after_mends`: a hop is compared whose source was written anew."""
+    """`decisions._after_mends`: a hop is compared whose source was rewritten."""
     history: str = "ABA"
     events: int = 4
     """How many may happen: changes, damages, checks, forced or killed runs."""

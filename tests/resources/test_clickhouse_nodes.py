@@ -1,4 +1,4 @@
-"""Targets that several ClickHouse servers keep are refused by name."""
+"""Targets that several ClickHouse servers keep are refused."""
 
 from __future__ import annotations
 

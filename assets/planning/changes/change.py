@@ -11,7 +11,7 @@ from tableferry.resources.errors import SchemaDrift, StatementFailed
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
-ANEW = "`ferry run --recreate` makes the table anew"
+ANEW = "`ferry run --recreate` recreates the table"
 
 
 @dataclass(frozen=True)

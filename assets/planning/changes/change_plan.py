@@ -1,6 +1,6 @@
 """All that a run does to the shape of its targets, decided before it touches any of them.
 
-In this order: tables that are new or made anew, as a server may refuse to make one, and those that
+In this order: tables that are new or recreated, as a server may refuse to make one, and those that
 are altered stay as they are then; then the others, whose columns are widened, renamed, dropped or
 emptied, and added. What may refuse any of it is asked of all hops while it is planned.
 """

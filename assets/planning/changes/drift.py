@@ -120,7 +120,7 @@ def _dropped(transfer: Transfer, hop: Hop, gone: Unplanned) -> tuple[str, list[s
 
 def _keeping(plan: CopyPlan, names: str) -> str:
     if plan.target.system.by_path:
-        return f"every range of {plan.target} is written anew without {names}"
+        return f"every range of {plan.target} is rewritten without {names}"
     return f"rows that move get NULL in {names} of {plan.target}, the others keep their values"
 
 
@@ -165,7 +165,7 @@ def _new(transfer: Transfer, hop: Hop, gone: Unplanned) -> str:
         problems.append(
             f"{plan.target} has lost {_listed('the column', 'the columns', lost)}: set "
             f"on_schema_drift to add_columns (it is {policy}), and the next run adds "
-            f"{'it' if len(lost) == 1 else 'them'} again and moves every range anew"
+            f"{'it' if len(lost) == 1 else 'them'} again and moves every range again"
         )
     return "; ".join(problems)
 

@@ -22,7 +22,7 @@ def known_ranges(transfer: Transfer, hops: Sequence[Hop], log: Log) -> tuple[Key
     """Return the ranges that Dagster knows, in key order.
 
     Raises:
-        KeyChanged: they were cut by another key than today's.
+        KeyChanged: they were divided by another key than today's.
         InputError: somebody has added a partition that is no range, or has keys of another range.
     """
     kind, digits = key_kind(hops[0].plan.key.source, transfer.source.system)
@@ -61,8 +61,8 @@ def require_same_key(transfer: Transfer, first: Hop, log: Log) -> None:
     again = f"declare 'key: {before.source}' again, or " if before.source != now else ""
     raise KeyChanged(
         f"{transfer.transfer}: {transfer.key_place}the key is {now!r} ({kind}), and the ranges of "
-        f"{first.plan.target} were cut by {before.source!r} ({kind_before}): {again}have the "
-        f"targets made anew, in ranges of the new key: ferry run {transfer.transfer} --recreate",
+        f"{first.plan.target} were divided by {before.source!r} ({kind_before}): {again}have the "
+        f"targets recreated, in ranges of the new key: ferry run {transfer.transfer} --recreate",
         kind_before,
     )
 

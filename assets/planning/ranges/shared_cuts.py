@@ -93,9 +93,9 @@ def require_agreement(
             more = f" and {len(others) - 1} more" if len(others) > 1 else ""
             raise CutDifferently(
                 f"{transfer.transfer}: {hop.plan.target} has the range {others[0].range}{more}, "
-                f"published by {others[0]}, but this event log cuts the keys differently: readers "
-                "would see rows twice. Continue with that event log (its DAGSTER_HOME), or give "
-                f"its ranges up: ferry clean {transfer.transfer} --markers"
+                f"published by {others[0]}, but this event log divides the keys differently: "
+                "readers would see rows twice. Continue with that event log (its DAGSTER_HOME), or "
+                f"give its ranges up: ferry clean {transfer.transfer} --markers"
             )
 
 

@@ -182,7 +182,7 @@ def _after_mends(
         if earlier.reason is not Reason.UNCHANGED:
             why = f"{hop.plan.source}: {earlier.reason}"
         elif earlier.written_by != previous[name].taken_from:
-            why = f"{hop.plan.source} was written anew since"
+            why = f"{hop.plan.source} was rewritten since"
         else:
             continue
         after[name] = replace(decision, reason=Reason.SOURCE_REWRITTEN, detail=why)

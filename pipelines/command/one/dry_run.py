@@ -164,7 +164,7 @@ def _hop(
         # the targets of all hops are prepared if one of them runs
         creation = [sql for step in changes.steps for sql in step.statements[:1]]
         if changes.anew is not None:
-            creation = [f"-- {table} is empty and does not fit: it is dropped, and made anew"]
+            creation = [f"-- {table} is empty and does not fit: it is dropped, and recreated"]
         if changes.anew is not None or not changes.columns:
             creation += target.creation(hop.plan, hop.options)
         if plan.declared.write.whole_table:

@@ -131,7 +131,7 @@ def _drift_notes(transfer: Transfer, servers: Servers, changes: ChangePlan) -> I
             sql = next(iter(step.statements), "")
             yield f"a run will alter {table}: {sql}" if sql else step.done
         if planned.anew is not None:
-            yield f"{table} is empty and does not fit: a run will make it anew"
+            yield f"{table} is empty and does not fit: a run will recreate it"
         elif hop.existing is not None:
             yield from servers.target(table).unapplied(hop.plan, hop.options)
             yield from planned.notes

@@ -88,7 +88,7 @@ def run(
         on_progress: called with the progress of ranges, from any thread.
         on_note: called with a note that the user should see before rows are moved.
         log_level: log Dagster's events from this level on to standard error.
-        offers_adopting: say that rows which no run of this home has moved can be adopted.
+        offers_adopting: say that rows which no run of this instance has moved can be adopted.
         joined: the snapshot in which all tables of a set are read. Unchanged ranges are then
             recorded as well, as they are proven as of it.
 
@@ -365,8 +365,8 @@ def _adoptable(work: FoundWork, servers: Servers, log: Log) -> str | None:
         if rows := servers.side(hop.plan, "target").total()[ROWS]:
             name = plan.transfer.transfer
             return (
-                f"{hop.plan.target} has {counted(rows, 'row')} that no run of this home has moved; "
-                f"`ferry adopt {name}` would record what is equal without moving it"
+                f"{hop.plan.target} has {counted(rows, 'row')} that no run of this instance has "
+                f"moved; `ferry adopt {name}` would record what is equal without moving it"
             )
     return None
 

@@ -111,7 +111,7 @@ def test_every_table_is_declared_validly_and_moves_or_is_left_out_with_the_reaso
         ("nothing", "has no columns"),
         ("parent", "the parent of other tables"),
         ("parts", "a partitioned table"),
-        ("kept", "a materialized view, which is written anew as a whole: write a file for it"),
+        ("kept", "a materialized view, which is rewritten as a whole: write a file for it"),
         ("keyless", "a view: add an identity column"),
         ("case", "sqlserver would not tell its target"),
     ):

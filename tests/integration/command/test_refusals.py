@@ -237,7 +237,7 @@ def test_a_target_that_a_run_makes_anew_is_valid(ferry: Callable[..., Ferry]) ->
     one.declare("['clickhouse://warehouse.{t}']", columns="{tags: {type: String}}")
     assert command("validate").exit_code == 0, command("validate").output
     planned = command("plan", one.table)
-    assert planned.exit_code == 0 and "a run will make it anew" in planned.stdout
+    assert planned.exit_code == 0 and "a run will recreate it" in planned.stdout
     assert one.run().good
 
 

@@ -139,7 +139,7 @@ class Oracle:
     published: dict[tuple[int, str], set[Content]] = field(default_factory=dict)
     """What the targets' markers may say; no entry: nothing."""
     mended: set[tuple[int, str]] = field(default_factory=set)
-    """Ranges whose source, a target itself, was written anew since they were taken from it."""
+    """Ranges whose source, a target itself, was rewritten since they were taken from it."""
     altered: bool = False
     """Whether the source's columns, or what becomes of them, changed since the last good run."""
     write: str = "replace"

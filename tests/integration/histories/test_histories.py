@@ -70,7 +70,7 @@ KEPT = {
             *(step("lose_log"), step("adopt"), step("plan"), step("alter", "rename", 1)),
         ),
     ),
-    "an empty target that is made anew for a column that it has lost": History(
+    "an empty target that is recreated for a column that it has lost": History(
         ("clickhouse", "postgres"),
         key="id",
         declared=(("ranges", "{rows: 10}"),),

@@ -214,7 +214,9 @@ def test_the_first_run_offers_it_and_moves(ferry: Make, lose_log: Callable[[Ferr
     lose_log(one)
     assert "has no range" in command("adopt", one.table, "--range", "x", code=2).output
     first = command("run", one.table, code=0)
-    assert f"{name} has 200 rows that no run of this home has moved; `ferry adopt" in first.stderr
+    assert (
+        f"{name} has 200 rows that no run of this instance has moved; `ferry adopt" in first.stderr
+    )
     assert "that no run" not in command("run", one.table, "--force", code=0).output
 
 

@@ -1,4 +1,4 @@
-"""An instance whose event log is in no database that can be queried is refused by name."""
+"""An instance whose event log is in no database that can be queried is refused."""
 
 from __future__ import annotations
 

@@ -57,7 +57,9 @@ def test_another_key_is_told_and_moves_into_tables_made_anew(
     for word in ("run", "plan", "check", "report", "adopt", "repair"):
         output = command(word, one.table, code=1 if word == "report" else 2).output
         assert f"t.yaml:4: the key is '{after}' ({kinds[after]})" in output, output
-        assert f"were cut by '{before}' ({kinds[before]}): declare 'key: {before}' again" in output
+        assert (
+            f"were divided by '{before}' ({kinds[before]}): declare 'key: {before}' again" in output
+        )
         assert f"ferry run {one.table} --recreate" in output
     assert ids(one, system, schema) == list(range(1, 201))
     command("run", one.table, "--recreate", code=0)
@@ -89,6 +91,6 @@ def test_a_key_whose_own_type_changes(ferry: Make, copies: str) -> None:
     one.source("ALTER TABLE {t} ALTER d TYPE timestamp USING d::timestamp")
     output = command("run", one.table, code=2).output
     assert "the key is 'd' (timestamp), and the ranges of" in output
-    assert "were cut by 'd' (date): have the targets made anew" in output
+    assert "were divided by 'd' (date): have the targets recreated" in output
     command("run", one.table, "--recreate", code=0)
     command("check", one.table, code=0)

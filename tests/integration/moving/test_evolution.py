@@ -194,10 +194,10 @@ def test_an_empty_table_that_a_failed_run_made_is_made_anew(
     assert not one.run().good
     one.declare(hop, columns=f"{{big: {{type: {wide}}}}}", ranges="{count: 1}")
     if (wide, system) == ("nvarchar(20)", "sqlserver"):
-        assert any("a run will make it anew" in note for note in one.plan().notes)
+        assert any("a run will recreate it" in note for note in one.plan().notes)
     moved = one.run()
     assert moved.good, moved.errors
-    assert any("is made anew" in note for note in moved.notes)
+    assert any("is recreated" in note for note in moved.notes)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -208,7 +208,7 @@ def test_an_empty_table_that_is_made_anew_has_markers_of_its_own(
     assert one.run().good
     one.session.servers.endpoints[system].execute(f"ALTER TABLE {schema}.{one.table} DROP COLUMN v")
     moved = one.run()
-    assert moved.good and any("is made anew" in note for note in moved.notes), moved.notes
+    assert moved.good and any("is recreated" in note for note in moved.notes), moved.notes
     assert {(range_.state, range_.reason) for range_ in one.plan().ranges} == {
         ("skip", "unchanged")
     }
@@ -303,7 +303,7 @@ def test_an_empty_table_of_the_user_is_never_dropped(
     for policy in ("fail", "evolve"):
         one.declare(hop, columns=wide, ranges="{count: 1}", on_schema_drift=policy)
         notes = one.plan().notes
-        assert not any("make it anew" in note for note in notes), notes
+        assert not any("recreate it" in note for note in notes), notes
         assert any("--recreate" in note and "refused" in note for note in notes), notes
         assert "--recreate" in command("validate", one.table)
         refused = one.run()

@@ -1,4 +1,4 @@
-"""What a table that is made anew has of the one that it replaces, and what it is refused for."""
+"""What a table that is recreated has of the one that it replaces, and what it is refused for."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def staging_tables(one: Ferry, system: str) -> list[str]:
 
 
 def refusal(one: Ferry) -> str:
-    """Why a run that makes the table anew is refused."""
+    """Why a run that recreates the table is refused."""
     try:
         view = one.run(recreate=True)
     except Exception as error:

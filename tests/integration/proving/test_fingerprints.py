@@ -343,7 +343,7 @@ MADE = f"""DROP TABLE IF EXISTS {T} CASCADE; DROP TYPE IF EXISTS {SCHEMA}.lamp, 
     INSERT INTO {T} SELECT g, NULL, 'on', '{{{{on}}}}', '(1,on)' FROM generate_series(1, 300) g"""
 
 READ_OTHERWISE = {
-    "a column that is made anew": "ALTER TABLE {t} DROP c; ALTER TABLE {t} ADD c text",
+    "a column that is recreated": "ALTER TABLE {t} DROP c; ALTER TABLE {t} ADD c text",
     "a default for the rows that are there": (
         "ALTER TABLE {t} DROP c; ALTER TABLE {t} ADD c text DEFAULT 'x'"
     ),

@@ -288,7 +288,7 @@ def test_a_rewritten_table_is_digested_once_and_moves_nothing(
 
 IN_SQL_SERVER = {
     "an update": "UPDATE {t} SET a = N'x' WHERE id = 150",
-    "a column made anew": "ALTER TABLE {t} DROP COLUMN a; "
+    "a column recreated": "ALTER TABLE {t} DROP COLUMN a; "
     "ALTER TABLE {t} ADD a nvarchar(20) NOT NULL CONSTRAINT {c} DEFAULT N'y'",
     "a computed column": "ALTER TABLE {t} DROP CONSTRAINT {c}; ALTER TABLE {t} DROP COLUMN a; "
     "ALTER TABLE {t} ADD a AS id * 2",

@@ -365,7 +365,7 @@ def move(source: Source, target: Target, case: Case, wire: str) -> list[Any]:
 
 
 def check(source: Source, target: Target, case: Case, values: Sequence[Any]) -> None:
-    """Every value of a table arrives exactly, or the first that cannot is refused by name."""
+    """Every value of a table arrives exactly, or the first that cannot is refused."""
     if isinstance(source, SqlServerEnd):
         values = [source.held(case.type, value) for value in values]
     literals = [None if value is None else case.literal(value) for value in values]

@@ -262,7 +262,7 @@ def test_swap_crashed_between_exchange_and_drop(bench: Bench) -> None:
 
     bench.ask(f"ALTER TABLE {bench.named()} MODIFY COMMENT 'the team''s own'")
     comment = f"SELECT comment FROM system.tables WHERE name = '{bench.table.name}'"
-    # the next run gathers nothing, or drops the outdated shadow for one made anew
+    # the next run gathers nothing, or drops the outdated shadow for one recreated
     for drops in (lambda: bench.target.clean(bench.table), lambda: None):
         bench.target.prepare(bench.plan, swap)
         bench.client.command(f"EXCHANGE TABLES warehouse.{bench.table.name} AND warehouse.{shadow}")
