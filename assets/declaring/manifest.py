@@ -310,7 +310,7 @@ class Transfer(Section):
                 raise ValueError("is not needed: each file is a range")
             return value
         if own is None and {"source", "ranges"} <= set(info.data):
-            raise ValueError("is required: the column that the ranges are cut by")
+            raise ValueError("is required: the column that divides the ranges")
         return own or "key"
 
     @field_validator("write")

@@ -112,7 +112,9 @@ def _telling_of_a_full_disk(file: str) -> Iterator[None]:
         if code == sqlite3.SQLITE_FULL or (
             code == sqlite3.SQLITE_IOERR and space.f_bavail * space.f_frsize < LITTLE_SPACE
         ):
-            raise StatementFailed("event log", f"the disk of {file} is full") from None
+            raise StatementFailed(
+                "event log", f"the disk of {file} is full: free space, and run again"
+            ) from None
         raise
 
 

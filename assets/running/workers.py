@@ -21,10 +21,13 @@ from tableferry.resources.connecting.pace import stop_waiting
 from tableferry.resources.connecting.retry import is_transient, retrying
 from tableferry.resources.contract.target import TargetMoved
 from tableferry.resources.crash_points import reached
-from tableferry.resources.errors import InputError, describe
+from tableferry.resources.errors import InputError, ValueRefused, describe
 
 M_ARENA_MAX, ARENAS = -8, 2
 """Arguments of glibc's mallopt(3)."""
+
+VALUES = "; `ferry plan {} --values` lists all such values, and what can be declared"
+"""What to do about a value that does not fit, by the transfer's name."""
 
 
 def run_ranges(work: Work, hops: tuple[Hop, ...]) -> list[RangeOutcome]:
@@ -97,12 +100,14 @@ def _through(work: Work, hop: Hop, name: str) -> RangeOutcome:
     except Exception as error:
         rejected = error.rejected if isinstance(error, CheckFailed) else None
         problem = describe(error)
+        remedy = VALUES.format(work.plan.transfer.transfer)
         failed = RangeRecord(
             range=name,
             state=State.FAILED,
             data_version=str(work.plan.version(hop, work.source.latest(name).fingerprint)),
             run_id=work.run_id,
-            error=work.message(hop, name, problem),
+            error=work.message(hop, name, problem)
+            + (remedy if isinstance(error, ValueRefused) else ""),
             why=problem,
             attempts=attempts,
             rejected=rejected.name if rejected else None,

@@ -29,7 +29,7 @@ EXAMPLE = """\
       source: postgres://public.{name}
       hops:
         - clickhouse://warehouse.{name}
-      # The column that the ranges are cut by.
+      # The column that divides the ranges.
       key: id
       # ranges: {{rows: 250000}}
       # schedule: "0 2 * * *"

@@ -122,8 +122,8 @@ class InitResult:
             folder = next(table.file.parent for table in self.declared if table.written)
             yield f"written  {counted(len(written), 'file')} to {folder}"
         for what, by_key in (
-            ("cut by a key", True),
-            ("cut by ctid, for want of a suitable key", False),
+            ("divided by a key", True),
+            ("divided by ctid, for want of a suitable key", False),
         ):
             names = [name for name in written if (written[name].key is not None) is by_key]
             if names:

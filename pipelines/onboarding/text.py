@@ -102,7 +102,7 @@ def _lines(name: str, proposal: Proposal) -> Iterator[str]:
 
 def _key(proposal: Proposal) -> Iterator[str]:
     if proposal.key is None:
-        yield f"# The table is cut by its blocks: {proposal.why_key}."
+        yield f"# The table is divided by its blocks: {proposal.why_key}."
         if proposal.keys:
             yield "# An update moves a row to another block, and its range is moved again. If one"
             yield "# of these columns is better, use it with `ranges: {rows: ...}`:"
@@ -114,7 +114,7 @@ def _key(proposal: Proposal) -> Iterator[str]:
             yield "write: replace  # no upsert, as no column says which row is which"
         return
     others = [f"{scalar(str(choice.value))} ({choice.meaning})" for choice in proposal.keys[:5]]
-    yield f"# The ranges are cut by this column: {proposal.why_key}."
+    yield f"# This column divides the ranges: {proposal.why_key}."
     if others:
         yield f"# It could also be {'; '.join(others)}."
     yield f"key: {block(proposal.key)}"

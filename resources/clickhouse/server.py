@@ -168,7 +168,9 @@ class ClickHouseServer(Server):
             for name, engine in databases(self).items():
                 if DIALECT.quote(name) == quoted:
                     return engine
-            raise InputError(f"there is no database {quoted} on {settings}")
+            raise InputError(
+                f"there is no database {quoted} on {settings}: create it, or correct the name"
+            )
 
         return settings.facts.known(("engine of database", quoted), ask)
 

@@ -561,7 +561,10 @@ class ClickHouseTarget(Target):
         database_engine = answer(self.resource, database_engines, table)
         if database_engine is None:
             settings = self.resource.settings()
-            raise InputError(f"{table}: there is no database {table.schema!r} on {settings}")
+            raise InputError(
+                f"{table}: there is no database {table.schema!r} on {settings}: "
+                "create it, or correct the name"
+            )
         self._require_place(table, engine, database_engine)
 
     def _require_syntax(self, plan: CopyPlan, options: TargetOptions) -> None:
