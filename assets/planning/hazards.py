@@ -10,6 +10,7 @@ from tableferry.assets.planning.servers import Servers
 from tableferry.resources.contract.hazards import Hazard, require_publishable
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_columns import unfilled
+from tableferry.resources.contract.write_modes import WriteMode
 
 
 def with_hazards(hops: Sequence[Hop], servers: Servers) -> tuple[Hop, ...]:
@@ -26,17 +27,19 @@ def hazards_of(hop: Hop, servers: Servers) -> list[Hazard]:
         return []
     target = servers.target(hop.plan.target)
     hazards = target.hazards(hop.plan, hop.options, [*hop.existing.values()])
-    return [*hazards, *_lost_rows_and_columns(hop, servers)] if hop.options.recreate else hazards
+    if hop.options.recreate is None:
+        return hazards
+    lost = target.lost(hop.plan, hop.options)
+    return [*hazards, *lost, *_lost_rows_and_columns(hop, servers, hop.options.recreate)]
 
 
-def _lost_rows_and_columns(hop: Hop, servers: Servers) -> Iterator[Hazard]:
+def _lost_rows_and_columns(hop: Hop, servers: Servers, mode: WriteMode) -> Iterator[Hazard]:
     """What a table that is recreated out of the source would lack of the present one."""
     plan, says = hop.plan, "would not be in the table that is recreated"
     if names := [repr(column.name) for column in unfilled(plan, [*(hop.existing or {}).values()])]:
         remedy = "Drop what nobody needs, or alter the table by hand"
         yield Hazard("columns", ", ".join(names), "refused", f"{says}, with their values", remedy)
-    mode = hop.options.recreate
-    if mode is not None and replace(hop.options, mode=mode).keeps_rows(plan):
+    if replace(hop.options, mode=mode).keeps_rows(plan):
         first, last = plan.target.system.dialect.limited(1)
         any_row = f"SELECT {first}1 FROM {qualified(plan.target)}{last}"
         if servers.endpoint(plan.target).query(any_row):

@@ -28,7 +28,7 @@ from tableferry.resources.clickhouse.ddl import (
 )
 from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.clickhouse.locks import HeldRange, Owner
-from tableferry.resources.clickhouse.publish_audit import PublishAudit
+from tableferry.resources.clickhouse.publish_audit import PartitionAudit
 from tableferry.resources.clickhouse.quarantine import replace_quarantine
 from tableferry.resources.clickhouse.replaced import let_go_ranges, may_come_back
 from tableferry.resources.connecting.retry import retrying
@@ -151,7 +151,7 @@ class ClickHouseLoad(HeldRange):
 
     def _publish_audit(self) -> AbstractContextManager[None]:
         asked = self.options.audits_shown
-        return PublishAudit(self, self._in_range).around() if asked else nullcontext()
+        return PartitionAudit(self, self._in_range).around() if asked else nullcontext()
 
     def _replace_partition(self) -> int:
         assert self._audited is not None

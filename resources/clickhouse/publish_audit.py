@@ -6,24 +6,23 @@ it is restored if need be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tableferry.resources.clickhouse.ddl import not_in, partition
 from tableferry.resources.clickhouse.locks import HeldRange
 from tableferry.resources.clickhouse.replaced import let_go_ranges
-from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.hazards import present
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.digest.same_rows import SameRows, Summed, differs
-from tableferry.resources.errors import TableferryError
 
 BEFORE = "_before"
 """Suffix of the staging table's name for the table that keeps the earlier partition."""
 
 
 @dataclass
-class PublishAudit:
+class PartitionAudit:
     """The comparison of one range."""
 
     load: HeldRange
@@ -73,7 +72,9 @@ class PublishAudit:
             outcome = "it has its rows of before again" if load.atomic else "it is left so"
             if load.atomic:
                 self._restore()
-            raise differs(expected, shown, columns, self._hazards(), outcome)
+            raise differs(
+                expected, shown, columns, present(load.look, load.options.hazards), outcome
+            )
 
     def _restore(self) -> None:
         load, table = self.load, qualified(self.load.table)
@@ -86,9 +87,3 @@ class PublishAudit:
             else f"ALTER TABLE {table} DROP {partition(load.key_range)}"
         )
         let_go_ranges(load.resource, load.table, [load.key_range])
-
-    def _hazards(self) -> Sequence[Hazard]:
-        """The present hazards: some may be newer than the plan."""
-        with suppress(TableferryError):
-            return self.load.look()
-        return self.load.options.hazards

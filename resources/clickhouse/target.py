@@ -204,9 +204,8 @@ class ClickHouseTarget(Target):
 
     def as_made(self, plan: CopyPlan, options: TargetOptions) -> bool:
         """See `Target.as_made`."""
-        if anew.commented(self.resource, plan.target):
-            return False
-        return not anew.lost(self.resource, plan, options)
+        commented = anew.commented(self.resource, plan.target)
+        return not commented and super().as_made(plan, options)
 
     def drop_empty(self, table: TableRef, identity: str) -> bool:
         """There is no lock: the table is renamed, so that no INSERT finds it any more, and dropped
@@ -307,8 +306,11 @@ class ClickHouseTarget(Target):
         self, plan: CopyPlan, options: TargetOptions, found: Sequence[Column]
     ) -> list[Hazard]:
         """A staging table has the table's own columns. See `Target.hazards`."""
-        lost = anew.lost(self.resource, plan, options) if options.recreate else []
-        return [*hazards.hazards(self.resource, plan, options), *lost]
+        return hazards.hazards(self.resource, plan, options)
+
+    def lost(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
+        """See `Target.lost`."""
+        return anew.lost(self.resource, plan, options)
 
     def creation(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
         """See `Target.creation`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -45,6 +46,13 @@ class Hazard:
 
 Look = Callable[[], Sequence[Hazard]]
 """Reads the hazards of a table from the server."""
+
+
+def present(look: Look, known: Sequence[Hazard]) -> Sequence[Hazard]:
+    """A table's hazards, of which some may be newer than the plan's, which are known."""
+    with suppress(TableferryError):
+        return look()
+    return known
 
 
 class ShownDiffers(TableferryError):

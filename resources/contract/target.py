@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tableferry.resources.artifacts import Artifact
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.hazards import Hazard, having
 from tableferry.resources.contract.markers import Publication, Published
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_options import TargetOptions
@@ -246,12 +246,16 @@ class Target(Protocol):
         another one anew."""
         return None
 
+    def lost(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
+        """What a table that is made anew would lack of this one, but for columns and rows."""
+        return []
+
     def as_made(self, plan: CopyPlan, options: TargetOptions) -> bool:
         """Whether a table that a run has made has nothing that others have given to it since.
 
         Its columns are not looked at, nor what goes by the table's name.
         """
-        return True
+        return not having(self.lost(plan, options), "refused")
 
     def drop_empty(self, table: TableRef, identity: str) -> bool:
         """Drop a table if it has this identity, and no row, also none that is not committed yet.

@@ -51,12 +51,15 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
         return replace(options, hazards=tuple(self.hazards(plan, options, columns)))
 
     def _in_catalog(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
-        found = hazards(self.resource, plan, options)
-        return [*found, *anew.lost(self.resource, plan)] if options.recreate else found
+        return hazards(self.resource, plan, options)
+
+    def lost(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
+        """See `Target.lost`."""
+        return anew.lost(self.resource, plan)
 
     def as_made(self, plan: CopyPlan, options: TargetOptions) -> bool:
         """See `Target.as_made`."""
-        return not anew.lost(self.resource, plan) and not anew.carried(self.resource, plan)
+        return super().as_made(plan, options) and not anew.carried(self.resource, plan)
 
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> PostgresLoad:
         return PostgresLoad(**parts)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.hazards import Hazard, having
+from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import InputError
@@ -63,12 +63,11 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
         return self.resource.pooled_connection()
 
     def _in_catalog(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
-        lost = anew.lost(self.resource, plan) if options.recreate else []
-        return [*hazards.hazards(self.resource, plan, options), *lost]
+        return hazards.hazards(self.resource, plan, options)
 
-    def as_made(self, plan: CopyPlan, options: TargetOptions) -> bool:
-        """See `Target.as_made`."""
-        return not having(anew.lost(self.resource, plan), "refused")
+    def lost(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
+        """See `Target.lost`."""
+        return anew.lost(self.resource, plan)
 
     def staged_columns(self, plan: CopyPlan, staging: TableRef) -> list[Column]:
         """Derived from the table behind the view. See `Target.staged_columns`."""

@@ -6,17 +6,16 @@ it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import having, with_remedies
-from tableferry.resources.digest.same_rows import SameRows
 from tableferry.resources.errors import ReceiptMismatch, RowsReferredTo
-from tableferry.resources.transactional.other_ranges import Changes, Counted, Digested, other_ranges
-from tableferry.resources.transactional.publish_audit import require_deletable, require_unchanged
+from tableferry.resources.transactional.other_ranges import Changes
+from tableferry.resources.transactional.publish_audit import CountAudit, require_deletable
 from tableferry.resources.transactional.statements import Reference
 
 if TYPE_CHECKING:
@@ -74,23 +73,26 @@ class SessionReader:
 
 
 @dataclass
-class DeltaAudit:
+class DeltaAudit(CountAudit):
     """The proof of a range by the session that writes its delta, before it commits."""
 
-    load: TransactionalLoad[Any]
     delta: Delta
 
-    _others: Counted | Digested | None = field(default=None, init=False)
-
     def __post_init__(self) -> None:
-        load = self.load
-        if load.options.audits_shown:
-            staging, table = load.staging, load.table
-            same = SameRows.of(load.resource, load.plan, staging, table, load.columns)
-            self._others = other_ranges(load, same)
+        """No other rows are counted before."""
 
-    def after(self, written: Changes, _staged: int) -> int:
-        """Prove the range, and return its rows; `written` are those that were changed for it.
+    def may_remove(self) -> bool:
+        """See `CountAudit.may_remove`.
+
+        Raises:
+            RowsReferredTo: names a row that rows of other tables refer to.
+        """
+        if self.delta.deleted and self.load.options.mark is None:
+            require_unreferred(self.load, self.delta)
+        return True
+
+    def after(self, written: Changes) -> None:
+        """Prove the range.
 
         Raises:
             ReceiptMismatch: other rows than those of the delta would be changed.
@@ -108,10 +110,9 @@ class DeltaAudit:
                 f"{load.table} range {load.key_range.name}: {written} rows would be inserted, "
                 f"updated and deleted, not {expected}; rolled back"
             )
-        rows = delta.prove(cast(Endpoint, SessionReader(load.resource, load.session)), load.table)
-        if self._others is not None:
-            require_unchanged(load, self._others, expected.marked(mark))
-        return rows
+        reader = cast(Endpoint, SessionReader(load.resource, load.session))
+        self.shown = delta.prove(reader, load.table)
+        self._require_unchanged(expected)
 
 
 def require_unreferred(load: TransactionalLoad[Any], delta: Delta) -> None:

@@ -18,16 +18,15 @@ from tableferry.resources.contract.target_options import TargetOptions, require_
 from tableferry.resources.errors import (
     InputError,
     RangeBusy,
-    ReceiptMismatch,
     StatementFailed,
     TableferryError,
 )
 from tableferry.resources.keys.range import KeyRange, parse_range
 from tableferry.resources.tables import TableRef, staging_prefix
-from tableferry.resources.transactional.delta import DeltaAudit, require_unreferred
+from tableferry.resources.transactional.delta import DeltaAudit
 from tableferry.resources.transactional.markers import MarkerTable
 from tableferry.resources.transactional.other_ranges import Changes
-from tableferry.resources.transactional.publish_audit import PublishAudit, require_deletable
+from tableferry.resources.transactional.publish_audit import ContentAudit, CountAudit
 from tableferry.resources.transactional.quarantine import replace_quarantine
 from tableferry.resources.transactional.statements import Publishing, Statements, TargetSession
 from tableferry.resources.types.column import Column
@@ -84,8 +83,6 @@ class TransactionalLoad(Generic[AnySession]):
     """Rows of the staging table after it was prepared for the audit."""
     _mark: str | None = field(default=None, init=False)
     """The mark of the transaction that was about to commit."""
-    _shown: int | None = field(default=None, init=False)
-    """Rows of the range as the transaction has seen them, if it was to read them all."""
     conflict: StatementFailed | None = field(default=None, init=False)
     """What the rows failed with, if that may be a primary key that another range has."""
     _displaced: Sequence[str] = field(default=(), init=False)
@@ -93,7 +90,7 @@ class TransactionalLoad(Generic[AnySession]):
 
     def staged_rows(self) -> int:
         """Rows in the staging table."""
-        self._arrived = self._number(self.sql.count(self.staging))
+        self._arrived = self.number(self.sql.count(self.staging))
         return self._arrived
 
     def audited_table(self) -> TableRef:
@@ -101,7 +98,7 @@ class TransactionalLoad(Generic[AnySession]):
         if self._audited is None:
             # only this attempt writes to it, and what is published is counted as well
             arrived = self.staged_rows() if self._arrived is None else self._arrived
-            self._audited = self._require_staged(arrived, self._sent, "sent")
+            self._audited = require_staged(self.table, self.key_range, arrived, self._sent, "sent")
             if self.publishing.known:
                 self.run(self.publishing.known)
                 self._audited = self.staged_rows()
@@ -132,16 +129,11 @@ class TransactionalLoad(Generic[AnySession]):
         """
         self.audited_table()
         assert self._audited is not None
-        rows, kept = self._audited, 0
-        updates = self.options.mode.updates_known and self.publication.delta is None
-        if updates and self.options.keeps_rows(self.plan):
-            query = self.sql.count_kept(self.plan, self.table, self.staging, self._in_range)
-            kept = self._number(query)
-        done, moved = False, None
+        audit, done, moved = self._audit(self._audited), False, None
         for attempt in retrying():
             with attempt:
                 try:
-                    done = self._commit(rows)
+                    done = self._commit(audit)
                 except TargetMoved as error:
                     # transient for the range, but not for these rows
                     moved = error
@@ -152,33 +144,29 @@ class TransactionalLoad(Generic[AnySession]):
                 f"{self.table} range {self.key_range.name}: the server has restarted, and the "
                 "staged rows are gone; nothing was committed"
             )
-        if self._shown is None:
-            # in the transaction a scan might wait for that of another range, and it for this one
-            self._shown = self._number(self.sql.count(self.table, self._in_range))
-            if self._shown != kept + rows:
-                raise ReceiptMismatch(
-                    f"{self.table} range {self.key_range.name}: {kept + rows} rows were audited "
-                    f"and made visible, but it has {self._shown}: another writer, or a trigger, "
-                    "changed it"
-                )
-        return self._shown
+        return audit.committed()
 
-    def _commit(self, rows: int) -> bool:
+    def _audit(self, staged: int) -> CountAudit:
+        if self.publication.delta is not None:
+            return DeltaAudit(self, staged, self.publication.delta)
+        return ContentAudit(self, staged) if self.options.audits_shown else CountAudit(self, staged)
+
+    def _commit(self, audit: CountAudit) -> bool:
         """Commit; return False if the staged rows were lost with the connection."""
         try:
-            self._transaction(rows)
+            self._transaction(audit)
         except StatementFailed as error:
             if not self.sql.broke(error):
                 self._rollback()
                 if self._may_displace(error):
                     self.conflict = error
-                    return self._commit(rows)
+                    return self._commit(audit)
                 if self.sql.breaks_key(error) and "duplicate key" in str(error):
                     raise TableferryError(f"{error}; nothing is visible. {EXCHANGED}") from error
                 raise
-            if self._committed(rows):
+            if self._committed(audit.staged):
                 return True
-            if self.staged_rows() != rows:
+            if self.staged_rows() != audit.staged:
                 return False
             raise
         except BaseException:
@@ -186,19 +174,14 @@ class TransactionalLoad(Generic[AnySession]):
             raise
         return True
 
-    def _transaction(self, rows: int) -> None:
-        self._mark, self._displaced, self._shown = None, (), None
+    def _transaction(self, audit: CountAudit) -> None:
+        self._mark, self._displaced = None, ()
         self.run(self.sql.begin)
         self._allow_identity(True)
-        audit: DeltaAudit | PublishAudit | None = None
-        if self.publication.delta is not None:
-            audit = DeltaAudit(self, self.publication.delta)
-        elif self.options.audits_shown:
-            audit = PublishAudit(self)
-        written = self._write(rows)
+        audit.begin()
+        written = self._write(audit)
         self._allow_identity(False)
-        if audit:
-            self._shown = audit.after(written, rows)
+        audit.after(written)
         self._commit_marked()
 
     def _allow_identity(self, allowed: bool) -> None:
@@ -216,29 +199,13 @@ class TransactionalLoad(Generic[AnySession]):
         self._mark = self.sql.mark(self.session, self.staging)
         self.session.execute(self.sql.commit)
 
-    def _write(self, rows: int) -> Changes:
-        sql, plan, options, table = self.sql, self.plan, self.options, self.table
+    def _write(self, audit: CountAudit) -> Changes:
         _, removes, updates, inserts = self.publishing
-        removed = sum(self.run(removes if self._may_remove() else ()))
+        removed = sum(self.run(removes if audit.may_remove() else ()))
         updated = sum(self.run(updates))
         if self.conflict is not None:
             removed += self._displace(self.conflict)
-        inserted = sum(self.run(inserts))
-        changes = Changes(inserted, updated, removed)
-        if options.audits_shown or self.publication.delta is not None:
-            return changes  # triggers add to these counts, and audits see more
-        if options.mode.updates_known:
-            if updates and updated + inserted != rows:
-                raise self._mismatch(f"{updated} updated and {inserted} inserted", rows)
-        elif options.replaces(plan):
-            # what is deferred to the commit may change rows, too
-            self.run(sql.run_deferred)
-            self._shown = self._number(sql.count(table, self._in_range))
-            if inserted != rows or self._shown != rows:
-                raise self._mismatch(f"{self._shown}", rows)
-        else:
-            self._require_staged(self.staged_rows(), rows, "audited")
-        return changes
+        return Changes(sum(self.run(inserts)), updated, removed)
 
     def _may_displace(self, error: StatementFailed) -> bool:
         """Whether a failed transaction may succeed without the rows that have left other ranges."""
@@ -287,31 +254,6 @@ class TransactionalLoad(Generic[AnySession]):
         self._displaced = losing
         return deleted
 
-    def _may_remove(self) -> bool:
-        """Whether there are rows to delete or mark, if any can be.
-
-        Raises:
-            InputError: rows of other tables would be deleted with them.
-            RowsReferredTo: names the row that they refer to.
-        """
-        sql, plan, table, options = self.sql, self.plan, self.table, self.options
-        if (delta := self.publication.delta) is not None:
-            if delta.deleted and options.mark is None:
-                require_unreferred(self, delta)
-            return True
-        query = sql.count_kept(plan, table, self.staging, self._in_range)
-        if options.removes and not self._number(query):
-            return False
-        if options.mark is None and self.publishing.removes:
-            require_deletable(self.session.query, sql, plan, self.key_range, options, table)
-        return True
-
-    def _mismatch(self, shown: str, rows: int) -> ReceiptMismatch:
-        return ReceiptMismatch(
-            f"{self.table} range {self.key_range.name}: {rows} rows were staged, "
-            f"but the target would hold {shown}; rolled back"
-        )
-
     def _rollback(self) -> None:
         """Roll the session's transaction back, if it is in one."""
         try:
@@ -345,14 +287,13 @@ class TransactionalLoad(Generic[AnySession]):
         raise NotImplementedError
 
     @property
-    def _in_range(self) -> str:
+    def in_range(self) -> str:
+        """The condition that a row of `table` is in the range."""
         return self.plan.target_range(self.key_range)
-
-    def _require_staged(self, staged: int, expected: int, which: str) -> int:
-        return require_staged(self.table, self.key_range, staged, expected, which)
 
     def run(self, statements: Iterable[str]) -> list[int]:
         return [self.session.execute(statement) for statement in statements]
 
-    def _number(self, query: str) -> int:
+    def number(self, query: str) -> int:
+        """The number that a query returns."""
         return int(self.session.query(query)[0][0])

@@ -1,17 +1,20 @@
-"""What a publishing transaction is about to show, compared with what was audited in staging."""
+"""Compares what a publishing transaction is about to show with what was audited in staging."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.hazards import Hazard, ShownDiffers, having, with_remedies
+from tableferry.resources.contract.hazards import (
+    ShownDiffers,
+    having,
+    present,
+    with_remedies,
+)
 from tableferry.resources.contract.target_options import TargetOptions, require_staged
 from tableferry.resources.digest.same_rows import Ask, SameRows, Summed, differs
-from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.errors import InputError, ReceiptMismatch
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.other_ranges import Changes, Counted, Digested, other_ranges
@@ -24,69 +27,148 @@ ROLLED_BACK = "rolled back, nothing is visible"
 
 
 @dataclass
-class PublishAudit:
-    """The comparison of one range by the session that publishes it, before it commits.
+class CountAudit:
+    """Whether a publishing transaction shows as many rows as were staged, and the rows that stay.
 
-    The range must then have the staged rows and, with `upsert`, its rows that were not staged, as
-    they were when this was made. Sums of digests add up, so those of both are compared at once.
+    Other audits see more, and so what triggers add to these counts.
     """
 
     load: TransactionalLoad[Any]
-    _kept: Summed = field(default=Summed(0, 0), init=False)
+    staged: int
+    """The number of rows that were staged when they were audited."""
+    shown: int | None = field(default=None, init=False)
+    """Rows of the range as the transaction has seen them, if it was to read them all."""
+    _stay: int = field(default=0, init=False)
+    _others: Counted | Digested | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        load = self.load
-        self._in_range = load.plan.target_range(load.key_range)
-        self.same = SameRows.of(load.resource, load.plan, load.staging, load.table, load.columns)
-        if load.options.mode.updates_known and load.options.keeps_rows(load.plan):
-            kept = load.sql.kept_rows(load.plan, load.table, load.staging, self._in_range)
-            self._kept = self.same.of_rows(load.session.query, kept)
-        self._others = other_ranges(load, self.same)
+        """Before the transaction, as in it a scan might wait for that of another range, and it for
+        this one."""
+        if self.load.options.mode.updates_known and self.load.options.keeps_rows(self.load.plan):
+            self._stay = self._count_kept()
 
-    def after(self, written: Changes, audited: int) -> int:
-        """Run what is deferred to the commit, and compare; return the range's rows.
+    def _count_kept(self) -> int:
+        load = self.load
+        kept = load.sql.count_kept(load.plan, load.table, load.staging, load.in_range)
+        return load.number(kept)
+
+    def begin(self) -> None:
+        """Look at the table before a transaction writes to it."""
+        load, self.shown = self.load, None
+        if load.options.audits_shown:
+            at = load.staging, load.table, load.columns
+            self.same = SameRows.of(load.resource, load.plan, *at)
+            self._others = other_ranges(load, self.same)
+
+    def may_remove(self) -> bool:
+        """Whether there are rows to delete or mark, if any can be.
+
+        Raises:
+            InputError: rows of other tables would be deleted with them.
+        """
+        load, options = self.load, self.load.options
+        if options.removes and not self._count_kept():
+            return False
+        if options.mark is None and load.publishing.removes:
+            ask = load.session.query
+            require_deletable(ask, load.sql, load.plan, load.key_range, options, load.table)
+        return True
+
+    def after(self, written: Changes) -> None:
+        """Compare what the transaction has written, before it commits.
 
         Args:
             written: the rows that the statements have changed.
-            audited: the number of rows that were staged when they were audited.
+
+        Raises:
+            ReceiptMismatch: they are others than those that were staged.
+        """
+        load, staged, written_rows = self.load, self.staged, written.updated + written.inserted
+        wrong = ""
+        if load.options.mode.updates_known:
+            if load.publishing.updates and written_rows != staged:
+                wrong = f"{written.updated} updated and {written.inserted} inserted"
+        elif load.options.replaces(load.plan):
+            # what is deferred to the commit may change rows, too
+            load.run(load.sql.run_deferred)
+            self.shown = load.number(load.sql.count(load.table, load.in_range))
+            wrong = "" if written.inserted == self.shown == staged else str(self.shown)
+        else:
+            require_staged(load.table, load.key_range, load.staged_rows(), staged, "audited")
+        if wrong:
+            raise ReceiptMismatch(
+                f"{load.table} range {load.key_range.name}: {staged} rows were staged, "
+                f"but the target would hold {wrong}; rolled back"
+            )
+
+    def committed(self) -> int:
+        """Return the rows that the range has, once they are visible.
+
+        Raises:
+            ReceiptMismatch: they are not as many as were audited.
+        """
+        load, expected = self.load, self._stay + self.staged
+        if self.shown is None:
+            self.shown = load.number(load.sql.count(load.table, load.in_range))
+            if self.shown != expected:
+                raise ReceiptMismatch(
+                    f"{load.table} range {load.key_range.name}: {expected} rows were audited and "
+                    f"made visible, but it has {self.shown}: another writer, or a trigger, "
+                    "changed it"
+                )
+        return self.shown
+
+    def _require_unchanged(self, written: Changes) -> None:
+        """Require the rows of other ranges to be as they were, if they were looked at.
+
+        Raises:
+            ShownDiffers: names what may have changed them.
+        """
+        others, mark = self._others, self.load.options.mark
+        if others and (changed := others.changed(written.marked(mark))):
+            causes = with_remedies(present(self.load.look, self.load.options.hazards))
+            raise ShownDiffers(f"{changed} along with it; {ROLLED_BACK}. {causes}")
+
+
+@dataclass
+class ContentAudit(CountAudit):
+    """The comparison of one range by the session that publishes it, before it commits.
+
+    The range must then have the staged rows and, with `upsert`, its rows that were not staged, as
+    they were when it began. Sums of digests add up, so those of both are compared at once.
+    """
+
+    _kept: Summed = field(default=Summed(0, 0), init=False)
+
+    def begin(self) -> None:
+        """See `CountAudit.begin`."""
+        super().begin()
+        load = self.load
+        if load.options.mode.updates_known and load.options.keeps_rows(load.plan):
+            kept = load.sql.kept_rows(load.plan, load.table, load.staging, load.in_range)
+            self._kept = self.same.of_rows(load.session.query, kept)
+
+    def after(self, written: Changes) -> None:
+        """Run what is deferred to the commit, and compare; see `CountAudit.after`.
 
         Raises:
             ReceiptMismatch: another number is staged now.
             ShownDiffers: the range is not what was audited, or other ranges have changed.
         """
         load, ask = self.load, self.load.session.query
-        for statement in load.sql.run_deferred:
-            load.session.execute(statement)
+        load.run(load.sql.run_deferred)
         staged = self.same.staged(ask)
-        require_staged(load.table, load.key_range, staged.rows, audited, "audited")
+        require_staged(load.table, load.key_range, staged.rows, self.staged, "audited")
         expected = staged.plus(self._kept)
-        shown = self.same.shown(ask, self._in_range)
+        shown = self.same.shown(ask, load.in_range)
         if shown != expected:
             alike = self._kept.rows == 0 and shown.rows == expected.rows
-            columns = self.same.differing(ask, self._in_range) if alike else []
-            raise differs(expected, shown, columns, hazards_now(load), ROLLED_BACK)
-        require_unchanged(load, self._others, written.marked(load.options.mark))
-        return shown.rows
-
-
-def hazards_now(load: TransactionalLoad[Any]) -> Sequence[Hazard]:
-    """The table's hazards now, of which some may be newer than the plan."""
-    with suppress(TableferryError):
-        return load.look()
-    return load.options.hazards
-
-
-def require_unchanged(
-    load: TransactionalLoad[Any], others: Counted | Digested, expected: Sequence[int]
-) -> None:
-    """Require the rows of other ranges to be as they were; see `Counted.changed`.
-
-    Raises:
-        ShownDiffers: names what may have changed them.
-    """
-    if changed := others.changed(expected):
-        causes = with_remedies(hazards_now(load))
-        raise ShownDiffers(f"{changed} along with it; {ROLLED_BACK}. {causes}")
+            columns = self.same.differing(ask, load.in_range) if alike else []
+            raise differs(
+                expected, shown, columns, present(load.look, load.options.hazards), ROLLED_BACK
+            )
+        self._require_unchanged(written)
+        self.shown = shown.rows
 
 
 def require_deletable(

@@ -452,14 +452,13 @@ class TransactionalTarget(Target, Generic[AnySession]):
         with self.sql.transaction(session):
             for statement in [*([drop_table(shadow)] if exists else []), *create(plan, shadow)]:
                 session.execute(statement)
-            if options.recreate:
-                self._add_indexes(session, plan, shadow)
-            markers.begin_shadow(session, shape if options.recreate else "", former)
-        if options.recreate:
-            return
+            markers.begin_shadow(session, "", former)
         # SQL Server blocks whoever reads its catalog until statements of DDL are committed
         with self.sql.transaction(session):
-            session.execute(self.sql.insert_all(plan, shadow, plan.target))
+            if options.recreate:
+                self._add_indexes(session, plan, shadow)
+            else:
+                session.execute(self.sql.insert_all(plan, shadow, plan.target))
             markers.begin_shadow(session, shape, former)
 
     def _shape(self, session: AnySession, plan: CopyPlan, options: TargetOptions) -> str:
