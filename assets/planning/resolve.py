@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tableferry.assets.asset_keys import asset_key
@@ -44,8 +44,9 @@ from tableferry.checks.levels import CHECK_NAMES, Level
 from tableferry.checks.rejected import fitting, rejecting
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
-from tableferry.resources.contract.endpoint import Endpoint, version_of
+from tableferry.resources.contract.endpoint import version_of
 from tableferry.resources.contract.target_options import TargetOptions
+from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.digest.fields import all_fields, not_compared, with_columns
 from tableferry.resources.digest.measure import check_figures
 from tableferry.resources.errors import (
@@ -160,58 +161,78 @@ def resolve_hops(
         TableMissing, InputError, TypeRefused: the declaration does not fit the servers.
     """
     transfer = intent.carried_out(declared)
-    # a target recreated is for the mode that is declared
-    mode = declared.write if intent.recreate else transfer.write
+    endpoint, of_source = (
+        servers.endpoint(declared.source),
+        f"{declared.transfer}: {declared.source}",
+    )
     require_servers(transfer, servers)
     require_one_name(transfer, servers.endpoint, servers.namesakes)
-    with concerning(f"{transfer.transfer}: {transfer.source}"):
-        columns = source_columns(transfer, servers.endpoint(transfer.source))
+    with concerning(of_source):
+        raw = source_columns(transfer, endpoint)
     require_movable(transfer, servers)
     withheld = require_rows_shown(transfer, servers)
-    with concerning(f"{transfer.transfer}: {transfer.source}"):
+    with concerning(of_source):
         require_filter(transfer, servers)
-    raw = columns
     columns, source = with_expressions(transfer, raw)
-    require_expressions(transfer, raw, servers.endpoint(transfer.source))
-    key = transfer.key
-    exclude = set(transfer.exclude)
-    if transfer.only is not None:
-        exclude |= {column.name for column in columns} - set(transfer.only)
-    names = {column.name: column.name for column in columns}
-    names_of_source = [column.name for column in raw]
-    known = {*names_of_source}
-    hops: list[Hop] = []
-    unmarked = ""
-    unversioned: dict[TableRef, str | None] = {}
+    require_expressions(transfer, raw, endpoint)
+    # a target recreated is for the mode that is declared
+    mode = declared.write if intent.recreate else transfer.write
+    chain = _Chain(transfer, servers, intent.recreate, mode, raw, source, columns, transfer.key)
+    hops = []
     for number, spec in enumerate(transfer.hops, start=1):
+        hops.append(chain.next(number, spec))
+        if number == 1:
+            require_readable(transfer, hops[0].plan, withheld, endpoint.settings().user)
+    chain.require_final()
+    require_overflowing(transfer, [hop.plan for hop in hops])
+    return tuple(hops)
+
+
+@dataclass
+class _Chain:
+    """Resolves the hops of a transfer one after the other: each begins where the last one ended."""
+
+    transfer: Transfer
+    """As the intent has it carried out."""
+    servers: Servers
+    anew: bool
+    """Whether targets are made anew."""
+    mode: WriteMode
+    """The mode of the targets."""
+    raw: Sequence[Column]
+    """The columns of the transfer's source, without its expressions."""
+    source: TableRef
+    """The source of the next hop."""
+    columns: Sequence[Column]
+    """The columns of that."""
+    key: str
+    """The key of that."""
+    _names: Mapping[str, str] = field(init=False)
+    """What the columns of the transfer's source are called there, if they are copied."""
+    _known: frozenset[str] = field(init=False)
+    _unmarked: str = ""
+    """The condition on its rows that are not marked as deleted."""
+    _unversioned: dict[TableRef, str | None] = field(default_factory=dict)
+    """Why `final` is of no use for a table; None if it is."""
+
+    def __post_init__(self) -> None:
+        self._names = {column.name: column.name for column in self.columns}
+        self._known = frozenset(column.name for column in self.raw)
+
+    def next(self, number: int, spec: HopSpec) -> Hop:
+        """Resolve the next hop; see `resolve_hops`."""
+        transfer, servers, raw = self.transfer, self.servers, self.raw
         with concerning(f"{transfer.transfer}: {spec.to}"):
             existing = target_columns(servers.endpoint(spec.to), spec.to)
         renames = renames_of(transfer, number, existing)
         existing = renamed(existing, renames) if existing else existing
         if number == 1 and existing:
-            columns = kept_columns(transfer, columns, existing)
-        without = {names.get(name, name) for name in spec.exclude}
-        without |= exclude if number == 1 else set()
-        server = servers.endpoint(spec.to)
+            self.columns = kept_columns(transfer, self.columns, existing)
         try:
-            plan = _plan_hop(
-                transfer,
-                number,
-                source,
-                columns,
-                key,
-                names,
-                without,
-                server,
-                existing,
-                anew=intent.recreate,
-            )
+            plan = self._planned(number, spec, existing)
         except ColumnsRefused as error:
             error.hop = number
             raise
-        if number == 1:
-            login = servers.endpoint(transfer.source).settings().user
-            require_readable(transfer, plan, withheld, login)
         if transfer.rows_per_file_range:
             require_rows_numbered(plan)
         options = TargetOptions(
@@ -220,36 +241,23 @@ def resolve_hops(
             order_by=_one_expression(spec.order_by),
             partition_by=spec.partition_by,
             publish_audit=transfer.publish_audit,
-            recreate=mode if intent.recreate else None,
+            recreate=self.mode if self.anew else None,
             removes=transfer.removes,
         )
-        if unmarked:
-            plan = replace(plan, where=unmarked)
-        if transfer.mark is not None:
-            with concerning(transfer.transfer):
-                mark = mark_of(transfer.mark, plan, existing)
-            options, unmarked = replace(options, mark=mark), mark.unmarked(spec.to.system)
-            plan = replace(plan, target_where=unmarked)
-        if transfer.mover is not None:
-            with concerning(transfer.transfer):
-                plan = replace(plan, target_where=present_rows(transfer.mover, spec.to, existing))
-        both = (plan.source, spec.to) if existing else (plan.source,)
-        versioned = [table for table in both if table in servers.versioned]
         with concerning(transfer.transfer):
-            unversioned |= servers.unversioned(plan, versioned)
-        plan = replace(plan, final=tuple(each for each in versioned if unversioned[each] is None))
+            plan, options = self._of_present_rows(plan, options, existing)
         with concerning(f"{transfer.transfer}: {spec.to}"):
             servers.target(spec.to).require(plan, options)
         if number == 1:
             plan = with_losses(transfer, raw, plan)
         if transfer.on_reject == "quarantine":
-            source_server = servers.endpoint(source)
-            plan = replace(plan, fitting=fitting(rejecting(plan, spec.wire, source_server)))
+            guards = rejecting(plan, spec.wire, servers.endpoint(self.source))
+            plan = replace(plan, fitting=fitting(guards))
         if transfer.incremental:
             watermark_column(plan, transfer)
         schema = digest([(column.source, column.target) for column in plan.columns])
         settings = digest(
-            mode,
+            self.mode,
             (spec.engine, spec.order_by, spec.partition_by),
             [column.on_overflow for column in plan.columns],
             *([plan.where] if plan.where else []),
@@ -259,73 +267,90 @@ def resolve_hops(
             *(["final"] if transfer.final and plan.final else []),
             *(copied_expressions(transfer, plan) if number == 1 else []),
         )
-        known |= {transfer.target_name(name, number) for name in names_of_source}
-        hops.append(
-            Hop(
-                number,
-                spec,
-                plan,
-                options,
-                schema,
-                settings,
-                existing,
-                renames=renames,
-                known_columns=frozenset(known),
-            )
-        )
-        source, key, columns = spec.to, plan.key.target.name, as_source(plan)
+        self._known |= {transfer.target_name(column.name, number) for column in raw}
+        self.source, self.key, self.columns = spec.to, plan.key.target.name, as_source(plan)
         called = {column.source.name: column.target.name for column in plan.columns}
-        names = {first: called[name] for first, name in names.items() if name in called}
-    if transfer.final and None not in unversioned.values():
-        why = "; ".join(f"{table}: {reason}" for table, reason in unversioned.items())
-        raise InputError(f"{transfer.transfer}: final: {why}")
-    require_overflowing(transfer, [hop.plan for hop in hops])
-    return tuple(hops)
+        self._names = {first: called[n] for first, n in self._names.items() if n in called}
+        return Hop(
+            number,
+            spec,
+            plan,
+            options,
+            schema,
+            settings,
+            existing,
+            renames,
+            known_columns=self._known,
+        )
+
+    def _planned(
+        self, number: int, spec: HopSpec, existing: Mapping[str, Column] | None
+    ) -> CopyPlan:
+        """Plan a hop without the columns that it, or its drift policy, leaves out."""
+        transfer, names, by_release = self.transfer, self._names, spec.to.system.types.by_release
+        version = version_of(self.servers.endpoint(spec.to)) if by_release else None
+        exclude = {names.get(name, name) for name in spec.exclude}
+        if number == 1:
+            exclude |= {*transfer.exclude}
+            if transfer.only is not None:
+                exclude |= {column.name for column in self.columns} - {*transfer.only}
+
+        def planned(without: Collection[str]) -> CopyPlan:
+            return plan_copy(
+                self.source,
+                self.columns,
+                spec.to,
+                key=self.key,
+                overrides=overrides_of(transfer, number, names, without),
+                exclude=without,
+                target_version=version,
+                existing=() if self.anew else existing or (),
+            )
+
+        plan = planned(exclude)
+        if transfer.on_schema_drift == "ignore_new":
+            new = {column.name for column in new_columns(plan, existing)}
+            ignored = [column.source.name for column in plan.columns if column.target.name in new]
+            plan = replace(planned({*exclude, *ignored}), ignored=tuple(ignored))
+        if number == 1:
+            plan = replace(plan, where=transfer.where)
+        return _with_figures(transfer, plan, number) if transfer.figures else plan
+
+    def _of_present_rows(
+        self, plan: CopyPlan, options: TargetOptions, existing: Mapping[str, Column] | None
+    ) -> tuple[CopyPlan, TargetOptions]:
+        """Leave out rows that are marked as deleted, and versions of rows that are not the newest,
+        on either side."""
+        transfer, servers, target = self.transfer, self.servers, plan.target
+        if self._unmarked:
+            plan = replace(plan, where=self._unmarked)
+        if transfer.mark is not None:
+            options = replace(options, mark=mark_of(transfer.mark, plan, existing))
+            self._unmarked = options.mark.unmarked(target.system) if options.mark else ""
+            plan = replace(plan, target_where=self._unmarked)
+        if transfer.mover is not None:
+            plan = replace(plan, target_where=present_rows(transfer.mover, target, existing))
+        both = (plan.source, target) if existing else (plan.source,)
+        versioned = [table for table in both if table in servers.versioned]
+        self._unversioned |= servers.unversioned(plan, versioned)
+        final = (table for table in versioned if self._unversioned[table] is None)
+        return replace(plan, final=tuple(final)), options
+
+    def require_final(self) -> None:
+        """Refuse `final` if it is of no use for any table.
+
+        Raises:
+            InputError: names the tables, and why.
+        """
+        if self.transfer.final and None not in self._unversioned.values():
+            why = "; ".join(f"{table}: {reason}" for table, reason in self._unversioned.items())
+            raise InputError(f"{self.transfer.transfer}: final: {why}")
 
 
 def _one_expression(order_by: Sequence[str] | None) -> str | None:
     if not order_by:
         return None
     return order_by[0] if len(order_by) == 1 else f"({', '.join(order_by)})"
-
-
-def _plan_hop(
-    transfer: Transfer,
-    number: int,
-    source: TableRef,
-    columns: Sequence[Column],
-    key: str,
-    names: Mapping[str, str],
-    exclude: Collection[str],
-    target: Endpoint,
-    existing: Mapping[str, Column] | None,
-    *,
-    anew: bool,
-) -> CopyPlan:
-    """Plan a hop without the columns that its drift policy ignores."""
-    spec = transfer.hops[number - 1]
-    version = version_of(target) if spec.to.system.types.by_release else None
-
-    def planned(without: Collection[str]) -> CopyPlan:
-        return plan_copy(
-            source,
-            columns,
-            spec.to,
-            key=key,
-            overrides=overrides_of(transfer, number, names, without),
-            exclude=without,
-            target_version=version,
-            existing=() if anew else existing or (),
-        )
-
-    plan = planned(exclude)
-    if transfer.on_schema_drift == "ignore_new":
-        new = {column.name for column in new_columns(plan, existing)}
-        ignored = [column.source.name for column in plan.columns if column.target.name in new]
-        plan = replace(planned({*exclude, *ignored}), ignored=tuple(ignored))
-    if number == 1:
-        plan = replace(plan, where=transfer.where)
-    return _with_figures(transfer, plan, number) if transfer.figures else plan
 
 
 def _with_figures(transfer: Transfer, plan: CopyPlan, number: int) -> CopyPlan:
