@@ -82,8 +82,8 @@ def copy(
     Example: ferry copy postgres://shop.orders clickhouse://warehouse.orders
     """
     from tableferry.assets.declaring.many_tables import is_pattern
-    from tableferry.pipelines.command.many.fleet import Selection
     from tableferry.pipelines.command.one import runner
+    from tableferry.pipelines.command.one.finding import Selection
     from tableferry.pipelines.command.session import configured_servers, open_session
     from tableferry.pipelines.onboarding import init as onboarding
     from tableferry.resources.connecting.names import table_of

@@ -29,7 +29,7 @@ from tableferry.pipelines.command.shell import (
 )
 
 if TYPE_CHECKING:
-    from tableferry.pipelines.command.many.fleet import Selection
+    from tableferry.pipelines.command.one.finding import Selection
     from tableferry.pipelines.command.session import Session
 
 
@@ -77,8 +77,8 @@ def run(
 
     Example: ferry run orders --failed
     """
-    from tableferry.pipelines.command.many.fleet import Selection
     from tableferry.pipelines.command.one import running
+    from tableferry.pipelines.command.one.finding import Selection
     from tableferry.pipelines.command.session import open_session, select_transfers
     from tableferry.resources.errors import InputError
 
@@ -100,10 +100,11 @@ def run(
         if not selection["ranges"]:
             click.echo(f"{names[0]}: no row is rejected", err=True)
             end([])
+    selected = Selection(**selection, profile=profile, log_level=log_level)
     if dry_run:
         from tableferry.pipelines.command.one import dry_run as dry_runs
 
-        plans = [dry_runs.dry_run(session, name, **selection) for name in names]
+        plans = [dry_runs.dry_run(session, name, selected) for name in names]
         if as_json:
             documents = [plan.json() for plan in plans]
             print_json(documents[0] if len(names) == 1 else {"ok": True, "transfers": documents})
@@ -118,7 +119,7 @@ def run(
     errors = move(
         session,
         names,
-        Selection(**selection, profile=profile, log_level=log_level),
+        selected,
         alone=bool(transfers) and len(names) == 1 and not consistent,
         consistent=consistent,
         jobs=jobs,
@@ -174,9 +175,8 @@ def move(
         (name,) = names
         report_waiting(running.blocking_runs(session, name, moves=True))
         began = time.perf_counter()
-        options = selected.options(session.transfer(name))
         with watch_one(name, shown=shown) as watch:
-            view = running.run(session, name, **options, on_progress=watch.progress, on_note=say)
+            view = running.run_selected(session, name, selected, watch.progress, say)
             watch.finished(TransferOutcome(view, time.perf_counter() - began))
         if as_json:
             print_json(view.json())

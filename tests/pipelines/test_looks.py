@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tableferry.pipelines.command.many import fleet
-from tableferry.pipelines.command.many.fleet import Selection
+from tableferry.pipelines.command.one.finding import Selection
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.range_views import TransferOutcome, TransferView
 

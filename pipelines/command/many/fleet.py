@@ -6,10 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass
 
-from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log import sqlite_home
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.runs import seconds_of_last_runs
@@ -17,36 +15,14 @@ from tableferry.assets.planning.expected import expected_seconds, sizes_of
 from tableferry.assets.running.progress import OnProgress, Progress
 from tableferry.pipelines.command.many.side_by_side import Queue, error_lines, in_processes
 from tableferry.pipelines.command.one import running
+from tableferry.pipelines.command.one.finding import Selection
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.shell import say
 from tableferry.pipelines.command.show.range_views import TransferOutcome, TransferView
 from tableferry.pipelines.command.show.watching import Watch
-from tableferry.resources.contract.snapshots import HeldSnapshot
 
 LOOKING = 4
 """Transfers that are compared with the event log at a time; that is mostly waiting for servers."""
-
-
-@dataclass(frozen=True)
-class Selection:
-    """What the user asks of each transfer."""
-
-    hop: int | None = None
-    ranges: Sequence[str] = ()
-    failed: bool = False
-    force: bool = False
-    recreate: bool = False
-    profile: str | None = None
-    log_level: str | None = None
-    offers_adopting: bool = True
-    held: Mapping[str, HeldSnapshot] = field(default_factory=dict)
-    """The snapshots in which the tables are read, by connection, if they are to be consistent."""
-
-    def options(self, transfer: Transfer) -> dict[str, Any]:
-        """Return the keyword arguments of `running.run`."""
-        options = {item.name: getattr(self, item.name) for item in fields(self)}
-        del options["held"]
-        return {**options, "joined": self.held.get(transfer.source.connection)}
 
 
 @dataclass(frozen=True)
@@ -74,8 +50,7 @@ class _Moving:
             if blocking := running.blocking_runs(session, name, moves=True):
                 runs = ", ".join(run[:8] for run in blocking)
                 on_progress(Progress(name, "", "", f"waiting for run {runs} to end"))
-            options = self.selection.options(session.transfer(name))
-            view = running.run(session, name, **options, on_progress=on_progress, on_note=say)
+            view = running.run_selected(session, name, self.selection, on_progress, say)
         except Exception as error:
             view = TransferView(name, [], False, error_lines(error))
         return TransferOutcome(view, time.perf_counter() - began)
@@ -111,7 +86,7 @@ def run_fleet(
     watch.expect(seconds)
     queue, work = Queue(seconds), _Moving(selection)
     # a transfer that has never run has something to do, and a consistent set is recorded anew
-    looked_at = not (selection.force or selection.recreate or selection.held)
+    looked_at = not selection.looks_at_all
     known = [name for name in names if name in past and looked_at]
     for name in names:
         if name not in known:
@@ -231,9 +206,7 @@ def _looks(
 def _look(session: Session, name: str, selection: Selection) -> TransferOutcome | None:
     began = time.perf_counter()
     try:
-        view = running.view_if_unchanged(
-            session, name, hop=selection.hop, ranges=selection.ranges, failed=selection.failed
-        )
+        view = running.view_if_unchanged(session, name, selection)
     except Exception as error:
         failed = TransferView(name, [], False, error_lines(error))
         return TransferOutcome(failed, time.perf_counter() - began, error)

@@ -9,14 +9,19 @@ from typing import Any
 from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.changes.change_plan import TargetChanges, plan_changes
 from tableferry.assets.planning.hazards import require_harmless
-from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.planner import make_plan
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.increments import from_watermark
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.shrinking import require_not_shrunk
 from tableferry.assets.planning.transfer_plan import TransferPlan
-from tableferry.pipelines.command.one.finding import match_ranges, select_hops, unsettled
+from tableferry.pipelines.command.one.finding import (
+    AS_NEEDED,
+    Selection,
+    match_ranges,
+    select_hops,
+    unsettled,
+)
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.formats import format_of
 from tableferry.resources.contract.markers import Publication
@@ -88,34 +93,24 @@ def _range_lines(hop: HopStatements) -> Iterator[str]:
         yield f"-- {hop.more} more ranges would run; --range K shows one of them"
 
 
-def dry_run(
-    session: Session,
-    name: str,
-    *,
-    hop: int | None = None,
-    ranges: Sequence[str] = (),
-    failed: bool = False,
-    force: bool = False,
-    recreate: bool = False,
-) -> DryRun:
+def dry_run(session: Session, name: str, selection: Selection = AS_NEEDED) -> DryRun:
     """Plan a run and write down its statements; nothing is changed or recorded.
 
-    The arguments are those of `running.run`. Unless ranges are given, only the first range that
-    would run is shown.
+    Unless ranges are given, only the first range that would run is shown.
 
     Raises:
         InputError: the transfer, hop or a range does not exist, or a run would be refused.
     """
     transfer = session.moving_transfer(name)
-    servers, intent = session.servers_of(transfer), Intent(force=force, recreate=recreate)
+    servers, ranges = session.servers_of(transfer), selection.ranges
 
     def asked(plan: TransferPlan) -> Collection[str]:
         return match_ranges(name, ranges, plan.ranges) or plan.ranges
 
     def read(log: Log) -> DryRun:
-        plan = make_plan(transfer, servers, log, intent, asked=asked)
-        hops = select_hops(name, plan.hops, hop)
-        running = {each.number: _running(plan, each, failed, log) for each in hops}
+        plan = make_plan(transfer, servers, log, selection.intent, asked=asked)
+        hops = select_hops(name, plan.hops, selection.hop)
+        running = {each.number: _running(plan, each, selection.failed, log) for each in hops}
         moving = [number for number, names in running.items() if names]
         changes: dict[int, TargetChanges] = {}
         if moving:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.judging import ProofState, judge_ranges
@@ -18,9 +18,47 @@ from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
 from tableferry.pipelines.command.session import Session
-from tableferry.resources.contract.snapshots import SharedSnapshot
+from tableferry.resources.contract.snapshots import HeldSnapshot, SharedSnapshot
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the user asks of a transfer; see `running.run`."""
+
+    hop: int | None = None
+    ranges: Sequence[str] = ()
+    failed: bool = False
+    force: bool = False
+    recreate: bool = False
+    repair: bool = False
+    profile: str | None = None
+    log_level: str | None = None
+    offers_adopting: bool = True
+    """Whether to say that rows which no run of this instance has moved can be adopted."""
+    held: Mapping[str, HeldSnapshot] = field(default_factory=dict)
+    """The snapshots in which the tables are read, by connection, if they are to be consistent.
+    Unchanged ranges are then recorded as well, as they are proven as of it."""
+
+    @property
+    def intent(self) -> Intent:
+        """What a run is asked to do."""
+        return Intent(self.force, self.recreate, self.repair)
+
+    @property
+    def asks_for_more(self) -> bool:
+        """Whether more is asked for than that the transfer be moved."""
+        return bool(self.hop or self.ranges or self.failed or self.recreate or self.repair)
+
+    @property
+    def looks_at_all(self) -> bool:
+        """Whether also what is unchanged has something to do."""
+        return bool(self.force or self.recreate or self.held)
+
+
+AS_NEEDED = Selection()
+"""Move what needs it."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +87,8 @@ def find_work(
     transfer: Transfer,
     servers: Servers,
     shared: SharedSnapshot | None,
-    intent: Intent,
+    selection: Selection,
     log: Log,
-    *,
-    hop: int | None,
-    ranges: Sequence[str],
-    failed: bool,
 ) -> FoundWork:
     """Find the work of a run; nothing is changed.
 
@@ -62,12 +96,12 @@ def find_work(
     in any case, and the run itself does that with them.
     """
     name = transfer.transfer
-    numbers = range(1, len(transfer.hops) + 1)
+    hop, intent, numbers = selection.hop, selection.intent, range(1, len(transfer.hops) + 1)
 
     def undecided(plan: TransferPlan) -> set[str]:
         selected = select_hops(name, plan.hops, hop)
         # what the user asks for is looked at before the source is read
-        match_ranges(name, ranges, plan.ranges)
+        match_ranges(name, selection.ranges, plan.ranges)
         names = set() if intent.force else set(plan.ranges)
         if plan.transfer.write.whole_table:
             return names
@@ -85,9 +119,9 @@ def find_work(
     )
     plan = replace(plan, newest=newest)
     hops = select_hops(name, plan.hops, hop)
-    requested = set(match_ranges(name, ranges, plan.ranges)) or set(plan.ranges)
+    requested = set(match_ranges(name, selection.ranges, plan.ranges)) or set(plan.ranges)
     stale = _stale(plan, hops)
-    if failed:
+    if selection.failed:
         requested &= unsettled(log, transfer, hops)
     if transfer.by_place and requested & stale:
         requested |= ranges_moving_with(plan, servers, log, requested)

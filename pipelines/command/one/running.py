@@ -17,7 +17,6 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.states import State
 from tableferry.assets.planning.hazards import require_harmless
-from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
@@ -30,7 +29,7 @@ from tableferry.assets.planning.transfer_plan import (
 from tableferry.assets.planning.wires import with_wires
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.progress import OnProgress, Progress, ignore_progress
-from tableferry.pipelines.command.one.finding import FoundWork, find_work
+from tableferry.pipelines.command.one.finding import FoundWork, Selection, find_work
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.range_views import (
     RangeView,
@@ -68,8 +67,6 @@ def run(
     on_progress: OnProgress = ignore_progress,
     on_note: Callable[[str], None] = ignore_note,
     log_level: str | None = None,
-    offers_adopting: bool = True,
-    joined: HeldSnapshot | None = None,
 ) -> TransferView:
     """Move the ranges that need it, through the same job as Dagster's UI uses.
 
@@ -88,37 +85,29 @@ def run(
         on_progress: called with the progress of ranges, from any thread.
         on_note: called with a note that the user should see before rows are moved.
         log_level: log Dagster's events from this level on to standard error.
-        offers_adopting: say that rows which no run of this instance has moved can be adopted.
-        joined: the snapshot in which all tables of a set are read. Unchanged ranges are then
-            recorded as well, as they are proven as of it.
 
     Raises:
         InputError: the transfer, hop or a range does not exist.
     """
-    transfer = session.transfer(name) if repair else session.moving_transfer(name)
-    asked = bool(ranges or failed or recreate or repair)
-    with _refusals_recorded(session, name, hop, asked=asked) as begun:
-        return _run(
-            session,
-            transfer,
-            Intent(force, recreate, repair),
-            begun,
-            hop=hop,
-            ranges=ranges,
-            failed=failed,
-            profile=profile,
-            on_progress=on_progress,
-            on_note=on_note,
-            log_level=log_level,
-            offers_adopting=offers_adopting,
-            joined=joined,
-        )
+    selection = Selection(hop, ranges, failed, force, recreate, repair, profile, log_level)
+    return run_selected(session, name, selection, on_progress, on_note)
+
+
+def run_selected(
+    session: Session,
+    name: str,
+    selection: Selection,
+    on_progress: OnProgress = ignore_progress,
+    on_note: Callable[[str], None] = ignore_note,
+) -> TransferView:
+    """Move ranges as `run` does."""
+    transfer = session.transfer(name) if selection.repair else session.moving_transfer(name)
+    with _refusals_recorded(session, name, selection) as begun:
+        return _run(session, transfer, selection, begun, on_progress, on_note)
 
 
 @contextmanager
-def _refusals_recorded(
-    session: Session, name: str, hop: int | None, *, asked: bool
-) -> Iterator[list[str]]:
+def _refusals_recorded(session: Session, name: str, selection: Selection) -> Iterator[list[str]]:
     """Record a run that fails before it begins: nobody else tells of it later.
 
     What is wrong with the command itself is no failure of the transfer.
@@ -126,8 +115,7 @@ def _refusals_recorded(
     Args:
         session: the session of the command.
         name: the transfer.
-        hop: the only hop that is run.
-        asked: the command asks for more than that the transfer be moved.
+        selection: what the command asks of it.
 
     Yields:
         A list that has something in it once a run has begun.
@@ -136,8 +124,8 @@ def _refusals_recorded(
     try:
         yield begun
     except Exception as error:
-        if not begun and not (isinstance(error, InputError) and (asked or hop)):
-            record_refusal(session, name, hop, error)
+        if not begun and not (isinstance(error, InputError) and selection.asks_for_more):
+            record_refusal(session, name, selection.hop, error)
         raise
 
 
@@ -152,35 +140,27 @@ def record_refusal(session: Session, name: str, hop: int | None, error: Exceptio
 def _run(
     session: Session,
     transfer: Transfer,
-    intent: Intent,
+    selection: Selection,
     begun: list[str],
-    *,
-    hop: int | None,
-    ranges: Sequence[str],
-    failed: bool,
-    profile: str | None,
     on_progress: OnProgress,
     on_note: Callable[[str], None],
-    log_level: str | None,
-    offers_adopting: bool,
-    joined: HeldSnapshot | None,
 ) -> TransferView:
     """Move ranges as `run` does; `begun` is told when a run begins."""
-    name, servers, repair = transfer.transfer, session.servers_of(transfer), intent.repair
+    name, servers, repair = transfer.transfer, session.servers_of(transfer), selection.repair
+    joined, intent = selection.held.get(transfer.source.connection), selection.intent
     pool = _take_turns(session, intent.carried_out(transfer), on_note)
     notes: list[str] = []
     # a plan made now is outdated once the run that blocks this one has ended
     blocked = bool(blocking_runs(session, name))
     with nullcontext() if blocked else shared_snapshot(transfer, servers, joined) as shared:
-        find = partial(find_work, transfer, servers, shared, intent)
-        work = session.ask_log(partial(find, hop=hop, ranges=ranges, failed=failed))
+        work = session.ask_log(partial(find_work, transfer, servers, shared, selection))
         if joined is not None:
             work = replace(work, ranges=work.requested)
         if repair:
             from tableferry.assets.running.repairs import require_repairable
 
             require_repairable(work.plan, work.hops, servers)
-        offered = offers_adopting and work.ranges and not repair
+        offered = selection.offers_adopting and work.ranges and not repair
         if offered:
             look = partial(session.ask_log, partial(_adoptable, work, servers))
             adoptable = informing("whether rows can be adopted", look, notes)
@@ -200,7 +180,7 @@ def _run(
                 with_wires(work.plan.transfer, work.hops, servers, moving=True)
             snapshot = joined or (HeldSnapshot(str(shared.name())) if shared else None)
             begun.append(name)
-            outcome = _move(session, work, caller, snapshot, profile=profile, log_level=log_level)
+            outcome = _move(session, work, caller, snapshot, selection)
     return _view(session, transfer, work, outcome, [*filter(None, [pool]), *notes])
 
 
@@ -222,9 +202,7 @@ def rejected_ranges(session: Session, name: str) -> list[str]:
     return session.ask_log(find)
 
 
-def view_if_unchanged(
-    session: Session, name: str, *, hop: int | None, ranges: Sequence[str], failed: bool
-) -> TransferView | None:
+def view_if_unchanged(session: Session, name: str, selection: Selection) -> TransferView | None:
     """Return what `run` returns if it has nothing to do, and None if it has; nothing is changed.
 
     Raises:
@@ -235,8 +213,7 @@ def view_if_unchanged(
         return None
     servers = session.servers_of(transfer)
     with shared_snapshot(transfer, servers) as shared:
-        find = partial(find_work, transfer, servers, shared, AS_DECLARED)
-        work = session.ask_log(partial(find, hop=hop, ranges=ranges, failed=failed))
+        work = session.ask_log(partial(find_work, transfer, servers, shared, selection))
     return _view(session, transfer, work) if work.nothing else None
 
 
@@ -299,9 +276,7 @@ def _move(
     work: FoundWork,
     caller: Caller,
     snapshot: HeldSnapshot | None,
-    *,
-    profile: str | None,
-    log_level: str | None,
+    selection: Selection,
 ) -> RunOutcome:
     """Bring the list of ranges up to date, and move the ranges by Dagster runs."""
     plan, order = work.plan, work.order
@@ -334,7 +309,7 @@ def _move(
         alone = work.hops[0].number if len(work.hops) == 1 else None
         record_refusal(session, transfer.transfer, alone, error)
         return RunOutcome(errors=[str(error)])
-    tags = {**plan.intent.tags(), **({PROFILE: profile} if profile else {})}
+    tags = {**plan.intent.tags(), **({PROFILE: selection.profile} if selection.profile else {})}
     assets = tuple(hop.asset for hop in work.hops)
     shares = [
         Share(
@@ -342,7 +317,7 @@ def _move(
             assets,
             segments(order, part, most_runs),
             tags,
-            log_level,
+            selection.log_level,
             snapshot,
         )
         for part in parts

@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.many.consistent import consistency
-from tableferry.pipelines.command.many.fleet import Selection
-from tableferry.pipelines.command.one import runner
+from tableferry.pipelines.command.one import runner, running
+from tableferry.pipelines.command.one.finding import Selection
 from tableferry.resources.errors import SetLost
 from tests.integration.conftest import Ferry
 from tests.integration.support.beside import beside
@@ -150,9 +150,8 @@ def test_what_cannot_be_read_in_the_state_is_refused(family: Ferry) -> None:
         held = Selection(held=state.held)
         family.source("TRUNCATE {t} CASCADE")
         for name in ("b", family.table):
-            options = held.options(family.session.transfer(name))
             with pytest.raises(SetLost, match=r"truncated.* as of snapshot .* run the set again"):
-                runner.run(family.session, name, **options)
+                running.run_selected(family.session, name, held)
     foreign = f"{family.table}_foreign"
     family.source(
         f"CREATE FOREIGN DATA WRAPPER {foreign}",
@@ -188,8 +187,8 @@ def test_what_another_run_has_read_later_is_set_back(family: Ferry) -> None:
         family.source("UPDATE {t}_child SET version = 9", "DELETE FROM {t}_child WHERE id > 100")
         assert runner.run(family.session, "b").good
         assert ask_clickhouse(family, figures) == [(100, 900)]
-        options = Selection(held=state.held).options(family.session.transfer("b"))
-        view = runner.run(family.session, "b", **options)
+        held = Selection(held=state.held)
+        view = running.run_selected(family.session, "b", held)
     assert ask_clickhouse(family, figures) == [(ROWS, 0)]
     assert view.good and any("a later state than that of the set" in note for note in view.notes)
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tableferry.pipelines.command.many import fleet
-from tableferry.pipelines.command.many.fleet import Selection, run_fleet
+from tableferry.pipelines.command.many.fleet import run_fleet
+from tableferry.pipelines.command.one.finding import Selection
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.range_views import TransferOutcome
 from tableferry.pipelines.command.show.watching import Watch

@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from tableferry.assets.log import sqlite_home
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.runs import is_unanswered
-from tableferry.assets.planning.intent import Intent
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.one import finding, runner
 from tableferry.pipelines.command.session import Session
@@ -52,11 +51,10 @@ def assert_found_alike(one: Ferry, *reasons: str, **options: Any) -> None:
     """Either connection finds the same to do, and these reasons among others."""
     session = one.session
     transfer = session.transfer(one.table)
-    intent = Intent(force=options.pop("force", False))
-    given = {"hop": None, "ranges": (), "failed": False, **options}
+    selection = finding.Selection(**options)
 
     def find(log: Log) -> finding.FoundWork:
-        return finding.find_work(transfer, session.servers, None, intent, log, **given)
+        return finding.find_work(transfer, session.servers, None, selection, log)
 
     with files_of(session) as files:
         found = find(files)
