@@ -40,7 +40,7 @@ class WrittenColumn:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenColumns:
     """The columns of a target when a range was written."""
 
     schema: str
@@ -59,7 +59,7 @@ def committed_schema(log: Log, asset: Asset) -> Sequence[WrittenColumn] | None:
     return written.filled if written else None
 
 
-def written_columns(log: Log, asset: Asset, most: int = 1) -> Iterator[Written]:
+def written_columns(log: Log, asset: Asset, most: int = 1) -> Iterator[WrittenColumns]:
     """Yield the columns of a hop's target as its newest committed ranges recorded them.
 
     Args:
@@ -89,7 +89,7 @@ def written_columns(log: Log, asset: Asset, most: int = 1) -> Iterator[Written]:
                     key=tags.get(KEY, ""),
                 )
             )
-        yield Written(DataVersion.parse(version).schema, columns)
+        yield WrittenColumns(DataVersion.parse(version).schema, columns)
 
 
 def created_table(log: Log, asset: Asset) -> str | None:

@@ -11,7 +11,7 @@ from tableferry.resources.clickhouse.anew import drop_former
 from tableferry.resources.clickhouse.ddl import create_table
 from tableferry.resources.clickhouse.dialect import RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.locks import Owner, read_owner
-from tableferry.resources.clickhouse.markers import MarkerTable, table_identity
+from tableferry.resources.clickhouse.markers import ClickHouseMarkers, table_identity
 from tableferry.resources.clickhouse.server import ClickHouseServer, among, databases
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import drop_table, qualified
@@ -93,7 +93,7 @@ def ensure_shadow(
         return
     if former := layout_of(resource, shadow):
         # a run that has prepared it must not publish in the new one
-        MarkerTable(resource, target).remove(table_identity(shadow, former.uuid))
+        ClickHouseMarkers(resource, target).remove(table_identity(shadow, former.uuid))
         drop_former(resource, target, shadow)
         owner = shadow_owner(resource, plan, options, layout)
     if options.recreate:

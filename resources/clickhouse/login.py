@@ -14,7 +14,7 @@ OPTIONS = ("authentication", "client_cert", "client_key")
 
 
 @dataclass(frozen=True)
-class Login:
+class Credentials:
     """A way to log in.
 
     Args:
@@ -54,7 +54,7 @@ class Login:
 
 def login_of(
     settings: ConnectionSettings, declared: Mapping[str, str | None], *, secure: bool
-) -> Login:
+) -> Credentials:
     """Read how to log in.
 
     Args:
@@ -78,4 +78,4 @@ def login_of(
         )
     if named == "token" and settings.user:
         raise InputError("clickhouse authentication=token takes no user: the token says who")
-    return Login(named == "token", certificate, key)
+    return Credentials(named == "token", certificate, key)

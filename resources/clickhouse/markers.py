@@ -53,7 +53,7 @@ _SMALL = {"async_insert": 0, "max_threads": 1}
 _COLUMNS = "`key`, version, owner, home, published, token"
 
 
-class MarkerTable:
+class ClickHouseMarkers:
     """The table beside a target; the newest row of a range is its marker."""
 
     def __init__(self, resource: ClickHouseServer, target: TableRef) -> None:
@@ -252,7 +252,7 @@ class RangeMarker:
 
     @property
     def standing(self) -> str:
-        """See `MarkerTable.standing`."""
+        """See `ClickHouseMarkers.standing`."""
         name, home = self.publication.key_range.name, self.publication.home
         return self._all.standing(self.identity, name, home)
 
@@ -313,8 +313,8 @@ class RangeMarker:
         return TargetMoved(f"{self.table} range {name}: somebody else has published {what}")
 
     @property
-    def _all(self) -> MarkerTable:
-        return MarkerTable(self.resource, self.publication.plan.target)
+    def _all(self) -> ClickHouseMarkers:
+        return ClickHouseMarkers(self.resource, self.publication.plan.target)
 
 
 def published(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[TableRef, Published]:

@@ -19,7 +19,7 @@ from tableferry.resources.clickhouse.cluster import Cluster, cluster_of
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import from_driver, translate
 from tableferry.resources.clickhouse.login import OPTIONS as LOGIN_OPTIONS
-from tableferry.resources.clickhouse.login import Login, login_of
+from tableferry.resources.clickhouse.login import Credentials, login_of
 from tableferry.resources.clickhouse.nodes import OneNode, several
 from tableferry.resources.clickhouse.settings import (
     BOUND,
@@ -331,7 +331,7 @@ class ClickHouseServer(Server):
         verify = self.verify if self.verify is not None else _yes(options.get("verify", "yes"))
         return secure, verify, self.ca_cert or options.get("ca_cert")
 
-    def login(self, settings: ConnectionSettings) -> Login:
+    def login(self, settings: ConnectionSettings) -> Credentials:
         """How to log in; see `login_of`."""
         declared = self._declared(settings, LOGIN_OPTIONS)
         return login_of(settings, declared, secure=self.encryption()[0])
@@ -422,7 +422,7 @@ def among(tables: Sequence[TableRef], *more: str, name: str = "name") -> str:
 
 def _connect(
     settings: ConnectionSettings,
-    login: Login,
+    login: Credentials,
     cluster: str,
     secure: bool,
     verify: bool,

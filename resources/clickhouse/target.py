@@ -39,7 +39,7 @@ from tableferry.resources.clickhouse.load import ClickHouseLoad
 from tableferry.resources.clickhouse.locks import Owner, read_owner, release_lock, take_lock
 from tableferry.resources.clickhouse.markers import (
     NO_UUID,
-    MarkerTable,
+    ClickHouseMarkers,
     RangeMarker,
     published,
     table_identity,
@@ -150,7 +150,7 @@ class ClickHouseTarget(Target):
         layout = self._required(plan, options)
         notes = []
         self._images = {}
-        markers = MarkerTable(self.resource, plan.target)
+        markers = ClickHouseMarkers(self.resource, plan.target)
         markers.create()
         self.created = None
         if layout is None:
@@ -420,7 +420,7 @@ class ClickHouseTarget(Target):
 
     def forget_markers(self, table: TableRef) -> None:
         """See `Target.forget_markers`."""
-        markers = MarkerTable(self.resource, table)
+        markers = ClickHouseMarkers(self.resource, table)
         layout = layout_of(self.resource, table)
         if layout and layout_of(self.resource, markers_of(table)):
             markers.remove(table_identity(table, layout.uuid))
@@ -447,7 +447,7 @@ class ClickHouseTarget(Target):
         state = layout_of(self.resource, shadow)
         if state is None:
             return
-        before, markers = self._require(target), MarkerTable(self.resource, target)
+        before, markers = self._require(target), ClickHouseMarkers(self.resource, target)
         current = is_current(self.resource, shadow, before)
         if current:
             if gathered is not None:
@@ -489,7 +489,7 @@ class ClickHouseTarget(Target):
         table = options.written_to(plan)
         layout = self._require(table)
         if layout_of(self.resource, markers_of(table)):
-            markers = MarkerTable(self.resource, plan.target)
+            markers = ClickHouseMarkers(self.resource, plan.target)
             markers.take_back(table_identity(table, layout.uuid), [gone.name for gone in ranges])
         if not layout.atomic:
             for key_range in () if into else ranges:

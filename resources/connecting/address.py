@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from tableferry.resources import registry
 from tableferry.resources.connecting import budget, secret_files
 from tableferry.resources.connecting.gate import Gate, gate
-from tableferry.resources.connecting.guard import Guard, Waiting, guard, unheard
+from tableferry.resources.connecting.guard import BusyWait, Waiting, guard, unheard
 from tableferry.resources.connecting.names import LIMITS, budget_prefix
 from tableferry.resources.connecting.password_commands import (
     KEPT_SECONDS,
@@ -198,7 +198,7 @@ class Server(BaseModel):
 
     _gate: Gate | None = PrivateAttr(default=None)
     """Lets connections be opened within a budget, see `within_budget`."""
-    _guard: Guard | None = PrivateAttr(default=None)
+    _guard: BusyWait | None = PrivateAttr(default=None)
     _limits: SourceLimits | None = PrivateAttr(default=None)
 
     def __init__(self, **values: Any) -> None:

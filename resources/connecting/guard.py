@@ -39,7 +39,7 @@ class SourceBusy(TableferryError):
     """A signal of the source stayed above its bound for the longest wait."""
 
 
-class Guard:
+class BusyWait:
     """Looks at the signals of one source for all threads of this process.
 
     Args:
@@ -155,13 +155,13 @@ class Guard:
         return sentence
 
 
-_guards: dict[tuple[str, str], Guard] = {}
+_guards: dict[tuple[str, str], BusyWait] = {}
 
 
-def guard(connection: str, limits: SourceLimits) -> Guard:
+def guard(connection: str, limits: SourceLimits) -> BusyWait:
     """Return the guard of a connection by some limits, which all threads of this process share."""
     signals = f"{limits.probe} {sorted(limits.above.items())} {limits.longest_wait}"
-    return _guards.setdefault((connection, signals), Guard(connection))
+    return _guards.setdefault((connection, signals), BusyWait(connection))
 
 
 os.register_at_fork(after_in_child=_guards.clear)

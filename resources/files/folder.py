@@ -52,7 +52,7 @@ class FileUnreadable(TableferryError):
 
 @dataclass(frozen=True)
 class File:
-    """A file of a table, as it was listed. The last four fields are those of `store.Listed`."""
+    """A file of a table, as it was listed. The last four fields are those of `store.ListedFile`."""
 
     store: Store = field(repr=False)
     path: str

@@ -20,7 +20,7 @@ from tableferry.resources.errors import ConnectionFailed, InputError, StatementF
 from tableferry.resources.extras import require
 from tableferry.resources.files.store import (
     Folder,
-    Listed,
+    ListedFile,
     before_wildcards,
     require_plain,
 )
@@ -98,7 +98,7 @@ class ObjectStore:
             raise self._unreachable(error) from None
         return KINDS[self.scheme].package
 
-    def listed(self, table: TableRef) -> Iterator[Listed]:
+    def listed(self, table: TableRef) -> Iterator[ListedFile]:
         from fsspec.utils import glob_translate
 
         folders = [part for part in table.schema.split("/") if part not in ("", ".")]
@@ -121,7 +121,7 @@ class ObjectStore:
                 if name and pattern.match(name) and not hidden:
                     path = f"{self.scheme}://{details['name']}"
                     holding.add(os.path.dirname(details["name"]))
-                    yield Listed(path, name, *_size_and_version(details))
+                    yield ListedFile(path, name, *_size_and_version(details))
 
             def names_in(log: str) -> Sequence[str]:
                 if log not in subfolders and log.startswith(f"{folder}/"):

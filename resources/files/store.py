@@ -30,7 +30,7 @@ LOGS = {
 file in them looks."""
 
 
-class Listed(NamedTuple):
+class ListedFile(NamedTuple):
     """A file of a table, as a store lists it."""
 
     path: str
@@ -62,7 +62,7 @@ class Store(Protocol):
             ConnectionFailed: it is not there, or refuses access.
         """
 
-    def listed(self, table: TableRef) -> Iterator[Listed]:
+    def listed(self, table: TableRef) -> Iterator[ListedFile]:
         """List the files that a table's pattern matches, in any order.
 
         Raises:
@@ -132,7 +132,7 @@ class Folder:
                 "folder where it lies"
             )
 
-    def listed(self, table: TableRef) -> Iterator[Listed]:
+    def listed(self, table: TableRef) -> Iterator[ListedFile]:
         pattern = self.path_of(table) / table.name
         folder = Path(*before_wildcards(pattern.parts))
         if not folder.is_dir():
@@ -149,7 +149,7 @@ class Folder:
                 continue  # deleted meanwhile
             if stat.S_ISREG(status.st_mode):
                 name = Path(path).relative_to(folder).as_posix()
-                yield Listed(path, name, status.st_size, _version(status))
+                yield ListedFile(path, name, status.st_size, _version(status))
         require_plain(table, checked, str(self.root), _names_in)
 
     def open(self, path: str, *, scattered: bool = False) -> IO[bytes]:

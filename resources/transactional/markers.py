@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.markers import (
@@ -35,13 +35,6 @@ by which runs write to the table, and of a shadow in that of a version what it w
 
 TURN_SECONDS = 30
 """How long a publication waits for its turn; others hold theirs for their last statements only."""
-
-
-class Asked(Protocol):
-    """A session or a server."""
-
-    def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a small result."""
 
 
 class MarkerTable:
@@ -302,7 +295,7 @@ class LackingIn:
     sql: Statements
 
     def __call__(
-        self, resource: Asked, tables: Sequence[TableRef]
+        self, resource: TargetSession | Endpoint, tables: Sequence[TableRef]
     ) -> dict[TableRef, tuple[str, bool]]:
         markers = markers_of(tables[0])
         for login, *has in resource.query(self.sql.permissions(markers)):

@@ -25,10 +25,10 @@ ALONE_SECONDS, TRY_SECONDS = 3600, 10
 """How long a transaction waits for those before it, in all and per statement."""
 
 
-def other_ranges(load: TransactionalLoad[Any], same: SameRows) -> Counted | Digested:
+def other_ranges(load: TransactionalLoad[Any], same: SameRows) -> ChangeCounts | Digested:
     """Look at the other ranges before one is written, to compare them when it has been."""
     counts = load.sql.change_counts(load.table)
-    return Counted(load, counts) if counts else Digested(load, same)
+    return ChangeCounts(load, counts) if counts else Digested(load, same)
 
 
 class Changes(NamedTuple):
@@ -47,7 +47,7 @@ class Changes(NamedTuple):
 
 
 @dataclass
-class Counted:
+class ChangeCounts:
     """Compares by the server's counts of the rows that the transaction has written.
 
     If they are more than the range's, the others are searched for rows of this transaction.
@@ -103,7 +103,7 @@ class Digested:
             self._before = self._summed()
 
     def changed(self, expected: Sequence[int]) -> str | None:
-        """See `Counted.changed`."""
+        """See `ChangeCounts.changed`."""
         if self._before is None or self._summed() == self._before:
             return None
         return "rows of other ranges would be changed"

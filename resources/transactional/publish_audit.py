@@ -17,7 +17,12 @@ from tableferry.resources.digest.same_rows import Ask, SameRows, Summed, differs
 from tableferry.resources.errors import InputError, ReceiptMismatch
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
-from tableferry.resources.transactional.other_ranges import Changes, Counted, Digested, other_ranges
+from tableferry.resources.transactional.other_ranges import (
+    ChangeCounts,
+    Changes,
+    Digested,
+    other_ranges,
+)
 from tableferry.resources.transactional.statements import Statements
 
 if TYPE_CHECKING:
@@ -39,7 +44,7 @@ class CountAudit:
     shown: int | None = field(default=None, init=False)
     """Rows of the range as the transaction has seen them, if it was to read them all."""
     _stay: int = field(default=0, init=False)
-    _others: Counted | Digested | None = field(default=None, init=False)
+    _others: ChangeCounts | Digested | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Before the transaction, as in it a scan might wait for that of another range, and it for

@@ -38,7 +38,7 @@ from tableferry.resources.wires.constants import (
 )
 
 
-class _Untried(Exception):
+class _NotRehearsed(Exception):
     """The probe failed for a reason that has nothing to do with the values."""
 
 
@@ -66,11 +66,11 @@ def wrong_loads(
     if format is None or format not in loader_of(target.system).rehearsals:
         return ()
     pairs = pairs_of(plan)
-    probe = _Probe(source, target, format, plan)
+    probe = _Rehearsal(source, target, format, plan)
     subject = ("load", format, plan.source.system, pairs)
     try:
         answer = target.settings().facts.known(subject, lambda: probe.answer(pairs))
-    except _Untried:
+    except _NotRehearsed:
         return ()
     if isinstance(answer, str):
         raise InputError(answer)
@@ -78,7 +78,7 @@ def wrong_loads(
 
 
 @dataclass(frozen=True)
-class _Probe:
+class _Rehearsal:
     source: Endpoint
     target: Endpoint
     format: Format
@@ -116,10 +116,10 @@ class _Probe:
                 arrived = in_order(self._staged(load, plan, rows, framing), plan, len(rows))
         except (StatementFailed, ReceiptMismatch, ValueRefused, Misshapen, RangeBusy) as error:
             if not loading or getattr(error, "transient", False):
-                raise _Untried from error
+                raise _NotRehearsed from error
             return str(error)
         except InputError as error:
-            raise _Untried from error
+            raise _NotRehearsed from error
         return tuple(wrong_arrivals(plan, rows, arrived))
 
     def _staged(
