@@ -71,6 +71,7 @@ MODES_DEFINED = ROOT / "resources/contract/write_modes.py"
 MODE = re.compile(rf"""WriteMode|["'](?:{"|".join(WriteMode)})["']""")
 MODES_NAMED = {
     "assets/declaring/manifest.py": "the default",
+    "assets/declaring/rules.py": "the default",
     "assets/log/states.py": "a state of the same name",
     "assets/planning/intent.py": "the modes by which targets are recreated, and repaired",
     "resources/files/system.py": "the only mode of the system",
@@ -407,8 +408,7 @@ def test_folders_import_one_way(room: str) -> None:
 
 
 LOOKED_UP = {
-    "assets/declaring/manifest.py": "the systems that have a declared option",
-    "assets/declaring/rules.py": "the same",
+    "assets/declaring/rules.py": "the systems that have a declared option",
     "assets/declaring/schema.py": "the same",
     "assets/declaring/sections.py": "the same",
     "assets/moved_ranges.py": "the system of recorded ranges",

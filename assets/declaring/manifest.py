@@ -28,17 +28,16 @@ from tableferry.assets.declaring.dagster_rules import (
 from tableferry.assets.declaring.freshness import BY_SCHEDULE, fresh_for
 from tableferry.assets.declaring.movers import MoverName
 from tableferry.assets.declaring.problems import InvalidParts, as_value_error
-from tableferry.assets.declaring.profiles import DEFAULT, PROFILES, profile
+from tableferry.assets.declaring.profiles import DEFAULT, PROFILES
 from tableferry.assets.declaring.rules import (
+    RULES,
     column_problems,
-    deletes_problems,
-    delta_problems,
     hop_column_problems,
     hop_problems,
-    incremental_problems,
     most_rejected,
     name_in,
-    quarantine_problems,
+    own_key,
+    place_of,
     settings_in,
     share,
 )
@@ -52,7 +51,6 @@ from tableferry.assets.declaring.sections import (
     Freshness,
     HopSpec,
     Incremental,
-    IncrementalSpec,
     LimitsSpec,
     MarkSpec,
     ParallelSpec,
@@ -61,20 +59,13 @@ from tableferry.assets.declaring.sections import (
     Table,
     null_word,
 )
-from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
-from tableferry.checks.levels import CHECK_NAMES, GONE
 from tableferry.checks.suites import ExpectationSpec
-from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.contract.hazards import PublishAudit
 from tableferry.resources.contract.limits import Value
-from tableferry.resources.contract.loader import loader_of
-from tableferry.resources.contract.source import Place, Source, source_of
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.write_modes import WriteMode
-from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
 
-SEES_MOVED_ROWS = ("auto", "content", "row_version")
-"""Fingerprints that notice a row stored at another place, where any update may put it."""
 MissingPolicy = Literal["keep", "delete"]
 DeltaPolicy = Literal["auto", "never", "always"]
 DeletesPolicy = Literal["keep", "apply"]
@@ -85,28 +76,8 @@ RejectPolicy = Literal["fail", "quarantine"]
 DroppedPolicy = Literal["keep", "null", "drop"]
 DriftPolicy = Literal["fail", "add_columns", "evolve", "ignore_new"]
 
-CHECKS = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS, EXPECTATIONS}
-"""The names of all checks."""
-
 LENIENT = "lenient"
 """Validation context: accept any route of hops, so that the rules after it are applied as well."""
-
-
-def _source(info: ValidationInfo) -> Source | None:
-    table = info.data.get("source")
-    return source_of(table.system) if table is not None and table.system.source else None
-
-
-def _own_key(info: ValidationInfo) -> str | None:
-    """The key that the source brings with it, as files do."""
-    source = _source(info)
-    return source.file_key if source is not None else None
-
-
-def _place(info: ValidationInfo) -> Place | None:
-    """Where the source stores its rows, if the ranges are cut by that."""
-    source, ranges = _source(info), info.data.get("ranges")
-    return source.place if source is not None and ranges is not None and ranges.by else None
 
 
 class Transfer(Section):
@@ -239,65 +210,22 @@ class Transfer(Section):
             return {**data, "columns": named, "only": list(named)}
         return data
 
-    @field_validator("parallel")
+    @field_validator(*RULES)
     @classmethod
-    def check_runs(cls, value: ParallelSpec, info: ValidationInfo) -> ParallelSpec:
-        ranges, write = info.data.get("ranges"), info.data.get("write", WriteMode.REPLACE)
-        why = ""
-        if write.whole_table:
-            why = "is for one run alone with 'write: swap', which puts all ranges in place at once"
-        elif ranges is not None and ranges.by is not None:
-            why = "is for one run alone with 'by: ctid', whose ranges are read under one snapshot"
-        if value.runs > 1 and why:
-            raise InvalidParts([(("runs",), why)])
-        return value
-
-    @field_validator("source_limits")
-    @classmethod
-    def check_limits(cls, value: LimitsSpec, info: ValidationInfo) -> LimitsSpec:
-        if (source := _source(info)) is not None:
-            title = info.data["source"].system.title
-            unknown = sorted(source.unlimited() & {*value.declared})
-            InvalidParts.raise_any(((name,), f"{title} has no such limit") for name in unknown)
-        return value
-
-    @field_validator("profile")
-    @classmethod
-    def check_profile(cls, value: str) -> str:
+    def check_rules(cls, value: Any, info: ValidationInfo) -> Any:
+        """Check a value by the rule for its key, which changes nothing."""
+        assert info.field_name is not None
         with as_value_error():
-            profile(value)
-        return value
-
-    @field_validator("source")
-    @classmethod
-    def check_source(cls, value: TableRef) -> TableRef:
-        if value.system.source is None:
-            names = [f"{each.name}://" for each in systems() if each.source]
-            raise ValueError(f"the source should be {' or '.join(names)}")
-        with as_value_error():
-            source_of(value.system).require_installed(value)
-        return value
-
-    @field_validator("ranges")
-    @classmethod
-    def check_ranges(cls, value: RangesSpec, info: ValidationInfo) -> RangesSpec:
-        table, source = info.data.get("source"), _source(info)
-        if table is None or source is None:
-            return value
-        if source.file_key is not None:
-            with as_value_error():
-                source.require_cuttable(table)
-            if value.rows is None or value.bounds is not None:
-                raise ValueError("files are cut by rows alone; without rows each file is a range")
-        if value.by is not None and source.place is None:
-            titles = [each.title for each in systems() if each.source and source_of(each).place]
-            raise ValueError(f"by: {value.by} is for {' and '.join(titles)} tables, not {table}")
+            problems = RULES[info.field_name](value, info.data)
+            InvalidParts.raise_any(
+                ((), each) if isinstance(each, str) else each for each in problems
+            )
         return value
 
     @field_validator("key", mode="before")
     @classmethod
     def check_key(cls, value: object, info: ValidationInfo) -> object:
-        own, place = _own_key(info), _place(info)
+        own, place = own_key(info.data), place_of(info.data)
         if place is not None:
             if value not in ("", None):
                 raise ValueError(
@@ -313,82 +241,11 @@ class Transfer(Section):
             raise ValueError("is required: the column that divides the ranges")
         return own or "key"
 
-    @field_validator("write")
-    @classmethod
-    def check_write(cls, value: WriteMode, info: ValidationInfo) -> WriteMode:
-        if value.needs_identity and (place := _place(info)) is not None:
-            raise ValueError(
-                f"upsert needs a key that stays with its row, and 'ranges: {{by: "
-                f"{place.column.name}}}' has none: an updated row is stored elsewhere"
-            )
-        for hop in info.data.get("hops", ()) if value.moves else ():
-            modes = loader_of(hop.to.system).modes if hop.to.system.loader else (value,)
-            if value not in modes:
-                raise ValueError(f"{hop.to} takes only {', '.join(modes)}, not {value}")
-        return value
-
-    @field_validator("mover")
-    @classmethod
-    def check_mover(cls, value: MoverName | None, info: ValidationInfo) -> MoverName | None:
-        if value is None:
-            return value
-        if info.data.get("write", WriteMode.NONE).moves:
-            raise ValueError("is for 'write: none': it says who fills the target instead")
-        if len(info.data.get("hops", ())) > 1:
-            raise ValueError("is for one hop: declare a transfer for each table that it fills")
-        return value
-
-    @field_validator("final")
-    @classmethod
-    def check_final(cls, value: bool, info: ValidationInfo) -> bool:
-        if value and info.data.get("mover") is not None:
-            raise ValueError("is what `mover` means for ClickHouse: leave it out")
-        return value
-
-    @field_validator("on_missing")
-    @classmethod
-    def check_on_missing(cls, value: MissingPolicy, info: ValidationInfo) -> MissingPolicy:
-        if _own_key(info) is None:
-            raise ValueError("is for files; rows gone from another source go with their range")
-        write = info.data.get("write", WriteMode.REPLACE)
-        if value == "delete" and not write.replaces_in_place:
-            raise ValueError("delete requires 'write: replace'")
-        return value
-
     @field_validator("hops")
     @classmethod
     def check_hops(cls, value: list[HopSpec], info: ValidationInfo) -> list[HopSpec]:
         if not (info.context or {}).get(LENIENT):
             InvalidParts.raise_any(hop_problems(info.data.get("source"), value))
-        return value
-
-    @field_validator("checks")
-    @classmethod
-    def check_checks(cls, value: dict[str, CheckSpec]) -> dict[str, CheckSpec]:
-        why = f"there is no such check; there are {', '.join(sorted(CHECKS))}"
-        InvalidParts.raise_any(
-            ((name,), GONE.get(name, why)) for name in value if name not in CHECKS
-        )
-        return value
-
-    @field_validator("fingerprint")
-    @classmethod
-    def check_fingerprint(cls, value: str, info: ValidationInfo) -> str:
-        file_key, place = _own_key(info), _place(info)
-        if file_key is not None and value not in ("auto", "content", "none"):
-            raise ValueError(f"{value!r} should be auto, content or none for files")
-        if place is not None and value not in SEES_MOVED_ROWS:
-            raise ValueError(
-                f"{value!r} should be one of {', '.join(SEES_MOVED_ROWS)} with 'ranges: {{by: "
-                f"{place.column.name}}}': the others miss rows that an update stores elsewhere"
-            )
-        return value
-
-    @field_validator("on_reject")
-    @classmethod
-    def check_on_reject(cls, value: str, info: ValidationInfo) -> str:
-        if value == "quarantine":
-            InvalidParts.raise_any(((), why) for why in quarantine_problems(info.data))
         return value
 
     @field_validator("columns")
@@ -398,7 +255,7 @@ class Transfer(Section):
     ) -> dict[str, ColumnSpec]:
         hops = [hop.to.system for hop in info.data.get("hops", ())]
         source = info.data.get("source")
-        if (place := _place(info)) is not None:
+        if (place := place_of(info.data)) is not None:
             declared = value.get(place.column.name, ColumnSpec())
             renamed = declared.model_copy(update={"rename": declared.rename or place.name})
             value = {**value, place.column.name: renamed}
@@ -411,49 +268,16 @@ class Transfer(Section):
     @classmethod
     def check_key_travels(cls, value: list[str] | None, info: ValidationInfo) -> list[str] | None:
         key, excludes = info.data.get("key"), info.field_name == "exclude"
-        if value is not None and not excludes and (place := _place(info)) is not None:
+        if value is not None and not excludes and (place := place_of(info.data)) is not None:
             return [*dict.fromkeys((place.column.name, *value))]
         if key is not None and value is not None and (key in value) is excludes:
             raise ValueError(f"the key {key!r} should not be excluded")
-        return value
-
-    @field_validator("incremental")
-    @classmethod
-    def check_incremental(
-        cls, value: IncrementalSpec | None, info: ValidationInfo
-    ) -> IncrementalSpec | None:
-        if value is not None:
-            InvalidParts.raise_any(((), why) for why in incremental_problems(info.data))
-        return value
-
-    @field_validator("deletes")
-    @classmethod
-    def check_deletes(
-        cls, value: DeletesPolicy | MarkSpec, info: ValidationInfo
-    ) -> DeletesPolicy | MarkSpec:
-        if value != "keep":
-            InvalidParts.raise_any(((), why) for why in deletes_problems(info.data))
-        return value
-
-    @field_validator("delta")
-    @classmethod
-    def check_delta(cls, value: DeltaPolicy, info: ValidationInfo) -> DeltaPolicy:
-        if value == "always":
-            InvalidParts.raise_any(((), why) for why in delta_problems(info.data))
         return value
 
     @model_validator(mode="after")
     def check_hop_columns(self) -> Transfer:
         InvalidParts.raise_any(hop_column_problems(self.hops, self.key, self.exclude, self.only))
         return self
-
-    @field_validator("schedule")
-    @classmethod
-    def check_schedule_moves(cls, value: str | None, info: ValidationInfo) -> str | None:
-        write = info.data.get("write", WriteMode.REPLACE)
-        if value is not None and not write.moves:
-            raise ValueError("is for runs that move rows: 'write: none' takes check_schedule")
-        return value
 
     @property
     def keeps_rows(self) -> bool:

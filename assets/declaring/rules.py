@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from tableferry.assets.declaring.problems import not_fillable
+from tableferry.assets.declaring.profiles import profile
+from tableferry.assets.declaring.sections import ColumnSpec, HopColumnSpec, HopSpec
 from tableferry.assets.declaring.yaml_lines import Location
+from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
+from tableferry.checks.levels import CHECK_NAMES, GONE
+from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 from tableferry.resources.columns.planner import is_target_type
 from tableferry.resources.contract.loader import loader_of
-from tableferry.resources.contract.source import source_of
+from tableferry.resources.contract.source import Place, Source, source_of
 from tableferry.resources.contract.system import System
+from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
-
-if TYPE_CHECKING:  # the models use these rules
-    from tableferry.assets.declaring.sections import ColumnSpec, HopSpec
-from collections.abc import Sequence
-
-from tableferry.assets.declaring.sections import ColumnSpec, HopColumnSpec, HopSpec
 
 
 def settings_in(
@@ -86,6 +86,36 @@ def hop_column_problems(
                 why = "the transfer's columns are without it"
             if why is not None:
                 yield ("hops", number, "columns", name), f"column {name!r}: {why}"
+
+
+SEES_MOVED_ROWS = ("auto", "content", "row_version")
+"""Fingerprints that notice a row stored at another place, where any update may put it."""
+
+CHECKS = {*CHECK_NAMES.values(), *WHOLE_TABLE_CHECKS, EXPECTATIONS}
+"""The names of all checks."""
+
+Fields = Mapping[str, Any]
+"""The fields of a transfer that are valid so far, by name."""
+
+Problems = Iterator[str | tuple[Location, str]]
+"""What is wrong with a value, or with a part of it."""
+
+
+def _source(fields: Fields) -> Source | None:
+    table = fields.get("source")
+    return source_of(table.system) if table is not None and table.system.source else None
+
+
+def own_key(fields: Fields) -> str | None:
+    """The key that the source brings with it, as files do."""
+    source = _source(fields)
+    return source.file_key if source is not None else None
+
+
+def place_of(fields: Fields) -> Place | None:
+    """Where the source stores its rows, if the ranges are cut by that."""
+    source, ranges = _source(fields), fields.get("ranges")
+    return source.place if source is not None and ranges is not None and ranges.by else None
 
 
 def hop_problems(source: TableRef | None, hops: list[HopSpec]) -> Iterator[tuple[Location, str]]:
@@ -157,12 +187,10 @@ def column_problems(
                 yield (name, "type", *where), not_fillable(type_, targets[target])
 
 
-def incremental_problems(fields: Mapping[str, Any]) -> Iterator[str]:
-    """What keeps a transfer from moving only the newer rows of a range.
-
-    Args:
-        fields: the transfer's valid fields, by name.
-    """
+def _incremental(value: Any, fields: Fields) -> Problems:
+    """What keeps a transfer from moving only the newer rows of a range."""
+    if value is None:
+        return
     mode = fields.get("write")
     if mode is not None and not mode.updates_known:
         yield f"needs 'write: upsert': {mode} cannot leave the older rows of a range as they are"
@@ -181,12 +209,10 @@ def incremental_problems(fields: Mapping[str, Any]) -> Iterator[str]:
         yield f"needs the watermark column {column!r} as it is, without on_overflow"
 
 
-def quarantine_problems(fields: Mapping[str, Any]) -> Iterator[str]:
-    """Say what keeps a transfer from moving ranges without the rows that do not fit.
-
-    Args:
-        fields: the transfer's valid fields, by name.
-    """
+def _quarantine(value: Any, fields: Fields) -> Problems:
+    """Say what keeps a transfer from moving ranges without the rows that do not fit."""
+    if value != "quarantine":
+        return
     mode = fields.get("write")
     if mode is not None and not (mode.replaces_in_place and mode.moves):
         yield f"quarantine needs 'write: replace': with {mode} a rejected row may be in the target"
@@ -225,12 +251,10 @@ def share(value: object) -> object:
     return text
 
 
-def deletes_problems(fields: Mapping[str, Any]) -> Iterator[str]:
-    """What keeps a transfer from removing the rows that its source has no more.
-
-    Args:
-        fields: the transfer's valid fields, by name.
-    """
+def _deletes(value: Any, fields: Fields) -> Problems:
+    """What keeps a transfer from removing the rows that its source has no more."""
+    if value == "keep":
+        return
     mode = fields.get("write")
     if mode is not None and not mode.updates_known:
         yield (
@@ -245,12 +269,10 @@ def deletes_problems(fields: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def delta_problems(fields: Mapping[str, Any]) -> Iterator[str]:
-    """What keeps a transfer from moving only the rows of a range that differ.
-
-    Args:
-        fields: the transfer's valid fields, by name.
-    """
+def _delta(value: Any, fields: Fields) -> Problems:
+    """What keeps a transfer from moving only the rows of a range that differ."""
+    if value != "always":
+        return
     mode, ranges = fields.get("write"), fields.get("ranges")
     source, targets = fields.get("source"), [hop.to for hop in fields.get("hops", ())]
     if source is not None and source.system.source and source_of(source.system).file_key:
@@ -268,7 +290,7 @@ def delta_problems(fields: Mapping[str, Any]) -> Iterator[str]:
         yield f"always needs column {name!r} as it is, without on_overflow"
 
 
-def _relaxed(fields: Mapping[str, Any]) -> list[str]:
+def _relaxed(fields: Fields) -> list[str]:
     """Name the columns with an `on_overflow`, of the transfer or of a hop."""
     declared = [fields.get("columns", {}), *(hop.columns for hop in fields.get("hops", ()))]
     names = (
@@ -276,3 +298,123 @@ def _relaxed(fields: Mapping[str, Any]) -> list[str]:
         if spec.on_overflow != "refuse"
     )  # fmt: skip
     return [*dict.fromkeys(names)]
+
+
+def _parallel(value: Any, fields: Fields) -> Problems:
+    ranges, write, why = fields.get("ranges"), fields.get("write", WriteMode.REPLACE), ""
+    if write.whole_table:
+        why = "is for one run alone with 'write: swap', which puts all ranges in place at once"
+    elif ranges is not None and ranges.by is not None:
+        why = "is for one run alone with 'by: ctid', whose ranges are read under one snapshot"
+    if value.runs > 1 and why:
+        yield ("runs",), why
+
+
+def _source_limits(value: Any, fields: Fields) -> Problems:
+    if (source := _source(fields)) is not None:
+        title = fields["source"].system.title
+        for name in sorted(source.unlimited() & {*value.declared}):
+            yield (name,), f"{title} has no such limit"
+
+
+def _profile(value: str, fields: Fields) -> Problems:
+    profile(value)
+    yield from ()
+
+
+def _source_table(value: TableRef, fields: Fields) -> Problems:
+    if value.system.source is None:
+        names = [f"{each.name}://" for each in systems() if each.source]
+        yield f"the source should be {' or '.join(names)}"
+    else:
+        source_of(value.system).require_installed(value)
+
+
+def _ranges(value: Any, fields: Fields) -> Problems:
+    table, source = fields.get("source"), _source(fields)
+    if table is None or source is None:
+        return
+    if source.file_key is not None:
+        source.require_cuttable(table)
+        if value.rows is None or value.bounds is not None:
+            yield "files are cut by rows alone; without rows each file is a range"
+    elif value.by is not None and source.place is None:
+        titles = [each.title for each in systems() if each.source and source_of(each).place]
+        yield f"by: {value.by} is for {' and '.join(titles)} tables, not {table}"
+
+
+def _write(value: WriteMode, fields: Fields) -> Problems:
+    if value.needs_identity and (place := place_of(fields)) is not None:
+        yield (
+            f"upsert needs a key that stays with its row, and 'ranges: {{by: "
+            f"{place.column.name}}}' has none: an updated row is stored elsewhere"
+        )
+    for hop in fields.get("hops", ()) if value.moves else ():
+        modes = loader_of(hop.to.system).modes if hop.to.system.loader else (value,)
+        if value not in modes:
+            yield f"{hop.to} takes only {', '.join(modes)}, not {value}"
+
+
+def _mover(value: str | None, fields: Fields) -> Problems:
+    if value is None:
+        return
+    if fields.get("write", WriteMode.NONE).moves:
+        yield "is for 'write: none': it says who fills the target instead"
+    elif len(fields.get("hops", ())) > 1:
+        yield "is for one hop: declare a transfer for each table that it fills"
+
+
+def _final(value: bool, fields: Fields) -> Problems:
+    if value and fields.get("mover") is not None:
+        yield "is what `mover` means for ClickHouse: leave it out"
+
+
+def _on_missing(value: str, fields: Fields) -> Problems:
+    if own_key(fields) is None:
+        yield "is for files; rows gone from another source go with their range"
+    elif value == "delete" and not fields.get("write", WriteMode.REPLACE).replaces_in_place:
+        yield "delete requires 'write: replace'"
+
+
+def _checks(value: Collection[str], fields: Fields) -> Problems:
+    why = f"there is no such check; there are {', '.join(sorted(CHECKS))}"
+    for name in value:
+        if name not in CHECKS:
+            yield (name,), GONE.get(name, why)
+
+
+def _fingerprint(value: str, fields: Fields) -> Problems:
+    place = place_of(fields)
+    if own_key(fields) is not None and value not in ("auto", "content", "none"):
+        yield f"{value!r} should be auto, content or none for files"
+    elif place is not None and value not in SEES_MOVED_ROWS:
+        yield (
+            f"{value!r} should be one of {', '.join(SEES_MOVED_ROWS)} with 'ranges: {{by: "
+            f"{place.column.name}}}': the others miss rows that an update stores elsewhere"
+        )
+
+
+def _schedule(value: str | None, fields: Fields) -> Problems:
+    if value is not None and not fields.get("write", WriteMode.REPLACE).moves:
+        yield "is for runs that move rows: 'write: none' takes check_schedule"
+
+
+RULES: Mapping[str, Callable[[Any, Fields], Problems]] = {
+    "source": _source_table,
+    "ranges": _ranges,
+    "profile": _profile,
+    "write": _write,
+    "parallel": _parallel,
+    "source_limits": _source_limits,
+    "mover": _mover,
+    "final": _final,
+    "on_missing": _on_missing,
+    "on_reject": _quarantine,
+    "checks": _checks,
+    "fingerprint": _fingerprint,
+    "incremental": _incremental,
+    "deletes": _deletes,
+    "delta": _delta,
+    "schedule": _schedule,
+}
+"""By key of a transfer, what is wrong with its value, given the fields before it."""

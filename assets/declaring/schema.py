@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tableferry.assets.declaring.manifest import CHECKS, Transfer
+from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.declaring.rules import CHECKS
 from tableferry.assets.declaring.transfer_files import IDENTIFYING
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.registry import systems

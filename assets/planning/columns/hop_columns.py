@@ -137,8 +137,8 @@ def overrides_of(
             type=column.type,
             on_overflow=column.on_overflow,
             low_cardinality=column.low_cardinality and low_cardinality,
-            # refused by `require_overflowing` if no hop changes a value
-            where_possible=name not in own or "on_overflow" not in own[name].model_fields_set,
+            where_possible=len(transfer.hops) > 1
+            and not (name in own and "on_overflow" in own[name].model_fields_set),
         )
     return overrides
 
