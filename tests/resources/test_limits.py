@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tableferry.resources.connecting import guard as guards
-from tableferry.resources.connecting.guard import Guard, SourceBusy
+from tableferry.resources.connecting.guard import BusyWait, SourceBusy
 from tableferry.resources.connecting.pace import stop_waiting
 from tableferry.resources.contract.limits import DEFAULTS, NAMES, SourceLimits, parse, read
 from tableferry.resources.errors import (
@@ -156,7 +156,7 @@ def answers(*values: Any) -> Iterator[Any]:
 def test_readers_wait_until_the_signal_is_at_its_bound(looking_often: None) -> None:
     heard: list[str] = []
     values = answers(7, Decimal("5.5"), 5)
-    one = Guard("shop")
+    one = BusyWait("shop")
     waited = one.wait(probing(), {}, lambda _: [(next(values),)], heard.append)
     assert list(waited) == ["probe"] and waited["probe"] >= 0.02
     assert heard == ["waiting as probe is 7, above its bound of 5", ""]
@@ -170,16 +170,16 @@ def test_nobody_asks_without_a_bound_or_again_at_once() -> None:
         asked.append(sql)
         return [(1,)]
 
-    Guard("shop").wait(SourceLimits.of({}), {"active_sessions": "S"}, query)
+    BusyWait("shop").wait(SourceLimits.of({}), {"active_sessions": "S"}, query)
     assert not asked
-    one = Guard("shop")
+    one = BusyWait("shop")
     for _ in range(100):
         one.wait(probing(), {}, query)
     assert asked == ["SELECT n"]
 
 
 def test_a_signal_that_never_clears_fails_all_by_name(looking_often: None) -> None:
-    one = Guard("shop")
+    one = BusyWait("shop")
     for _ in range(2):
         with pytest.raises(SourceBusy, match=r"^shop: probe is 7, above its bound of 5: given up"):
             one.wait(probing(longest=1), {}, lambda _: [(7,)])
@@ -190,13 +190,13 @@ def test_a_signal_that_never_clears_fails_all_by_name(looking_often: None) -> No
 @pytest.mark.parametrize("value", [None, "7", True, float("nan"), "", b"7"])
 def test_a_probe_of_no_number_is_refused(looking_often: None, value: Any) -> None:
     with pytest.raises(InputError, match=r"shop: probe of its source_limits should be one number"):
-        Guard("shop").wait(probing(), {}, lambda _: [(value,)])
+        BusyWait("shop").wait(probing(), {}, lambda _: [(value,)])
 
 
 @pytest.mark.parametrize("rows", [[], [(1,), (2,)], [(1, 2)], [()]])
 def test_a_probe_of_no_single_value_is_refused(looking_often: None, rows: Any) -> None:
     with pytest.raises(InputError, match="should be one number"):
-        Guard("shop").wait(probing(), {}, lambda _: rows)
+        BusyWait("shop").wait(probing(), {}, lambda _: rows)
 
 
 def test_a_probe_that_fails_is_refused_but_a_lost_connection_is_not(looking_often: None) -> None:
@@ -207,15 +207,15 @@ def test_a_probe_that_fails_is_refused_but_a_lost_connection_is_not(looking_ofte
         return query
 
     with pytest.raises(InputError, match=r"probe .* cannot be read: .*no such table"):
-        Guard("shop").wait(probing(), {}, failing(StatementFailed("db:5432", "no such table")))
+        BusyWait("shop").wait(probing(), {}, failing(StatementFailed("db:5432", "no such table")))
     with pytest.raises(ConnectionFailed):
-        Guard("shop").wait(probing(), {}, failing(ConnectionFailed("gone")))
+        BusyWait("shop").wait(probing(), {}, failing(ConnectionFailed("gone")))
 
 
 def test_a_signal_that_the_login_may_not_see_says_who_lets_it(looking_often: None) -> None:
     limits = SourceLimits.of({"active_sessions": 3.0})
     with pytest.raises(InputError, match=r"active_sessions.* it is NULL .*pg_read_all_stats"):
-        Guard("shop").wait(limits, {"active_sessions": "S"}, lambda _: [(None,)])
+        BusyWait("shop").wait(limits, {"active_sessions": "S"}, lambda _: [(None,)])
 
 
 def test_transfers_with_other_bounds_do_not_wait_for_each_other() -> None:
@@ -226,7 +226,7 @@ def test_transfers_with_other_bounds_do_not_wait_for_each_other() -> None:
 def test_a_wait_begins_anew_after_others_were_given_up(
     looking_often: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Guard("shop")
+    one = BusyWait("shop")
     with pytest.raises(SourceBusy):
         one.wait(probing(longest=1), {}, lambda _: [(7,)])
     time.sleep(0.1)
@@ -239,7 +239,7 @@ def test_every_limit_has_a_place() -> None:
 
 
 def test_nobody_is_held_by_a_look_that_takes_long() -> None:
-    one, asked, answer = Guard("shop"), threading.Event(), threading.Event()
+    one, asked, answer = BusyWait("shop"), threading.Event(), threading.Event()
 
     def query(_: str) -> list[tuple[Any, ...]]:
         asked.set()

@@ -14,7 +14,7 @@ from tableferry.checks.suites import SQL, ExpectationSpec
 from tableferry.checks.table_side import TableSide
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.connecting.address import Server
-from tableferry.resources.connecting.guard import Guard, SourceBusy
+from tableferry.resources.connecting.guard import BusyWait, SourceBusy
 from tableferry.resources.connecting.waiting import LIMIT
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.limits import SourceLimits
@@ -81,7 +81,7 @@ def named(server: Server) -> str:
 
 def probe(server: Server, query: str, longest: float) -> None:
     limits = SourceLimits.of({"probe": query, "probe_above": 100.0, "longest_wait": longest})
-    Guard("shop").wait(limits, {}, server.query)
+    BusyWait("shop").wait(limits, {}, server.query)
 
 
 def expect_no_row(server: Server, query: str) -> None:
