@@ -123,6 +123,8 @@ class Hop:
         """Why only a move can tell what belongs into the target; empty if a comparison can."""
         if self.plan.fitting:
             return "only a move finds the rows that it rejects"
+        if self.options.mode.whole_table:
+            return "a swap gathers all ranges of the table"
         return self.incomparable
 
     def version(self, source: str, definition: str) -> DataVersion:

@@ -298,10 +298,8 @@ def _record_empty(attempt: RangeAttempt, reason: Reason) -> RangeOutcome | None:
     statements as to stage rows.
     """
     hop = attempt.hop
-    if attempt.reading.fingerprint.rows or hop.options.mode.whole_table:
-        return None
     # of rows that were rejected before, only a move removes what is kept
-    if attempt.marked_by_moving or hop.only_moved:
+    if attempt.reading.fingerprint.rows or attempt.marked_by_moving or hop.only_moved:
         return None
     attempt.tell("reconcile")
     verdicts = verdicts_of(attempt, hop.plan.target)

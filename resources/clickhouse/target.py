@@ -169,14 +169,13 @@ class ClickHouseTarget(Target):
         markers.claim(table_identity(plan.target, layout.uuid))
         if options.mode.whole_table:
             ensure_shadow(self.resource, plan, options, layout)
+            shadow = shadow_of(plan.target)
+            markers.claim(table_identity(shadow, self._require(shadow).uuid))
         elif not layout.atomic:
             notes.append(
                 f"{plan.target} is not partitioned by key range ({RANGE_COLUMN}), so that a range "
                 "is replaced by delete and insert: readers may see it half done"
             )
-        if options.mode.whole_table:
-            shadow = self._require(shadow_of(plan.target))
-            markers.claim(table_identity(shadow_of(plan.target), shadow.uuid))
         return notes
 
     def _create(self, plan: CopyPlan, options: TargetOptions) -> bool:

@@ -61,8 +61,7 @@ def _action(
         return Action.COMPARE
     if reason in WITHOUT_A_MOVE:
         return WITHOUT_A_MOVE[reason]
-    # only a move knows the rejected rows, and a swap gathers all ranges
-    if reason in COMPARED and not hop.only_moved and not hop.options.mode.whole_table:
+    if reason in COMPARED and not hop.only_moved:
         return Action.COMPARE
     if decision.since is not None:
         return Action.MOVE_NEWER

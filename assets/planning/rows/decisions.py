@@ -269,7 +269,7 @@ def _with_fewer_columns(
     committed_with = {
         name: each.data_version.schema for name, each in previous.items() if name in versions
     }
-    if hop.plan.target.system.by_path or hop.only_moved or plan.transfer.write.whole_table:
+    if hop.plan.target.system.by_path or hop.only_moved:
         return set()
     schemas = only_fewer_columns(hop, log, set(committed_with.values()))
     fewer = {name for name, schema in committed_with.items() if schema in schemas}
