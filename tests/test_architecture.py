@@ -75,7 +75,6 @@ MODES_NAMED = {
     "assets/log/states.py": "a state of the same name",
     "assets/planning/intent.py": "the modes by which targets are recreated, and repaired",
     "resources/files/system.py": "the only mode of the system",
-    "resources/contract/target_options.py": "the default",
     "pipelines/onboarding/refresh.py": "the mode of tables without a key",
     "pipelines/command/copying.py": "the mode of --append",
 }
