@@ -30,10 +30,9 @@ from tableferry.checks.suites import (
 )
 from tableferry.checks.table_side import TableSide
 from tableferry.checks.verdict import MOST_SHOWN, Verdict
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.connecting.bounds import only_reading
 from tableferry.resources.connecting.waiting import limit
-from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.table_sql import alias_prefix, qualified
 from tableferry.resources.digest.fields import identity_fields
 from tableferry.resources.digest.probe import dialect
 from tableferry.resources.errors import shortened

@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tableferry.checks.table_side import TableSide
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.columns.conform import refused_rows
 from tableferry.resources.columns.conform import shown as shown_value
 from tableferry.resources.columns.conversions import NoConversion, conversion_of
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field
-from tableferry.resources.contract.table_sql import filtered, read_from
+from tableferry.resources.contract.table_sql import alias_prefix, filtered, read_from
 from tableferry.resources.digest.fields import all_fields, identity_fields, own_field
 from tableferry.resources.digest.guards import Guard, guards
 from tableferry.resources.digest.measure import CHANGED, ROWS

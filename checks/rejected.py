@@ -8,11 +8,10 @@ from dataclasses import replace
 
 from tableferry.checks.refused_values import any_of, count_refused, own_field_of
 from tableferry.checks.table_side import TableSide
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan, WireChoice
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.quarantine import Quarantine, RejectedValue
-from tableferry.resources.contract.table_sql import filtered, read_from
+from tableferry.resources.contract.table_sql import alias_prefix, filtered, read_from
 from tableferry.resources.digest.fields import identity_fields
 from tableferry.resources.digest.guards import Guard, guards
 from tableferry.resources.digest.measure import CHANGED, ROWS

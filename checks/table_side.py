@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tableferry.checks.rowhash import IDENTITY, KEY, RowLayout
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.connecting.bounds import only_reading
 from tableferry.resources.connecting.waiting import limit
 from tableferry.resources.contract.copy_plan import CopyPlan
@@ -17,6 +16,7 @@ from tableferry.resources.contract.fingerprint import Figures
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.table_sql import (
     ENUMERATED,
+    alias_prefix,
     filtered,
     most_ranges,
     range_number,

@@ -12,13 +12,13 @@ from tableferry.checks.limits import with_final, with_limits, with_rejected
 from tableferry.checks.sides import Comparison
 from tableferry.checks.table_side import TableSide
 from tableferry.checks.verdict import Verdict
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.contract.quarantine import IDENTITY
 from tableferry.resources.contract.table_sql import (
+    alias_prefix,
     filtered,
     qualified,
     range_number,

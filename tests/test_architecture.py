@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 from tableferry.resources.contract.fields import Kind
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import WriteMode
 from tableferry.resources.registry import system
 from tests.sources import imported, imports
 
@@ -67,7 +67,7 @@ def test_few_files_outside_its_folder_name_a_system() -> None:
     assert len(named) <= MOST_NAMED, "\n".join(named)
 
 
-MODES_DEFINED = ROOT / "resources/contract/write_modes.py"
+MODES_DEFINED = ROOT / "resources/contract/target_options.py"
 MODE = re.compile(rf"""WriteMode|["'](?:{"|".join(WriteMode)})["']""")
 MODES_NAMED = {
     "assets/declaring/manifest.py": "the default",

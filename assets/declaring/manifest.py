@@ -63,7 +63,7 @@ from tableferry.checks.suites import ExpectationSpec
 from tableferry.resources.contract.hazards import PublishAudit
 from tableferry.resources.contract.limits import Value
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import WriteMode
 from tableferry.resources.tables import TableRef
 
 MissingPolicy = Literal["keep", "delete"]

@@ -16,7 +16,7 @@ from tableferry.resources.columns.planner import is_target_type
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import Place, Source, source_of
 from tableferry.resources.contract.system import System
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import WriteMode
 from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
 

@@ -10,7 +10,7 @@ from tableferry.assets.planning.servers import Servers
 from tableferry.resources.contract.hazards import Hazard, require_publishable
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_columns import unfilled
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import WriteMode
 
 
 def with_hazards(hops: Sequence[Hop], servers: Servers) -> tuple[Hop, ...]:

@@ -10,7 +10,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.run_tags import FORCE, RECREATE, REPAIR
 from tableferry.checks.levels import Level
 from tableferry.resources.contract.loader import loader_of
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import WriteMode
 from tableferry.resources.errors import InputError
 
 if TYPE_CHECKING:

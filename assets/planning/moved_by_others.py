@@ -10,8 +10,8 @@ from tableferry.assets.declaring.movers import MOVERS, MoverName
 from tableferry.checks.expectations import shown
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.target_options import Mark
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column

@@ -18,16 +18,18 @@ from tableferry.assets.planning.columns.expressions import (
     with_losses,
 )
 from tableferry.assets.planning.columns.hop_columns import (
+    Renames,
     as_source,
     kept_columns,
     mark_of,
     new_columns,
     overrides_of,
+    renamed,
+    renames_of,
     source_columns,
     target_columns,
     watermark_column,
 )
-from tableferry.assets.planning.columns.renaming import Renames, renamed, renames_of
 from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.moved_by_others import present_rows
 from tableferry.assets.planning.requirements import (
@@ -45,8 +47,7 @@ from tableferry.checks.rejected import fitting, rejecting
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
 from tableferry.resources.contract.endpoint import version_of
-from tableferry.resources.contract.target_options import TargetOptions
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import TargetOptions, WriteMode
 from tableferry.resources.digest.fields import all_fields, not_compared, with_columns
 from tableferry.resources.digest.measure import check_figures
 from tableferry.resources.errors import (

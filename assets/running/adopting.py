@@ -15,8 +15,7 @@ from tableferry.assets.declaring.profiles import profile
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
 from tableferry.assets.planning.changes.widening import fitting_declaration, misfits
-from tableferry.assets.planning.columns.hop_columns import new_columns
-from tableferry.assets.planning.columns.renaming import not_yet
+from tableferry.assets.planning.columns.hop_columns import new_columns, not_yet
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.resolve import Hop, levels_of
 from tableferry.assets.planning.servers import Servers

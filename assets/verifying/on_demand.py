@@ -17,8 +17,7 @@ from tableferry.assets.log.ledger import (
 from tableferry.assets.log.records import DataVersion, RangeRecord, digest
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import EventLogger, Writer
-from tableferry.assets.planning.columns.hop_columns import watermark_column
-from tableferry.assets.planning.columns.renaming import not_yet
+from tableferry.assets.planning.columns.hop_columns import not_yet, watermark_column
 from tableferry.assets.planning.moved_by_others import by_a_mover, last_written
 from tableferry.assets.planning.resolve import Hop, levels_of
 from tableferry.assets.planning.rows.increments import keys_and_watermarks

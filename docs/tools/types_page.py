@@ -10,8 +10,7 @@ from tableferry.resources.errors import InputError, TypeRefused
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
-from tableferry.resources.types.conversion import Conversion
-from tableferry.resources.types.export import Refusal
+from tableferry.resources.types.export import Conversion, Refusal
 
 POSTGRES = [
     "smallint",

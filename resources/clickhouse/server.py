@@ -18,19 +18,20 @@ from tableferry.resources.clickhouse.bodies import AnswerBody, RequestBody
 from tableferry.resources.clickhouse.cluster import Cluster, cluster_of
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import from_driver, translate
-from tableferry.resources.clickhouse.login import OPTIONS as LOGIN_OPTIONS
-from tableferry.resources.clickhouse.login import Credentials, login_of
 from tableferry.resources.clickhouse.nodes import OneNode, several
 from tableferry.resources.clickhouse.settings import (
     BOUND,
     INSERT,
     WAITING,
     WRITES,
+    Credentials,
+    login_of,
     longest_statement,
     pin,
     release,
     writes,
 )
+from tableferry.resources.clickhouse.settings import OPTIONS as LOGIN_OPTIONS
 from tableferry.resources.clickhouse.types import split_type
 from tableferry.resources.connecting.address import Server
 from tableferry.resources.connecting.bounds import may_write, seconds_left

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.clickhouse.cluster import SHARED
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.clickhouse.errors import NO_FINAL
@@ -23,7 +22,7 @@ from tableferry.resources.contract.catalog import (
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.looking_ahead import groups
 from tableferry.resources.contract.source import Source
-from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.table_sql import alias_prefix, qualified
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyKind
 from tableferry.resources.tables import TableRef

@@ -13,15 +13,19 @@ from dataclasses import replace
 from tableferry.resources import crash_points
 from tableferry.resources.clickhouse import anew, hazards
 from tableferry.resources.clickhouse.ddl import (
+    Image,
     create_table,
+    defined_image,
     drop_known,
     in_partition,
     kept_rows,
     names,
     partition,
+    planned_image,
     replace_partition,
     rewrite,
     stage_kept,
+    staging_table,
 )
 from tableferry.resources.clickhouse.dialect import RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import EXISTS
@@ -50,12 +54,6 @@ from tableferry.resources.clickhouse.publish_audit import BEFORE
 from tableferry.resources.clickhouse.quarantine import create_quarantine, keep_quarantined
 from tableferry.resources.clickhouse.replaced import let_go_ranges, require_sight
 from tableferry.resources.clickhouse.server import ClickHouseServer, insert_statement
-from tableferry.resources.clickhouse.staging import (
-    Image,
-    defined_image,
-    planned_image,
-    staging_table,
-)
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard

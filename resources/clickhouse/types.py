@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tableferry.resources.types import declared as reader
 from tableferry.resources.types.column import Column
-from tableferry.resources.types.export import Export, Refusal
+from tableferry.resources.types.export import Export, Refusal, Slot
 from tableferry.resources.types.kinds import (
     Array,
     Binary,
@@ -27,7 +27,6 @@ from tableferry.resources.types.kinds import (
     signed,
     unsigned,
 )
-from tableferry.resources.types.slot import Slot
 from tableferry.resources.types.type_map import ColumnType, TypeMap
 
 CALENDAR = days("1900-01-01"), days("2299-12-31")

@@ -9,9 +9,8 @@ import pyarrow as pa
 
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.system import System
-from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.decimals import DecimalCast, Scaled, ToDecimal
-from tableferry.resources.types.export import Export, Refusal
+from tableferry.resources.types.export import Conversion, Export, Refusal, Slot
 from tableferry.resources.types.kinds import (
     MICROSECONDS_PER_DAY,
     Array,
@@ -29,7 +28,6 @@ from tableferry.resources.types.kinds import (
     iso,
     written_day,
 )
-from tableferry.resources.types.slot import Slot
 from tableferry.resources.types.steps import (
     Cast,
     Characters,

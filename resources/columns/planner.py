@@ -20,8 +20,7 @@ from tableferry.resources.contract.system import System
 from tableferry.resources.errors import ColumnsRefused, InputError, NamesClash, TypeRefused
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
-from tableferry.resources.types.conversion import Conversion
-from tableferry.resources.types.export import Refusal
+from tableferry.resources.types.export import Conversion, Refusal
 from tableferry.resources.types.kinds import Array, Float
 from tableferry.resources.types.steps import CHANGES, OverflowPolicy
 

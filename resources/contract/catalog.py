@@ -6,9 +6,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.table_sql import alias_prefix, qualified
 from tableferry.resources.errors import StatementFailed, TableferryError, TableMissing
 from tableferry.resources.keys.range import KeyKind
 from tableferry.resources.tables import TableRef

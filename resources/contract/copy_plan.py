@@ -7,9 +7,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.fields import Field
-from tableferry.resources.contract.table_sql import filtered, predicate, read_from
+from tableferry.resources.contract.table_sql import alias_prefix, filtered, predicate, read_from
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column

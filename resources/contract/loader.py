@@ -11,7 +11,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target import RangeLoad, Target
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import WriteMode
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
 

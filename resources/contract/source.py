@@ -33,7 +33,7 @@ from tableferry.resources.errors import (
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
-from tableferry.resources.types.conversion import Conversion
+from tableferry.resources.types.export import Conversion
 from tableferry.resources.types.kinds import Kind
 from tableferry.resources.types.samples import ConstantStyle
 

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import itertools
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.system import System
 from tableferry.resources.keys.range import ROW, Bound, KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Integer
+
+
+def alias_prefix(*sql: str) -> str:
+    """Return a prefix for aliases that no column's name begins with, in any case or letter width.
+
+    Args:
+        sql: every part of the query with users' columns: expressions, conditions, row filters, or
+            plain names.
+    """
+    text = "\n".join(sql)
+    text = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    prefixes = ("ferry__" if number == 1 else f"ferry{number}__" for number in itertools.count(1))
+    return next(prefix for prefix in prefixes if prefix not in text)
 
 
 def qualified(table: TableRef, name: str | None = None) -> str:

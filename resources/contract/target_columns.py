@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.loader import loader_of
-from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.system import System
-from tableferry.resources.contract.target_options import TargetOptions
+from tableferry.resources.contract.target_options import Mark, TargetOptions
 from tableferry.resources.errors import SchemaDrift
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Array, Binary, Kind, Text, Timestamp

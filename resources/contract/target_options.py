@@ -1,19 +1,105 @@
-"""How a transfer writes to a target, and what follows from its write mode."""
+"""How a transfer writes to a target: write modes, marks of rows, and what follows from them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from enum import StrEnum
+from typing import NamedTuple, Self
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.hazards import Hazard, PublishAudit, having
-from tableferry.resources.contract.marks import Mark
+from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target_names import shadow_of
-from tableferry.resources.contract.write_modes import WriteMode
 from tableferry.resources.errors import InputError, ReceiptMismatch
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
+from tableferry.resources.types.column import Column
+
+
+class WriteMode(StrEnum):
+    """A write mode, by its properties.
+
+    Other modules use the properties and never compare modes, so that a new mode is a line here and
+    its SQL.
+    """
+
+    keeps_known: bool
+    """Whether rows of the target whose primary key is loaded again keep their values."""
+    updates_known: bool
+    """Whether rows of the target whose primary key is loaded again get the new values."""
+    whole_table: bool
+    """Whether a shadow table collects all ranges and then replaces the target."""
+    moves: bool
+    """Whether rows are written at all; otherwise both tables are only compared."""
+
+    def __new__(
+        cls,
+        name: str,
+        keeps_known: bool = False,
+        updates_known: bool = False,
+        whole: bool = False,
+        moves: bool = True,
+    ) -> Self:
+        mode = str.__new__(cls, name)
+        mode._value_ = name
+        mode.keeps_known, mode.updates_known, mode.whole_table = keeps_known, updates_known, whole
+        mode.moves = moves
+        return mode
+
+    REPLACE = "replace"
+    APPEND = "append", True
+    UPSERT = "upsert", False, True
+    SWAP = "swap", False, False, True
+    NONE = "none", False, False, False, False
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether rows stay that the source no longer has."""
+        return self.keeps_known or self.updates_known
+
+    @property
+    def needs_identity(self) -> bool:
+        """Whether it needs a primary key."""
+        return self.updates_known
+
+    @property
+    def replaces_in_place(self) -> bool:
+        """Whether publishing a range shows readers exactly the staged rows."""
+        return not self.keeps_rows and not self.whole_table
+
+    @property
+    def in_place(self) -> WriteMode:
+        """The mode for a range in the table that readers see."""
+        return WriteMode.REPLACE if self.whole_table else self
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A column that says of a row whether, or since when, its source has it no more.
+
+    A row is marked by a moment or by a flag: otherwise the column is NULL, or the flag is 0.
+    """
+
+    column: Column
+    flag: bool = False
+    """Whether the column is a boolean or a number, not a moment."""
+
+    def unmarked(self, system: System) -> str:
+        """Write the condition that a row is not marked."""
+        name = system.quote(self.column.name)
+        # a text constant is taken for a boolean as well as for a number
+        return f"({name} IS NULL OR {name} = '0')" if self.flag else f"{name} IS NULL"
+
+    def setting(self, system: System) -> str:
+        """Write the assignment that marks a row."""
+        value = "'1'" if self.flag else system.dialect.now
+        return f"{system.quote(self.column.name)} = {value}"
+
+    def clearing(self, system: System) -> str:
+        """Write the assignment that removes the mark of a row."""
+        value = "'0'" if self.flag else "NULL"
+        return f"{system.quote(self.column.name)} = {value}"
 
 
 class Written(NamedTuple):

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
@@ -20,7 +19,13 @@ from tableferry.resources.contract.fingerprint import (
     SourceFingerprint,
 )
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.table_sql import filtered, qualified, range_number, within
+from tableferry.resources.contract.table_sql import (
+    alias_prefix,
+    filtered,
+    qualified,
+    range_number,
+    within,
+)
 from tableferry.resources.digest.definition import definition
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import all_fields, fields, own_field

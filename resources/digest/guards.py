@@ -14,8 +14,8 @@ from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.overflow_sql import NEVER
 from tableferry.resources.digest.fields import all_fields
 from tableferry.resources.digest.overflow import Overflow
-from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.decimals import ToDecimal
+from tableferry.resources.types.export import Conversion
 from tableferry.resources.types.steps import (
     CHANGES,
     Change,

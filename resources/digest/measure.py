@@ -12,12 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.fingerprint import Figures
 from tableferry.resources.contract.system import System
-from tableferry.resources.contract.table_sql import filtered, range_number, read_from, within
+from tableferry.resources.contract.table_sql import (
+    alias_prefix,
+    filtered,
+    range_number,
+    read_from,
+    within,
+)
 from tableferry.resources.digest.definition import RECORD
 from tableferry.resources.digest.expressions import DigestSql, RowDigest
 from tableferry.resources.digest.probe import DigestRefused, require_client

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.hazards import Hazard, ShownDiffers, having, with_remedies
-from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.table_sql import alias_prefix, qualified
 from tableferry.resources.digest.expressions import DigestSql, RowDigest
 from tableferry.resources.digest.fields import all_fields
 from tableferry.resources.digest.probe import shared

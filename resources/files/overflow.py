@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.overflow_sql import ITEM, OverflowSql
+from tableferry.resources.contract.table_sql import alias_prefix
 from tableferry.resources.files import digest
 from tableferry.resources.files.types import FROM_TEXT, TEXT, value
 from tableferry.resources.types.kinds import Kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tableferry.resources.contract.loader import Loader
 from tableferry.resources.contract.settings import Scheme
 from tableferry.resources.contract.system import System
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import WriteMode
 from tableferry.resources.files import digest
 from tableferry.resources.files.dialect import DIALECT
 from tableferry.resources.files.errors import is_transient

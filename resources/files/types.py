@@ -15,7 +15,7 @@ import pyarrow as pa
 from tableferry.resources.errors import InputError
 from tableferry.resources.files.notations import INSTANT, NOTATIONS, is_canonical, is_written
 from tableferry.resources.types import declared as reader
-from tableferry.resources.types.export import Export, Refusal
+from tableferry.resources.types.export import Export, Refusal, Slot
 from tableferry.resources.types.kinds import (
     MICROSECONDS_PER_DAY,
     Array,
@@ -33,7 +33,6 @@ from tableferry.resources.types.kinds import (
     signed,
     unsigned,
 )
-from tableferry.resources.types.slot import Slot
 from tableferry.resources.types.type_map import ColumnType, TypeMap
 
 FILE = "_file"

@@ -36,7 +36,7 @@ from tableferry.resources.postgres.text_formats import (
 from tableferry.resources.postgres.types import TYPES, binary_safe, read
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
-from tableferry.resources.types.conversion import Conversion
+from tableferry.resources.types.export import Conversion
 from tableferry.resources.types.kinds import Decimal
 from tableferry.resources.types.samples import ConstantStyle
 

@@ -14,9 +14,9 @@ from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.types import TYPES
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
-from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.decimals import Scaled, ToDecimal
 from tableferry.resources.types.declared import read
+from tableferry.resources.types.export import Conversion
 from tableferry.resources.types.kinds import (
     MICROSECONDS_PER_DAY,
     Binary,

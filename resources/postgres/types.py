@@ -9,7 +9,7 @@ import pyarrow as pa
 from tableferry.resources.postgres.places import CTID, NUMBER
 from tableferry.resources.types import declared as reader
 from tableferry.resources.types.declared import TypeText
-from tableferry.resources.types.export import Export, Refusal
+from tableferry.resources.types.export import Export, Refusal, Slot
 from tableferry.resources.types.kinds import (
     MICROSECONDS_PER_DAY,
     Array,
@@ -27,7 +27,6 @@ from tableferry.resources.types.kinds import (
     signed,
     unsigned,
 )
-from tableferry.resources.types.slot import Slot
 from tableferry.resources.types.type_map import ColumnType, TypeMap
 
 # 4714-11-24 BC and 5874897-12-31 limit `date`; `timestamp` ends on 294276-12-31. The infinities are

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from tableferry.resources.connecting.waiting import lock_milliseconds
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.table_sql import drop_table, qualified
+from tableferry.resources.contract.target_options import Mark
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.sqlserver.dialect import (
     BINARY,

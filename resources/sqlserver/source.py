@@ -33,7 +33,7 @@ from tableferry.resources.sqlserver.tsv_text import tab_separated
 from tableferry.resources.sqlserver.types import read
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
-from tableferry.resources.types.conversion import Conversion
+from tableferry.resources.types.export import Conversion
 from tableferry.resources.types.samples import SECOND, ConstantStyle
 
 

@@ -13,8 +13,8 @@ from tableferry.resources.contract.refusals import MARK, Where
 from tableferry.resources.sqlserver.dialect import DIALECT, literal
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
-from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.decimals import Scaled
+from tableferry.resources.types.export import Conversion
 from tableferry.resources.types.kinds import (
     EPOCH,
     Boolean,

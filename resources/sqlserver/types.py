@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tableferry.resources.types import declared as reader
 from tableferry.resources.types.declared import TypeText
-from tableferry.resources.types.export import Export, Refusal
+from tableferry.resources.types.export import Export, Refusal, Slot
 from tableferry.resources.types.kinds import (
     Array,
     Binary,
@@ -27,7 +27,6 @@ from tableferry.resources.types.kinds import (
     signed,
     unsigned,
 )
-from tableferry.resources.types.slot import Slot
 from tableferry.resources.types.type_map import ColumnType, TypeMap
 
 FIRST_DAY, LAST_DAY = days("0001-01-01"), days("9999-12-31")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tableferry.resources.contract.marks import Mark
+from tableferry.resources.contract.target_options import Mark
 from tableferry.resources.digest.same_rows import SameRows, Summed
 from tableferry.resources.errors import RangeBusy
 from tableferry.resources.tables import staging_prefix

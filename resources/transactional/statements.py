@@ -8,14 +8,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from tableferry.resources import registry
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.columns.key_kind import is_text_key
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.marks import Mark
 from tableferry.resources.contract.system import System
-from tableferry.resources.contract.table_sql import drop_table, qualified
-from tableferry.resources.contract.target_options import TargetOptions
+from tableferry.resources.contract.table_sql import alias_prefix, drop_table, qualified
+from tableferry.resources.contract.target_options import Mark, TargetOptions
 from tableferry.resources.errors import StatementFailed, TableferryError
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column

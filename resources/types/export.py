@@ -1,10 +1,25 @@
-"""The values that a source column holds, and the SQL that selects them exactly."""
+"""The values that a source column and a target column hold, and how the one becomes the other."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tableferry.resources.types.kinds import Kind
+import pyarrow as pa
+
+from tableferry.resources.types.kinds import Kind, Text
+from tableferry.resources.types.steps import Step, is_guard
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The values that a target type holds, and the Arrow type in which the sink takes them."""
+
+    kind: Kind
+    arrow: pa.DataType
+    takes_bytes: bool = False
+    """Whether a text type also takes any bytes."""
+    nullable: bool = True
+    """Whether columns of the type can be NULL."""
 
 
 @dataclass(frozen=True)
@@ -42,3 +57,25 @@ class Refusal:
     """The expression of that text; None if there is none."""
     note: str = ""
     """A description of that text."""
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """The conversion of one column."""
+
+    source: Export
+    slot: Slot
+    arrow: pa.DataType
+    steps: tuple[Step, ...]
+    as_text: bool
+    """The source casts the value to text."""
+
+    @property
+    def sent(self) -> Kind:
+        """The kind of the values that the steps convert."""
+        return (self.source.text_kind or Text()) if self.as_text else self.source.kind
+
+    @property
+    def guarded(self) -> bool:
+        """Whether some values may be refused."""
+        return any(map(is_guard, self.steps))

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from tableferry.resources.types import kinds
-from tableferry.resources.types.conversion import Conversion
 from tableferry.resources.types.declared import read
+from tableferry.resources.types.export import Conversion
 from tableferry.resources.types.kinds import EPOCH, MICROSECONDS_PER_DAY, Kind, iso
 
 REFUSED = "a refusal"

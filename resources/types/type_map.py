@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from tableferry.resources.types.column import Column
-from tableferry.resources.types.export import Export, Refusal
+from tableferry.resources.types.export import Export, Refusal, Slot
 from tableferry.resources.types.kinds import Kind
-from tableferry.resources.types.slot import Slot
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tableferry.resources.contract.source import source_of
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
-from tableferry.resources.types.conversion import Conversion
+from tableferry.resources.types.export import Conversion
 from tableferry.resources.types.kinds import Text, signed
 from tableferry.resources.types.samples import REFUSED, Sample, meaning, samples
 

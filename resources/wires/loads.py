@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.connecting.probe import Wrong
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format, WireFormat
 from tableferry.resources.contract.delimited import Framing, framed_rows
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.formats import format_of
 from tableferry.resources.contract.loader import loader_of
-from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.table_sql import alias_prefix, qualified
 from tableferry.resources.contract.target import RangeLoad
 from tableferry.resources.errors import (
     InputError,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tableferry.assets.running.prefetch import DEPTH, Prefetch
+from tableferry.assets.running.moving import DEPTH, Prefetch
 
 
 class Source:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tableferry.resources.aliases import alias_prefix
+from tableferry.resources.contract.table_sql import alias_prefix
 
 WIDE = "\uff46\uff45\uff52\uff52\uff59__n"
 

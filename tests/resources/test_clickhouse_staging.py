@@ -5,9 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tableferry.resources.clickhouse.ddl import range_hash
+from tableferry.resources.clickhouse.ddl import (
+    defined_image,
+    planned_image,
+    range_hash,
+    staging_table,
+)
 from tableferry.resources.clickhouse.locks import Owner
-from tableferry.resources.clickhouse.staging import defined_image, planned_image, staging_table
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.keys.range import KeyRange

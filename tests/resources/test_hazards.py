@@ -11,8 +11,7 @@ from tableferry.resources.clickhouse import hazards as clickhouse
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Effect, Hazard, require_publishable
-from tableferry.resources.contract.target_options import TargetOptions
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import TargetOptions, WriteMode
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.postgres import hazards as postgres
 from tableferry.resources.postgres.hazards import DELETE, INSERT, UPDATE

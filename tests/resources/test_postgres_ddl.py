@@ -10,8 +10,7 @@ import pytest
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target_names import shadow_of
-from tableferry.resources.contract.target_options import TargetOptions
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import TargetOptions, WriteMode
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.tables import TableRef

@@ -15,8 +15,7 @@ from tableferry.assets.log.ledger import committed_records, newest_ids
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.written_columns import created_table
 from tableferry.assets.planning.changes.change import Change
-from tableferry.assets.planning.changes.drift import ADDING, Unplanned, drift_of
-from tableferry.assets.planning.changes.unplanned import unplanned_columns
+from tableferry.assets.planning.changes.drift import ADDING, Unplanned, drift_of, unplanned_columns
 from tableferry.assets.planning.changes.widening import misfits, too_narrow, widenings
 from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.hazards import require_harmless

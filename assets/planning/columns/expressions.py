@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.checks.table_side import refusal
-from tableferry.resources.aliases import alias_prefix
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.contract.table_sql import alias_prefix, qualified
 from tableferry.resources.errors import ColumnsRefused, InputError
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column

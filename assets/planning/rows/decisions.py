@@ -21,8 +21,7 @@ from tableferry.assets.log.ledger import (
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.log.written_columns import committed_schema
-from tableferry.assets.planning.changes.drift import schema_changes
-from tableferry.assets.planning.changes.unplanned import only_fewer_columns
+from tableferry.assets.planning.changes.drift import only_fewer_columns, schema_changes
 from tableferry.assets.planning.columns.hop_columns import new_columns, target_columns
 from tableferry.assets.planning.resolve import Hop, checks_of
 from tableferry.assets.planning.rows.actions import with_actions

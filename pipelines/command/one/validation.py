@@ -11,7 +11,7 @@ from tableferry.assets.declaring.many_tables import Declaration
 from tableferry.assets.declaring.transfer_files import declarations_in
 from tableferry.assets.declaring.yaml_lines import Location
 from tableferry.assets.planning.changes.change_plan import target_changes
-from tableferry.assets.planning.changes.unplanned import unplanned_columns
+from tableferry.assets.planning.changes.drift import unplanned_columns
 from tableferry.assets.planning.hazards import with_hazards
 from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.assets.planning.transfer_plan import require_cuts

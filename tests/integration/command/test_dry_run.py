@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import WriteMode
 from tableferry.resources.tables import TableRef, staging_prefix
 from tests.integration.conftest import Ferry
 from tests.integration.support.command import command

@@ -25,9 +25,7 @@ from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import ShownDiffers, require_publishable
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.marks import Mark
-from tableferry.resources.contract.target_options import TargetOptions, Written
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import Mark, TargetOptions, WriteMode, Written
 from tableferry.resources.errors import InputError, ReceiptMismatch, RowsReferredTo, StatementFailed
 from tableferry.resources.postgres.ddl import STATEMENTS as POSTGRES
 from tableferry.resources.postgres.server import PostgresServer

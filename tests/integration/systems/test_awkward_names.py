@@ -26,8 +26,7 @@ from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.markers import Publication, markers_of
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import Target
-from tableferry.resources.contract.target_options import TargetOptions
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import TargetOptions, WriteMode
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.sqlserver.resource import SqlServerResource

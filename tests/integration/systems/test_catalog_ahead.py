@@ -17,8 +17,7 @@ from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.looking_ahead import LookAhead
 from tableferry.resources.contract.markers import MARKERS, Publication
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.target_options import TargetOptions
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import TargetOptions, WriteMode
 from tableferry.resources.errors import TableferryError, TableMissing
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource

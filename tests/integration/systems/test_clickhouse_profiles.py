@@ -19,8 +19,7 @@ from tableferry.resources.contract.catalog import Listed
 from tableferry.resources.contract.inspection import Use, inspection_of
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target_options import TargetOptions
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import TargetOptions, WriteMode
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.errors import ColumnsRefused, InputError, RowsHidden, StatementFailed
 from tableferry.resources.keys.range import KeyRange

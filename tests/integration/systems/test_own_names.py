@@ -17,8 +17,7 @@ from tableferry.checks.whole_table import repeated_keys
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.contract.target_options import TargetOptions
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import TargetOptions, WriteMode
 from tableferry.resources.digest.fingerprinting import fingerprints
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.registry import system

@@ -11,7 +11,7 @@ import pytest
 
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target_names import MOST_REJECTED, shadow_of
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import WriteMode
 from tableferry.resources.errors import ReceiptMismatch, SchemaDrift, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tests.integration.support.target_bench import (

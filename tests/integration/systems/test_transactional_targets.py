@@ -15,8 +15,7 @@ import pytest
 from tableferry.resources.contract.markers import MARKERS, Publication
 from tableferry.resources.contract.target import TargetMoved
 from tableferry.resources.contract.target_names import shadow_of
-from tableferry.resources.contract.target_options import TargetOptions
-from tableferry.resources.contract.write_modes import WriteMode
+from tableferry.resources.contract.target_options import TargetOptions, WriteMode
 from tableferry.resources.errors import (
     ConnectionFailed,
     InputError,
