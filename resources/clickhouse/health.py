@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
-from tableferry.resources.clickhouse.layout import database_engines, layouts_of
+from tableferry.resources.clickhouse.layout import layouts_of
 from tableferry.resources.clickhouse.nodes import require_place
 from tableferry.resources.clickhouse.policies import policies_of, user_of
-from tableferry.resources.clickhouse.server import ClickHouseServer
+from tableferry.resources.clickhouse.server import ClickHouseServer, databases
 from tableferry.resources.connecting.health import (
     asked,
     clock,
@@ -76,8 +76,9 @@ def _servers(resource: ClickHouseServer) -> Iterator[Finding]:
 
 def _targets(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
     cluster = resource.clustered()
+    engines = databases(resource)
     for tables in groups(use.writes):
-        layouts, engines = layouts_of(resource, tables), database_engines(resource, tables)
+        layouts = layouts_of(resource, tables)
         for table in tables:
             engine = layouts[table].engine_full if table in layouts else ""
             try:
@@ -85,7 +86,7 @@ def _targets(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
                     resource,
                     table,
                     engine=engine,
-                    database_engine=engines.get(table, ""),
+                    database_engine=engines.get(table.schema, ""),
                     cluster=cluster.name if cluster else None,
                 )
             except InputError as error:

@@ -12,7 +12,7 @@ from tableferry.resources.clickhouse.ddl import create_table
 from tableferry.resources.clickhouse.dialect import RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.locks import Owner, read_owner
 from tableferry.resources.clickhouse.markers import ClickHouseMarkers, table_identity
-from tableferry.resources.clickhouse.server import ClickHouseServer, among, databases
+from tableferry.resources.clickhouse.server import ClickHouseServer, among
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target_names import shadow_of
@@ -59,12 +59,6 @@ def layouts_of(
         for name, engine, engine_full, identity, partition_key, hidden, database_engine in rows
     }
     return {table: layouts[table.name] for table in tables if table.name in layouts}
-
-
-def database_engines(resource: ClickHouseServer, tables: Sequence[TableRef]) -> dict[TableRef, str]:
-    """Return the engine of the database of tables of one database; nothing if there is none."""
-    engines = databases(resource)
-    return {table: engines[table.schema] for table in tables if table.schema in engines}
 
 
 def shadow_owner(

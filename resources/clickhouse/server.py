@@ -155,10 +155,10 @@ class ClickHouseServer(Server):
     def for_all(self, statement: str) -> str:
         """Return a statement as it is sent: for all replicas, if the connection names a cluster."""
         cluster = self.clustered()
-        return cluster.on_all(statement, self._database_engine) if cluster else statement
+        return cluster.on_all(statement, self.database_engine) if cluster else statement
 
-    def _database_engine(self, quoted: str) -> str:
-        """The engine of a database.
+    def database_engine(self, quoted: str) -> str:
+        """Return the engine of a database; a process asks each connection once.
 
         Raises:
             InputError: there is no such database.
@@ -169,8 +169,9 @@ class ClickHouseServer(Server):
             for name, engine in databases(self).items():
                 if DIALECT.quote(name) == quoted:
                     return engine
+            name = quoted.strip("`")
             raise InputError(
-                f"there is no database {quoted} on {settings}: create it, or correct the name"
+                f"there is no database {name!r} on {settings}: create it, or correct the name"
             )
 
         return settings.facts.known(("engine of database", quoted), ask)

@@ -27,11 +27,10 @@ from tableferry.resources.clickhouse.ddl import (
     stage_kept,
     staging_table,
 )
-from tableferry.resources.clickhouse.dialect import RANGE_COLUMN, literal
+from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import EXISTS
 from tableferry.resources.clickhouse.layout import (
     TableLayout,
-    database_engines,
     ensure_shadow,
     is_current,
     layout_of,
@@ -557,13 +556,10 @@ class ClickHouseTarget(Target):
             )
 
     def _require_database(self, table: TableRef, engine: str) -> None:
-        database_engine = answer(self.resource, database_engines, table)
-        if database_engine is None:
-            settings = self.resource.settings()
-            raise InputError(
-                f"{table}: there is no database {table.schema!r} on {settings}: "
-                "create it, or correct the name"
-            )
+        try:
+            database_engine = self.resource.database_engine(DIALECT.quote(table.schema))
+        except InputError as error:
+            raise InputError(f"{table}: {error}") from None
         self._require_place(table, engine, database_engine)
 
     def _require_syntax(self, plan: CopyPlan, options: TargetOptions) -> None:
