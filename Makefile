@@ -16,7 +16,7 @@ export DAGSTER_HOME ?= $(CURDIR)/.dagster_home
 # No server is named, so that the local stack is used.
 NO_SERVERS := ! env | grep -qE '^TABLEFERRY_(POSTGRES|SQLSERVER|CLICKHOUSE)_URL(_FILE)?=.'
 
-.PHONY: help install demo dev env docs screenshots test test-changed test-slow test-soak test-mutants test-mutants-changed test-cluster test-engines test-tsql cluster-up cluster-logs test-storages test-all test-unit test-servers test-versions release wheels lint format audit sbom check-deployment image test-image bench bench-pairs clean constraints system-packages browser
+.PHONY: help install demo dev env docs screenshots test test-changed test-slow test-soak test-mutants test-mutants-changed test-cluster test-engines test-tsql cluster-up cluster-logs test-storages test-all test-unit test-servers certify test-versions release wheels lint format audit sbom check-deployment image test-image bench bench-pairs clean constraints system-packages browser
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -164,6 +164,12 @@ test-unit: install ## Run Tableferry's own tests that need no servers, and are q
 test-servers: install ## Prepare the servers that TABLEFERRY_TEST_..._URL name, and test on them
 	@PYTHONPATH=. $(BIN)/python .ci/prepare-servers
 	@$(MAKE) test test-slow MOST=
+
+certify: install ## Certify the servers that TABLEFERRY_TEST_..._URL name, else the local stack, into build/certificate
+	@TABLEFERRY_POSTGRES_URL="$$TABLEFERRY_TEST_POSTGRES_URL" \
+		TABLEFERRY_SQLSERVER_URL="$$TABLEFERRY_TEST_SQLSERVER_URL" \
+		TABLEFERRY_CLICKHOUSE_URL="$$TABLEFERRY_TEST_CLICKHOUSE_URL" \
+		$(BIN)/ferry certify --output build/certificate $(ARGS)
 
 test-versions: install system-packages ## Test with the oldest and the newest dependencies that pyproject.toml allows
 	@$(IN_MEMORY) .ci/test-versions $(BIN)/uv $(ENDS)

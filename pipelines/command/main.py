@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from tableferry.pipelines.certifying.command import certify
 from tableferry.pipelines.command.adopting import adopt
 from tableferry.pipelines.command.comparing import compare
 from tableferry.pipelines.command.copying import copy
@@ -286,6 +287,7 @@ def prune(keep: str, dry_run: bool, as_json: bool) -> None:
 
 for command in (
     adopt,
+    certify,
     check,
     compare,
     copy,
