@@ -195,6 +195,8 @@ class Transfer(Section):
     """Cron line (UTC): run what has changed."""
     check_schedule: Annotated[str, AfterValidator(cron_line)] | None = None
     """Cron line (UTC): check the committed ranges, move nothing."""
+    evidence: str | None = None
+    """A folder in which `ferry run` leaves what each run did, as JSON and Markdown, and a trail."""
     freshness: Freshness = BY_SCHEDULE
     """How old the newest range may be before Dagster calls the targets stale: by the schedule, an
     age such as 36h or 7d, or none."""

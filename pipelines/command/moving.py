@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -50,6 +51,12 @@ if TYPE_CHECKING:
     help="Read all tables of a source in one state (PostgreSQL).",
 )
 @side_by_side(BY_CORES)
+@click.option(
+    "--evidence",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write there what the run did, as JSON, Markdown, and a trail.",
+)
 @quiet
 @click.option("--dry-run", is_flag=True, help="Show the statements that would be sent; send none.")
 @wide
@@ -63,6 +70,7 @@ def run(
     profile: str | None,
     consistent: bool,
     jobs: int | None,
+    evidence: Path | None,
     quiet: bool,
     dry_run: bool,
     rejected: bool,
@@ -127,6 +135,7 @@ def run(
         wide=wide,
         as_json=as_json,
         left=left,
+        evidence=evidence,
     )
     end(errors)
 
@@ -143,6 +152,7 @@ def move(
     as_json: bool,
     consistent: bool = False,
     left: Sequence[str] = (),
+    evidence: Path | None = None,
 ) -> list[str]:
     """Move transfers, and show how far they are and what has come of it.
 
@@ -157,10 +167,12 @@ def move(
         as_json: print a JSON document.
         consistent: read all tables of a source in one state.
         left: errors about what is not moved at all.
+        evidence: the folder for the evidence; by default what each transfer declares.
 
     Returns:
         The errors of all.
     """
+    from tableferry.pipelines.certifying.evidence import keep
     from tableferry.pipelines.command.many.consistent import consistency
     from tableferry.pipelines.command.many.fleet import run_fleet
     from tableferry.pipelines.command.many.side_by_side import usable_cores
@@ -182,6 +194,7 @@ def move(
             print_json(view.json())
         else:
             show_ranges(console(), "run", view, wide=wide, folded=not wide)
+        keep(session, [view], evidence)
         return view.errors
     views: list[TransferOutcome] = []
     interrupted = False
@@ -223,4 +236,5 @@ def move(
         show_summary(console(), views)
         for line in one_state.lines(complete=not errors):
             click.echo(line)
+    keep(session, [item.view for item in views], evidence)
     return errors

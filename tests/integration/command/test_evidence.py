@@ -1,0 +1,96 @@
+"""`ferry run --evidence`, and the setting: files say what a run did, by the log's records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tableferry.pipelines.cli import main
+from tests.integration.conftest import Ferry
+
+pytestmark = pytest.mark.integration
+
+HOPS = "['clickhouse://warehouse.{t}']"
+TABLE = (
+    "CREATE TABLE {t} (id integer PRIMARY KEY, n integer)",
+    "INSERT INTO {t} SELECT g, g FROM generate_series(1, 300) g",
+)
+BOUNDS = "{bounds: [101, 201]}"
+
+
+def run(one: Ferry, *options: str) -> Result:
+    return CliRunner().invoke(main, ["run", one.table, "--quiet", *options])
+
+
+def documents(folder: Path) -> list[dict[str, Any]]:
+    """The runs' JSON, in order."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.json"))]
+    return [json.loads(text) for text in texts]
+
+
+def trail(folder: Path) -> list[dict[str, Any]]:
+    """The lines of the trail."""
+    return [json.loads(line) for line in (folder / "trail.jsonl").read_text().splitlines()]
+
+
+def test_a_run_leaves_what_it_did_and_adds_to_the_trail(
+    ferry: Callable[..., Ferry], tmp_path: Path
+) -> None:
+    one, folder = ferry(HOPS, *TABLE, ranges=BOUNDS), tmp_path / "evidence"
+    assert run(one, "--evidence", str(folder)).exit_code == 0
+    (first,) = documents(folder)
+    assert first["ok"] and first["transfer"] == one.table and len(first["run_ids"]) == 1
+    committed = [line for line in trail(folder) if line.get("state") == "committed"]
+    assert [line["rows"] for line in committed] == [100, 100, 100]
+    assert {line["run_id"] for line in committed} == {*first["run_ids"]}
+    verdicts = [line for line in trail(folder) if "check" in line]
+    assert {line["check"] for line in verdicts} >= {"row_count", "checksum"}
+    assert all(line["passed"] for line in verdicts)
+    text = next(folder.glob("*.md")).read_text(encoding="utf-8")
+    assert f"# {one.table}: passed" in text
+    for line in committed:
+        assert f"| {line['range']} | committed | 100 |" in text
+
+    before = trail(folder)
+    assert run(one, "--evidence", str(folder)).exit_code == 0
+    second = documents(folder)[1]
+    assert second["ok"] and second["run_ids"] == second["trail"] == []
+    assert {range_["state"] for range_ in second["ranges"]} == {"skipped_unchanged"}
+    assert trail(folder) == before, "nothing moved"
+
+
+def test_a_run_that_fails_leaves_why(ferry: Callable[..., Ferry], tmp_path: Path) -> None:
+    folder = tmp_path / "evidence"
+    one = ferry(HOPS, *TABLE, ranges=BOUNDS, columns="{n: {type: UInt8}}", evidence=f"'{folder}'")
+    assert run(one).exit_code == 1
+    (failed,) = documents(folder)
+    assert not failed["ok"] and "column 'n', key 256" in "".join(failed["errors"])
+    states = {line["state"] for line in trail(folder) if "state" in line}
+    assert states >= {"committed", "failed"}
+    (why,) = {line["error"] for line in trail(folder) if line.get("state") == "failed"}
+    assert "column 'n', key 256" in why
+    assert "NOT PASSED" in next(folder.glob("*.md")).read_text(encoding="utf-8")
+
+
+def test_where_nothing_can_be_written_the_run_has_ended_all_the_same(
+    ferry: Callable[..., Ferry], tmp_path: Path
+) -> None:
+    one = ferry(HOPS, *TABLE)
+    (tmp_path / "file").touch()
+    result = run(one, "--evidence", str(tmp_path / "file" / "folder"))
+    assert result.exit_code == 2
+    assert f"ferry: {one.table}: its run has ended, but the evidence cannot be" in result.stderr
+    assert run(one).exit_code == 0
+    assert {view.state for view in one.plan().ranges} == {"skip"}
+
+
+def test_no_evidence_is_left_unasked(ferry: Callable[..., Ferry], tmp_path: Path) -> None:
+    one = ferry(HOPS, *TABLE)
+    before = {*tmp_path.rglob("*.json*"), *tmp_path.rglob("*.md")}
+    assert run(one).exit_code == 0
+    assert {*tmp_path.rglob("*.json*"), *tmp_path.rglob("*.md")} == before
