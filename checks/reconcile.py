@@ -12,10 +12,15 @@ from tableferry.checks.sides import Comparison
 from tableferry.checks.table_side import SIDES, Digests
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.fields import Field
-from tableferry.resources.contract.fingerprint import Figures, KnownFigures
+from tableferry.resources.contract.fingerprint import Figures, KnownFigures, Way
 from tableferry.resources.digest.fields import fields
 from tableferry.resources.digest.measure import CHANGED, DIGEST, ROWS, empty
 from tableferry.resources.keys.range import KeyRange
+
+SOURCE_DIGEST = "source_digest"
+"""Metadata of a checksum: how the source's figures were found, a `Way`."""
+
+ASKED: Way = "asked of the server"
 
 SAMPLE_ROWS = 1000
 """About how many rows of a range `sample_hash` reads: enough to see a fault in 0.7 % of all rows
@@ -119,6 +124,7 @@ def _by_sums(both: Comparison, level: Level) -> dict[str, Verdict]:
         changes = digests.changed if digests else None
         source_figures, target_figures = both.measure(groups, digests, columns, changes)
     seconds = time.monotonic() - began
+    ways = {} if known is None else {name: each.way for name, each in both.known.items()}
     nothing = empty(digests is not None, columns)
     verdicts: dict[str, Verdict] = {}
     for number, key_range in enumerate(both.ranges):
@@ -134,6 +140,7 @@ def _by_sums(both: Comparison, level: Level) -> dict[str, Verdict]:
             seconds=seconds,
             disagreeing=differing,
             ranges=len(both.ranges),
+            metadata={SOURCE_DIGEST: ways.get(key_range.name, ASKED)} if digests else {},
             **_ids(digests),
         )
         verdicts[key_range.name] = with_limits(verdict, both.plan, level, changed)

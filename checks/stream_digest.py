@@ -1,4 +1,4 @@
-"""Digests rows while they stream from the table between two hops, which saves a second scan."""
+"""Digests rows while they stream from a hop's source, which saves a second scan."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
-from tableferry.resources.contract.fingerprint import KnownFigures
+from tableferry.resources.contract.fingerprint import KnownFigures, Way
+from tableferry.resources.digest import native
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.measure import DIGEST, ROWS
+from tableferry.resources.digest.native import SentRows
 
 
 class StreamDigest:
@@ -19,14 +21,23 @@ class StreamDigest:
 
     Args:
         plan: the hop.
-        digest: that of the source, which the client computes.
+        digest: that of the source.
         wire: the format that streams: batches as the target wants them, or tab-separated text.
     """
 
     def __init__(self, plan: CopyPlan, digest: RowDigest, wire: WireFormat) -> None:
         self._names = [column.target.name for column in plan.columns]
-        self._digest, self._wire = digest, wire
-        self._rows = self._total = 0
+        self.digest, self._wire = digest, wire
+        layout = native.layout(plan, digest) if wire == "text" else None
+        self._sent = SentRows(layout) if layout else None
+        self.rows = self.total = 0
+        self.ended = False
+        """Whether all rows have passed."""
+
+    @property
+    def as_sent(self) -> bool:
+        """Whether the bytes are digested as the source's server has sent them."""
+        return self._sent is not None
 
     def watching(
         self, opens: Callable[[], AbstractContextManager[Iterator[Any]]]
@@ -42,23 +53,37 @@ class StreamDigest:
 
     def known_figures(self) -> KnownFigures:
         """The figures of the rows that have passed."""
-        return KnownFigures(self._digest.id, {ROWS: self._rows, DIGEST: str(self._total)})
+        way: Way = "digested as sent" if self._sent else "digested by the client"
+        its = self._sent or self
+        return KnownFigures(self.digest.id, {ROWS: its.rows, DIGEST: str(its.total)}, way)
 
     def watched(self, items: Iterable[Any]) -> Iterator[Any]:
-        """Yield the items, each digested before it is passed on."""
+        """Yield the items, each digested before it is passed on.
+
+        Raises:
+            ReceiptMismatch: rows are not as their server sends them.
+        """
+        if self._sent is not None:
+            for item in items:
+                self._sent.add(item)
+                yield item
+            self._sent.end()
+            self.ended = True
+            return
         # polars takes half a second to import
         from tableferry.resources.digest.client import digests, total
 
-        columns = self._digest.fields
+        columns = self.digest.fields
         positions = [self._names.index(field.name) for field in columns]
         for item in items:
             if len(item):
                 arrays = self._arrays(item)
                 compared = [arrays[position] for position in positions]
-                values = digests(columns, compared, self._digest.dialect.algorithm)
-                self._rows += len(values)
-                self._total += total(values)
+                values = digests(columns, compared, self.digest.dialect.algorithm)
+                self.rows += len(values)
+                self.total += total(values)
             yield item
+        self.ended = True
 
     def _arrays(self, item: Any) -> Sequence[pa.Array | pa.ChunkedArray]:
         """The columns of a batch, or of rows of text."""

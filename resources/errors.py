@@ -175,6 +175,10 @@ class RangeBusy(TableferryError):
     transient = False
 
 
+class SentDiffers(TableferryError):
+    """A server computes another digest of rows than their bytes have, as it sent them."""
+
+
 class ReceiptMismatch(TableferryError):
     """Row counts along the way differ; nothing was committed."""
 

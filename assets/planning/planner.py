@@ -10,6 +10,7 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.log.states import Reason
 from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.rows.decisions import with_decisions
+from tableferry.assets.planning.sent import with_fingerprints
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.snapshots import read_under
 from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
@@ -48,7 +49,7 @@ def make_plan(
         plan = plan_transfer(declared, servers, log, intent, names=names)
         plan = replace(plan, shared=shared, snapshot=snapshot, selection=selected)
         wanted = set(asked(plan))
-        plan = plan.fingerprinted(servers, wanted)
+        plan = with_fingerprints(plan, servers, log, wanted)
         decided = with_decisions(plan.only(wanted), servers, log).decided
         return replace(plan, decided=decided)
 

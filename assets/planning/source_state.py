@@ -15,6 +15,7 @@ from tableferry.assets.planning.transfer_plan import TransferPlan, fingerprints_
 from tableferry.resources.connecting.pace import going_on
 from tableferry.resources.contract.fingerprint import KnownFigures, SourceFingerprint
 from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
+from tableferry.resources.digest.fingerprinting import with_content
 from tableferry.resources.errors import (
     PlacesLost,
     SchemaDrift,
@@ -210,9 +211,29 @@ class SourceState:
         if latest.snapshot is snapshot:
             return latest
         self._require_same_columns(snapshot)
-        latest = self._read(key_range, snapshot)
+        latest = self._read(key_range, snapshot, as_sent=latest.fingerprint.unsent)
         snapshot.require_source_unchanged()
         return latest
+
+    def asked(self, key_range: KeyRange, reading: Reading) -> Reading:
+        """Return a reading with the digest that the source computes, which was yet to be sent."""
+        return self._read(key_range, reading.snapshot)
+
+    def sent(self, name: str, reading: Reading, used: str, figures: KnownFigures) -> Reading:
+        """Return a reading with the figures of its rows, as these were sent.
+
+        Args:
+            name: the range.
+            reading: what an attempt has read of it.
+            used: the definition of the digest.
+            figures: the number of rows, and the sum of their digests.
+        """
+        sent = replace(reading, source_figures=figures)
+        if reading.fingerprint.unsent:
+            sent = replace(sent, fingerprint=with_content(reading.fingerprint, used, figures))
+            with self._lock:
+                self._latest[name] = sent
+        return sent
 
     def rows(self, ranges: Sequence[KeyRange]) -> int | None:
         """Return the rows of ranges under the current snapshot; None if one was read otherwise."""
@@ -315,7 +336,9 @@ class SourceState:
         snapshot.require_source_unchanged()
         self._alike = snapshot
 
-    def _read(self, key_range: KeyRange, snapshot: Snapshot | None) -> Reading:
+    def _read(
+        self, key_range: KeyRange, snapshot: Snapshot | None, *, as_sent: bool = False
+    ) -> Reading:
         fingerprint = fingerprints_of(
             self._plan.transfer,
             self._plan.hops[0],
@@ -323,6 +346,7 @@ class SourceState:
             [key_range],
             {**self._plan.recorded, key_range.name: self.latest(key_range.name).fingerprint},
             snapshot=snapshot,
+            as_sent=(key_range.name,) if as_sent else (),
         )[key_range.name]
         if snapshot is None and self._shared is not None:
             # contents and versions were not read in one state

@@ -34,14 +34,13 @@ from tableferry.assets.planning.ranges.shared_cuts import in_use, relative_to, r
 from tableferry.assets.planning.ranges.statistics import KeyStatistics, key_statistics
 from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.assets.planning.rows.decision import Decision
+from tableferry.assets.planning.rows.deltas import uses_segments
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.snapshots import SnapshotAge
 from tableferry.assets.planning.wires import with_wires
-from tableferry.checks.levels import LEVELS
 from tableferry.resources import crash_points
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.fingerprint import SourceFingerprint
-from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.markers import Published, require_written_as
 from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.contract.source import source_of
@@ -91,8 +90,13 @@ class TransferPlan:
     """Each range's newest storage id before it was decided about, by number of the hop, if another
     run may come between the plan and its use."""
 
-    def fingerprinted(self, servers: Servers, names: Collection[str]) -> TransferPlan:
-        """Return the plan with fingerprints of these ranges added, unless it has them already."""
+    def fingerprinted(
+        self, servers: Servers, names: Collection[str], as_sent: Collection[str] = ()
+    ) -> TransferPlan:
+        """Return the plan with fingerprints of these ranges added, unless it has them already.
+
+        Those of ranges in `as_sent` get their value when their rows are sent.
+        """
         missing = [
             range_
             for name, range_ in self.ranges.items()
@@ -108,7 +112,13 @@ class TransferPlan:
                     age.renew()
                 plan = replace(plan, snapshot=plan.shared.name())
             added = fingerprints_of(
-                plan.transfer, plan.hops[0], servers, part, plan.recorded, snapshot=plan.snapshot
+                plan.transfer,
+                plan.hops[0],
+                servers,
+                part,
+                plan.recorded,
+                snapshot=plan.snapshot,
+                as_sent=as_sent,
             )
             plan = replace(
                 plan,
@@ -285,6 +295,7 @@ def fingerprints_of(
     recorded: Mapping[str, SourceFingerprint],
     *,
     snapshot: str | None = None,
+    as_sent: Collection[str] = (),
 ) -> dict[str, SourceFingerprint]:
     """Compute the declared fingerprint of a transfer's source rows, by range name."""
     expected = known_rows(transfer, ranges, recorded)
@@ -300,6 +311,7 @@ def fingerprints_of(
             recorded=recorded,
             segmented=uses_segments(transfer),
             expected=expected,
+            as_sent=as_sent,
         )
     if first.plan.fitting is None:
         return found
@@ -440,16 +452,3 @@ def apply_growth(plan: TransferPlan, servers: Servers, instance: dg.DagsterInsta
     crash_points.reached("inside_growth")
     if growth.added:
         instance.add_dynamic_partitions(partitions, [range_.name for range_ in growth.added])
-
-
-def uses_segments(transfer: Transfer) -> bool:
-    """Whether ranges are fingerprinted by segments, which tell a run where rows have changed."""
-    mode = transfer.write
-    if transfer.delta == "never" or not mode.moves or mode.whole_table:
-        return False
-    if transfer.keeps_rows or transfer.by_place:
-        return False
-    if transfer.delta == "always":
-        return True
-    shares = [loader_of(hop.to.system).delta_share for hop in transfer.hops]
-    return any(shares) and LEVELS[transfer.reconcile].values

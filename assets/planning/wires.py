@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.resolve import Hop
+from tableferry.assets.planning.rows.deltas import uses_segments
 from tableferry.assets.planning.servers import Servers
 from tableferry.resources.connecting.probe import Wrong
 from tableferry.resources.contract.copy_plan import CopyPlan, WireChoice, WireFormat
@@ -15,9 +17,17 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.formats import UNREAD, WIRES, format_of, formats_between
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.errors import InputError
+from tableferry.resources.digest import native
+from tableferry.resources.digest.fingerprinting import source_digest
+from tableferry.resources.digest.probe import DigestRefused
+from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.wires.exports import wrong_values
 from tableferry.resources.wires.loads import wrong_loads
+
+WORTH_TRYING = 200_000
+"""Rows of a table of which a scan costs more than the statements that try the wire `text`."""
+
+SCANNED_ONCE = "its rows are digested as they are sent, which saves the source a second scan"
 
 
 class ChosenWire(NamedTuple):
@@ -25,7 +35,7 @@ class ChosenWire(NamedTuple):
 
     wire: WireFormat
     because: str | None = None
-    """Why it is not one that `auto` prefers, if that is the servers', their tools' or logins'."""
+    """Why it is not one that `auto` prefers otherwise."""
 
 
 def chosen_wire(
@@ -127,6 +137,37 @@ def _first(wrong: Sequence[Wrong]) -> str:
     return f"{wrong[0]}{more}"
 
 
+def sends_digests(transfer: Transfer, hop: Hop, source: Endpoint) -> bool:
+    """Whether the bytes of a hop's text rows have what its source would be asked to digest.
+
+    Then the rows need not be read for their digest alone. Segments, rejected rows, the places of
+    rows, and ranges that are gathered for a swap need the server's digest before any row moves.
+    """
+    mode, plan = transfer.write, hop.plan
+    if not hop.first or not mode.moves or mode.whole_table or transfer.by_place or plan.fitting:
+        return False
+    if not (source_of(plan.source.system).snapshots and source.shares_snapshots):
+        return False
+    if transfer.fingerprint not in ("auto", "content") and transfer.reconcile != "checksum":
+        return False
+    if native.extension() is None or uses_segments(transfer):
+        return False
+    try:
+        return native.layout(plan, source_digest(source, plan)) is not None
+    except DigestRefused:
+        return False
+
+
+def _saves_a_scan(transfer: Transfer, hop: Hop, source: Endpoint) -> bool:
+    """Whether `text` is the cheaper wire for that reason: to try it costs small tables more."""
+    if not sends_digests(transfer, hop, source):
+        return False
+    with suppress(StatementFailed):
+        sizes = source_of(hop.plan.source.system).sizes(source, [hop.plan.source])
+        return any(table.rows >= WORTH_TRYING for table in sizes.values())
+    return False
+
+
 def with_wires(
     transfer: Transfer, hops: Sequence[Hop], servers: Servers, *, moving: bool = False
 ) -> tuple[Hop, ...]:
@@ -140,8 +181,14 @@ def with_wires(
     chosen = []
     for hop in hops:
         source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
+        declared = hop.spec.wire
         try:
-            found = chosen_wire(hop.spec.wire, hop.plan, source, target, moving=moving)
+            if declared == "auto" and _saves_a_scan(transfer, hop, source):
+                with suppress(InputError):
+                    wire, _ = chosen_wire("text", hop.plan, source, target, moving=moving)
+                    chosen.append(replace(hop, wire=wire, wire_because=SCANNED_ONCE))
+                    continue
+            found = chosen_wire(declared, hop.plan, source, target, moving=moving)
         except InputError as error:
             raise InputError(f"{transfer.transfer}: hop {hop.number} {error}") from None
         chosen.append(replace(hop, wire=found.wire, wire_because=found.because))

@@ -12,6 +12,7 @@ from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.planner import make_plan
 from tableferry.assets.planning.rows.decisions import with_decisions
+from tableferry.assets.planning.sent import with_fingerprints
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.snapshots import shared_snapshot
 from tableferry.assets.planning.transfer_plan import TransferPlan
@@ -68,8 +69,8 @@ def plan_of_run(
     """
     plan = caller.plan
     if plan is not None and plan.holds(log, names):
-        plan = plan.only(names).fingerprinted(servers, names)
-        yield with_decisions(replace(plan, selection=selected), servers, log)
+        plan = replace(plan.only(names), selection=selected)
+        yield with_decisions(with_fingerprints(plan, servers, log, names), servers, log)
         return
     with shared_snapshot(transfer, servers, caller.snapshot) as shared:
         yield make_plan(

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.running.audit import settle
-from tableferry.assets.running.range_attempt import RangeAttempt, stream_digest_of
+from tableferry.assets.running.range_attempt import RangeAttempt, stream_digest_of, with_digest_of
 from tableferry.assets.running.rows import RowSet
 from tableferry.assets.running.work import RangeOutcome
 from tableferry.checks.limits import with_rejected
@@ -132,6 +132,9 @@ def move(rows: RowSet, reason: Reason) -> RangeOutcome:
         SourceMoved: the source has changed since it was read.
         RangeDiffers: the range still differs after its newer rows were moved.
     """
+    stream_digest = stream_digest_of(rows.attempt)
+    if rows.attempt.reading.fingerprint.unsent and stream_digest is None:
+        rows = replace(rows, attempt=rows.attempt.asked)
     attempt = rows.attempt
     work, hop = attempt.work, attempt.hop
     counts: dict[str, int] = {}
@@ -154,7 +157,6 @@ def move(rows: RowSet, reason: Reason) -> RangeOutcome:
         attempt.tell("export")
         # the range stays locked until it is recorded: runs record in the order they publish
         load = held.enter_context(attempt.loader.attempt(publication, hop.options, work.alive))
-        stream_digest = stream_digest_of(attempt)
         exports = _export(rows, counts, publication, artifacts)
         exports = stream_digest.watching(exports) if stream_digest else exports
         with ExitStack() as opened:
@@ -173,9 +175,9 @@ def move(rows: RowSet, reason: Reason) -> RangeOutcome:
                 "load": max(time.perf_counter() - started - stream.waited_seconds, 0.0),
             }
             if stream_digest:
-                reading = replace(attempt.reading, source_figures=stream_digest.known_figures())
-                attempt = replace(attempt, reading=reading)
-                rows = replace(rows, attempt=attempt)
+                rows = replace(rows, attempt=with_digest_of(attempt, stream_digest))
+                attempt = rows.attempt
+                publication.version = attempt.data_version
             reached("after_load")
             staged = _staged(rows, load, kept.rows if kept is not None else 0)
             record = attempt.record_of_move(

@@ -22,8 +22,11 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import Target
+from tableferry.resources.digest.definition import definition
 from tableferry.resources.digest.fields import relaxed_fields
-from tableferry.resources.digest.measure import CHANGED, client_computes
+from tableferry.resources.digest.fingerprinting import source_digest
+from tableferry.resources.digest.measure import CHANGED, DIGEST, ROWS, client_computes, empty
+from tableferry.resources.errors import ReceiptMismatch, SentDiffers
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 
@@ -133,6 +136,12 @@ class RangeAttempt:
     def shadow(self) -> str | None:
         """With `swap`, the identity of the shadow table."""
         return self.work.shadows[self.hop.number]
+
+    @property
+    def asked(self) -> RangeAttempt:
+        """The attempt with the digest that the source's server computes of its rows."""
+        reading = self.work.source.asked(self.key_range, self.reading)
+        return replace(self, reading=reading)
 
     def tell(self, phase: str, rows: int = 0) -> None:
         """Report that a phase begins, or has processed more rows."""
@@ -369,12 +378,18 @@ class RangeAttempt:
 def stream_digest_of(attempt: RangeAttempt) -> StreamDigest | None:
     """Return the digest of an attempt's rows as they stream; None where that would save nothing.
 
-    It saves a second reading of the table between two hops, if the client digests its rows, and if
-    the previous hop has not just proven the same digest of that table.
+    It saves a second reading of the source, whose server sends all that it would digest. Of the
+    table between two hops, it does so if the client digests its rows, and if the previous hop has
+    not just proven the same digest of that table.
     """
     *_, level = attempt.work.levels
     hop, reading = attempt.hop, attempt.reading
-    if hop.options.single_rows or level != "checksum" or hop.first:
+    if reading.fingerprint.unsent and hop.wire == "text":
+        stream = StreamDigest(hop.plan, source_digest(attempt.source, hop.plan), hop.wire)
+        return stream if stream.as_sent else None
+    if hop.options.single_rows or hop.plan.fitting or level != "checksum":
+        return None
+    if hop.first and (hop.wire != "text" or reading.snapshot is None):
         return None
     comparison = attempt.comparison(hop.written_plan.target)
     if relaxed_fields(comparison.plan):
@@ -382,6 +397,40 @@ def stream_digest_of(attempt: RangeAttempt) -> StreamDigest | None:
     digest = comparison.digests.row["source"]
     if reading.source_figures and reading.source_figures.digest == digest.id:
         return None
-    if not client_computes(attempt.source, digest.dialect):
-        return None
-    return StreamDigest(comparison.plan, digest, hop.wire)
+    stream = StreamDigest(comparison.plan, digest, hop.wire)
+    if hop.first:
+        return stream if stream.as_sent else None
+    return stream if client_computes(attempt.source, digest.dialect) else None
+
+
+def with_digest_of(attempt: RangeAttempt, stream: StreamDigest) -> RangeAttempt:
+    """Return an attempt with the figures of its rows, which have passed.
+
+    Raises:
+        SentDiffers: the source's server was asked as well, and computes others; the run ends.
+        ReceiptMismatch: the server has counted other rows than it sent, or not all were taken.
+        SourceMoved: the source has changed since it was read.
+    """
+    reading, work, figures = attempt.reading, attempt.work, stream.known_figures()
+    sent, rows = figures.figures, reading.rows
+    if not stream.ended or (reading.fingerprint.unsent and sent[ROWS] != rows):
+        attempt.require_source_unchanged()
+        raise ReceiptMismatch(
+            f"{attempt.hop.plan.source}: of {rows} rows of this range {sent[ROWS]} were sent; "
+            "nothing was committed"
+        )
+    if stream.as_sent and work.asks_too():
+        source = attempt.source_side
+        grouped = source.by_range([attempt.key_range])
+        asked = source.measure(grouped, digest=stream.digest).get(0, empty(True, ()))
+        if asked != sent:
+            attempt.require_source_unchanged()
+            work.stop.set()
+            raise SentDiffers(
+                f"{attempt.hop.plan.source}: range {attempt.name} was sent with {sent[ROWS]} rows "
+                f"and the digest {sent[DIGEST]}, but the server computes {asked[DIGEST]} of "
+                f"{asked[ROWS]} rows. One of them is wrong: nothing of the range was committed, "
+                "and the run ends. Please report it; with 'wire: arrow' the server is asked for all"
+            )
+    used = definition(stream.digest.dialect.algorithm)
+    return replace(attempt, reading=work.source.sent(attempt.name, reading, used, figures))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 
 from tableferry.assets.log.ledger import latest_record
 from tableferry.assets.log.queries import Log
@@ -28,6 +30,9 @@ from tableferry.resources.digest.measure import ROWS
 from tableferry.resources.errors import TableMissing
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
+
+ASKED_OF = 50
+"""Of so many ranges that are digested as they are sent, the server is asked of one as well."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,7 @@ class Work:
     ended: list[str] = field(default_factory=list)
     """The ranges that have been through all hops, or have failed."""
     stop: threading.Event = field(default_factory=threading.Event)
+    _sent: Iterator[int] = field(default_factory=count)
     _published: dict[tuple[int, str], Published | None] = field(default_factory=dict)
     _observed: dict[tuple[int, TableRef | None], CopyPlan] = field(default_factory=dict)
     _observing: dict[tuple[int, TableRef | None], threading.Lock] = field(default_factory=dict)
@@ -111,6 +117,11 @@ class Work:
     def last_ranges(self) -> frozenset[str]:
         """As many ranges as there are workers: one of them is recorded last."""
         return frozenset([*self.plan.ranges][-self.workers :])
+
+    def asks_too(self) -> bool:
+        """Whether the server is asked for the digest of the next range that was digested as it was
+        sent: of the run's first one, and of some others by chance."""
+        return next(self._sent) == 0 or random.random() * ASKED_OF < 1
 
     @property
     def near_end(self) -> bool:

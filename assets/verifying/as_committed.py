@@ -43,7 +43,8 @@ def proven_figures(target_digest: str | None) -> KnownFigures | None:
     if target_digest is None:
         return None
     definition, rows, total = target_digest.split(":")
-    return KnownFigures(definition, {ROWS: int(rows), DIGEST: total})
+    figures = {ROWS: int(rows), DIGEST: total}
+    return KnownFigures(definition, figures, "recorded by the hop before")
 
 
 def digest_text(figures: KnownFigures) -> str:

@@ -7,6 +7,15 @@ from typing import Any, Literal
 
 FoundBy = Literal["row versions", "content"]
 
+Way = Literal[
+    "asked of the server",
+    "digested as sent",
+    "digested by the client",
+    "recorded by the hop before",
+]
+"""How figures of a source's rows were found: by a query; of the bytes of its COPY, as the server
+sent them; of what a driver delivered; or as those of a target, in the event log."""
+
 HISTORY = "_"
 """Precedes the server's history in a definition: see `Source.history`."""
 
@@ -36,6 +45,8 @@ class SourceFingerprint:
     values to versions; '' if they are not known. As long as it is the same, so is the value."""
     segments: str = field(default="", compare=False)
     """Hashes of the contents by segment, see `resources.digest.segments`; '' if not known."""
+    unsent: bool = field(default=False, compare=False)
+    """Whether the value stands for one that only the rows will show, as they are sent."""
     found_by: FoundBy | None = field(default=None, compare=False)
     """What `auto` looked at to find the value."""
     no_versions: str = field(default="", compare=False)
@@ -59,3 +70,4 @@ class KnownFigures:
 
     digest: str
     figures: Figures
+    way: Way = "asked of the server"

@@ -101,7 +101,7 @@ class Published:
         return [marker for marker in others if marker.overlaps(plan, key_range)]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Publication:
     """A range that an attempt is to publish, and what its marker will say."""
 
@@ -109,7 +109,8 @@ class Publication:
     """The hop, as given to `Target.prepare`."""
     key_range: KeyRange
     version: str
-    """The data version: fingerprint of the rows; part of an insert's dedup token."""
+    """The data version: fingerprint of the rows; part of an insert's dedup token. Another stands
+    for one that only the rows show, as they are sent, until they are staged."""
     owner: str
     """The run that publishes it, with its process."""
     home: str = ""

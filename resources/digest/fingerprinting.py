@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -80,6 +81,7 @@ def fingerprints(
     recorded: Mapping[str, SourceFingerprint] | None = None,
     segmented: bool = False,
     expected: Mapping[str, int] | None = None,
+    as_sent: Collection[str] = (),
 ) -> dict[str, SourceFingerprint]:
     """Fingerprint ranges of a hop's source by aggregate queries, see `stretches`.
 
@@ -98,6 +100,8 @@ def fingerprints(
         recorded: for `auto`, earlier fingerprints with `row_versions`, by range name.
         segmented: whether contents are hashed by `segments`, too.
         expected: how many rows the ranges have, as far as that is known.
+        as_sent: with `auto` and `content`, the names of ranges that are counted only, under the
+            snapshot: `with_content` gives their fingerprints the value.
 
     Returns:
         The fingerprints by range name, also of ranges without rows.
@@ -107,6 +111,21 @@ def fingerprints(
         DigestRefused: the server does not compute the row digest.
     """
     table, source, expected = plan.source, source_of(endpoint.system), expected or {}
+    if sent := [each for each in ranges if each.name in as_sent]:
+        unsent = _unsent(endpoint, plan, sent, method, snapshot, expected)
+        ranges = [each for each in ranges if each.name not in as_sent]
+        if not ranges:
+            return unsent
+        return unsent | fingerprints(
+            endpoint,
+            plan,
+            ranges,
+            method,
+            snapshot=snapshot,
+            recorded=recorded,
+            segmented=segmented,
+            expected=expected,
+        )
     if method in ("auto", "content") and source.file_key is not None:
         return source.fingerprints(endpoint, table, ranges, plan.where)
     if method == "auto":
@@ -238,19 +257,11 @@ def _by_versions_first(
     Where readers share no snapshot, the row versions are looked at again after the
     contents: only versions that did not change meanwhile are those of the rows that were read.
     """
-    versions: dict[str, tuple[SourceFingerprint, str]] = {}
-    refused = ""
-    try:
-        versions = _row_versions(endpoint, plan, ranges, snapshot, expected)
-    except StatementFailed as error:
-        if error.transient:
-            raise
-        # e.g. a login that may read some columns only: versions are granted with the table
-        refused = str(error)
+    versions, refused = _row_versions(endpoint, plan, ranges, snapshot, expected)
     results: dict[str, SourceFingerprint] = {}
     for name, (version, row_versions) in versions.items():
         before = recorded.get(name)
-        if before is not None and before.row_versions == row_versions:
+        if before is not None and not before.unsent and before.row_versions == row_versions:
             known = before.source_figures or KnownFigures("", {ROWS: version.rows})
             results[name] = replace(
                 before,
@@ -267,7 +278,7 @@ def _by_versions_first(
     contents = _contents(endpoint, plan, changed, snapshot, segmented, expected)
     after = versions
     if versions and not _share_snapshots(endpoint):
-        after = _row_versions(endpoint, plan, changed, snapshot, expected)
+        after, _ = _row_versions(endpoint, plan, changed, snapshot, expected)
     for name, content in contents.items():
         version, row_versions = versions.get(name, (content, ""))
         if after.get(name) != versions.get(name) or version.rows != content.rows:
@@ -283,7 +294,91 @@ def _by_versions_first(
     return results
 
 
+def _unsent(
+    endpoint: Endpoint,
+    plan: CopyPlan,
+    ranges: Sequence[KeyRange],
+    method: str,
+    snapshot: str | None,
+    expected: Mapping[str, int],
+) -> dict[str, SourceFingerprint]:
+    """Count ranges whose contents are digested as they are sent, with row versions for `auto`."""
+    counts: dict[str, tuple[SourceFingerprint, str]] = {}
+    refused, digest = "", source_digest(endpoint, plan)
+    if method == "auto":
+        counts, refused = _row_versions(endpoint, plan, ranges, snapshot, expected)
+    if not counts:
+        counted = _aggregates(endpoint, plan, ranges, "none", snapshot, expected)
+        counts = {name: (count, "") for name, count in counted.items()}
+    used = definition(digest.dialect.algorithm)
+    results: dict[str, SourceFingerprint] = {}
+    for name, (count, row_versions) in counts.items():
+        # nothing is recorded under it; an insert of other rows must not pass for a repeated one
+        results[name] = replace(
+            count,
+            value=f"unsent:{secrets.token_hex(8)}",
+            definition=used,
+            source_figures=None,
+            row_versions=row_versions,
+            found_by="content" if method == "auto" else None,
+            no_versions=refused,
+            unsent=True,
+        )
+        if not count.rows:
+            nothing = KnownFigures(digest.id, {ROWS: 0, DIGEST: "0"})
+            results[name] = with_content(results[name], used, nothing)
+    return results
+
+
+def source_digest(endpoint: Endpoint, plan: CopyPlan) -> RowDigest:
+    """Return the digest that fingerprints by content are made of.
+
+    Raises:
+        DigestRefused: the server does not compute the row digest.
+    """
+    return RowDigest(preferred(endpoint, plan.target.system), all_fields(plan), "source")
+
+
+def with_content(
+    fingerprint: SourceFingerprint, used: str, figures: KnownFigures
+) -> SourceFingerprint:
+    """Give a fingerprint the value that its content has.
+
+    Args:
+        fingerprint: of the same rows.
+        used: the definition of their digest.
+        figures: their number, and the sum of their digests.
+    """
+    rows = figures.figures[ROWS]
+    value = _value(f"content:{used}", rows, [figures.figures[DIGEST]])
+    return replace(
+        fingerprint,
+        rows=rows,
+        value=value,
+        definition=used,
+        source_figures=figures,
+        unsent=False,
+    )
+
+
 def _row_versions(
+    endpoint: Endpoint,
+    plan: CopyPlan,
+    ranges: Sequence[KeyRange],
+    snapshot: str | None,
+    expected: Mapping[str, int],
+) -> tuple[dict[str, tuple[SourceFingerprint, str]], str]:
+    """Read the versions of rows; nothing, and what the server says, if it refuses to show them."""
+    try:
+        return _versions_of_rows(endpoint, plan, ranges, snapshot, expected), ""
+    except StatementFailed as error:
+        if error.transient:
+            raise
+        # e.g. a login that may read some columns only: versions are granted with the table
+        return {}, str(error)
+
+
+def _versions_of_rows(
     endpoint: Endpoint,
     plan: CopyPlan,
     ranges: Sequence[KeyRange],
@@ -305,7 +400,7 @@ def _row_versions(
     unshared = not _share_snapshots(endpoint)
     if unshared and source.version_scope(endpoint, plan.source, copied, snapshot) != tie:
         return {}
-    digest = RowDigest(preferred(endpoint, plan.target.system), all_fields(plan), "source")
+    digest = source_digest(endpoint, plan)
     content = (definition(digest.dialect.algorithm), str(digest), plan.where)
     return {
         name: (version, _hash(version.value, tie, name, content))
@@ -329,7 +424,7 @@ def _contents(
     segmented: bool,
     expected: Mapping[str, int],
 ) -> dict[str, SourceFingerprint]:
-    digest = RowDigest(preferred(endpoint, plan.target.system), all_fields(plan), "source")
+    digest = source_digest(endpoint, plan)
     used = definition(digest.dialect.algorithm)
     summed = [field for field in fields(plan) if field.name in plan.figures]
     # other figures than sums are not put together here
@@ -352,14 +447,10 @@ def _contents(
             measured, hashes = put_together(chunk, measured, str(digest))
         for number, key_range in enumerate(chunk):
             figures = measured.get(number) or empty(True, summed)
-            value = _value(f"content:{used}", figures[ROWS], [figures[DIGEST]])
-            known = KnownFigures(digest.id, figures)
-            results[key_range.name] = SourceFingerprint(
-                figures[ROWS],
-                value,
+            results[key_range.name] = with_content(
+                SourceFingerprint(figures[ROWS], "", segments=hashes.get(number, "")),
                 used,
-                source_figures=known,
-                segments=hashes.get(number, ""),
+                KnownFigures(digest.id, figures),
             )
         _note_seconds(results, chunk, time.monotonic() - began)
     return results

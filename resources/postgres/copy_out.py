@@ -54,7 +54,7 @@ def copy_out(
     if result is None or result.status != ExecStatus.COPY_OUT:
         raise _unexpected(result, connection)
 
-    chunk, rows = bytearray(), 0
+    chunk, rows, passed = bytearray(), 0, 0
     get = pgconn.get_copy_data
     while True:
         length, row = get(1)
@@ -65,6 +65,7 @@ def copy_out(
             if len(chunk) >= CHUNK_BYTES:
                 yield _counted(chunk, rows)
                 chunk.clear()
+                passed += rows
                 rows = 0
         elif length == 0:
             poll.poll()
@@ -75,6 +76,10 @@ def copy_out(
     while (result := _next_result(pgconn, poll)) is not None:
         if result.status != ExecStatus.COMMAND_OK:
             raise _unexpected(result, connection)
+        if not binary and result.command_tuples != passed + rows:
+            raise psycopg.OperationalError(
+                f"COPY has sent {result.command_tuples} rows, and {passed + rows} arrived"
+            )
     if chunk:
         # the trailer is a separate message
         yield _counted(chunk, rows - binary)

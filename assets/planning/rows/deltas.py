@@ -122,3 +122,16 @@ def only_whole(transfer: Transfer, hop: Hop) -> str:
         "the rows that on_reject keeps back are found as a range moves": hop.plan.fitting,
     }
     return next((why for why, problem in problems.items() if problem), "")
+
+
+def uses_segments(transfer: Transfer) -> bool:
+    """Whether ranges are fingerprinted by segments, which tell a run where rows have changed."""
+    mode = transfer.write
+    if transfer.delta == "never" or not mode.moves or mode.whole_table:
+        return False
+    if transfer.keeps_rows or transfer.by_place:
+        return False
+    if transfer.delta == "always":
+        return True
+    shares = [loader_of(hop.to.system).delta_share for hop in transfer.hops]
+    return any(shares) and LEVELS[transfer.reconcile].values
