@@ -167,7 +167,7 @@ def alone(transfer: str) -> Iterator[None]:
     """
     with _lock:
         if transfer in _looked_at:
-            raise TableferryError("another tick reads its keys")
+            raise TableferryError("another tick reads its keys; the next one looks again")
         _looked_at.add(transfer)
     try:
         yield

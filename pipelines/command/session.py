@@ -209,7 +209,10 @@ def select_transfers(
     ]
     if not matches:
         if select_all:
-            raise InputError(f"there is no valid transfer in {session.declared.path}")
+            raise InputError(
+                f"there is no valid transfer in {session.declared.path}: `ferry init` writes one, "
+                "or name another folder by TABLEFERRY_TRANSFERS"
+            )
         declared = session.transfers.values()
         known = sorted({f"{key}={value}" for item in declared for key, value in item.tags.items()})
         raise InputError(

@@ -255,7 +255,9 @@ class ClickHouseTarget(Target):
             if not running:
                 return
             time.sleep(0.1)
-        raise RangeBusy(f"{table}: somebody still writes to it, so that it is not recreated")
+        raise RangeBusy(
+            f"{table}: somebody still writes to it, so that it is not recreated; run again"
+        )
 
     def _processes(self) -> str:
         """The table of what runs, on any replica of a cluster."""

@@ -56,7 +56,8 @@ class ArrowSession:
             if self._rows(MISREAD):
                 raise InputError(
                     "quote_all_identifiers of the role, the database or the server must be off "
-                    "behind a pooler that does not pass startup options on"
+                    "behind a pooler that does not pass startup options on: "
+                    "ALTER ROLE ... RESET quote_all_identifiers"
                 )
             self._opened = opened.pop_all()
 

@@ -131,5 +131,5 @@ class Digested:
             if time.monotonic() >= until:
                 raise RangeBusy(
                     f"{load.table} range {load.key_range.name}: another range of the table has "
-                    f"been publishing for {ALONE_SECONDS} s"
+                    f"been publishing for {ALONE_SECONDS} s: see what it waits for, and run again"
                 )
