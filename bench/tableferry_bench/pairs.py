@@ -74,9 +74,9 @@ def main() -> int:
     """Measure, print the medians, and return 1 if this client takes clearly more."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commit", default=JUDGED.read_text().strip(), help="of the client before")
-    parser.add_argument("--tables", type=int, default=100)
-    parser.add_argument("--pairs", type=int, default=1)
-    parser.add_argument("--most", type=float, default=1.08, help="the ratio that is not worse")
+    parser.add_argument("--tables", type=int, default=30)
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--most", type=float, default=1.15, help="the ratio that is not worse")
     given = parser.parse_args()
     with client_of(given.commit) as before, servers() as found:
         spent = measure(found, before, given.tables, given.pairs)

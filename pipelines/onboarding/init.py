@@ -205,10 +205,9 @@ def init(
     output.mkdir(parents=True, exist_ok=True)
     for proposal in proposed.proposals:
         try:
-            name = free_name(proposal.source, output, taken, suffix(proposal.hops))
+            name = _free_name(proposal.source, suffix(proposal.hops), taken)
             settled = replace(proposal, settings=settings or {})
             result.declared.append(_declare(settled, name, output / f"{name}.yaml"))
-            taken.add(name.casefold())
         except TableferryError as error:
             why = reason(error, proposal.source, proposal.hops)
             left_out.append(LeftOut(proposal.source, why, proposal.hops))
@@ -242,9 +241,8 @@ def save(proposals: Sequence[Proposal], place: Path) -> list[DeclaredTable]:
         raise InputError(f"a transfer of {folder} is called {file.stem} already; name another file")
     saved = []
     for proposal in proposals:
-        name = file.stem if file else free_name(proposal.source, folder, taken, "")
+        name = file.stem if file else _free_name(proposal.source, "", taken)
         saved.append(_declare(proposal, name, file or folder / f"{name}.yaml"))
-        taken.add(name.casefold())
     _write_beside(folder)
     return saved
 
@@ -252,7 +250,13 @@ def save(proposals: Sequence[Proposal], place: Path) -> list[DeclaredTable]:
 def _taken_names(known: TransferFolder) -> set[str]:
     # file systems may not tell case apart
     names = [*known.transfers, *(file.transfer or file.path.stem for file in known.invalid)]
+    names += [path.stem for path in known.path.glob("*.yaml")]
     return {name.casefold() for name in names}
+
+
+def _free_name(table: TableRef, suffix: str, taken: set[str]) -> str:
+    plain = f"{table.name}{suffix}"
+    return free_name(table, plain, f"{table.schema}_{plain}", taken)
 
 
 def _moved_targets(known: TransferFolder) -> dict[TableRef, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from re import ASCII, sub
 from typing import Literal
 
@@ -76,14 +75,19 @@ def require_distinct(
     return list(unfit.items())
 
 
-def free_name(table: TableRef, output: Path, taken: set[str], suffix: str) -> str:
-    """Choose a name for the transfer that is free in the folder."""
-    candidates = [f"{table.name}{suffix}", f"{table.schema}_{table.name}{suffix}"]
-    candidates = [identifier(name) for name in candidates]
-    candidates += [f"{candidates[1]}_{number}" for number in range(2, 1000)]
-    for name in candidates:
-        free = name.casefold() not in taken and not (output / f"{name}.yaml").exists()
-        if free and is_valid_name(name):
+def free_name(table: TableRef, plain: str, longer: str, taken: set[str]) -> str:
+    """Choose a name for the transfer of a table, and take it.
+
+    Args:
+        table: the table.
+        plain: the name, if it is free.
+        longer: the name otherwise, with a number if need be.
+        taken: the names that are not free, folded.
+    """
+    longer = identifier(longer)
+    for name in (identifier(plain), longer, *(f"{longer}_{number}" for number in range(2, 1000))):
+        if name.casefold() not in taken and is_valid_name(name):
+            taken.add(name.casefold())
             return name
     raise InputError(f"{table}: there is no name left for its transfer")
 

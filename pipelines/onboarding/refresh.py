@@ -19,7 +19,7 @@ from tableferry.assets.declaring.many_tables import (
 from tableferry.assets.declaring.transfer_files import declarations_in, load_transfers
 from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
 from tableferry.assets.planning.servers import Servers
-from tableferry.pipelines.onboarding.names import identifier, is_valid_name
+from tableferry.pipelines.onboarding.names import free_name
 from tableferry.pipelines.onboarding.proposal import Proposal
 from tableferry.pipelines.onboarding.source_tables import (
     Wanted,
@@ -203,15 +203,9 @@ def _names(
             names[table] = str(known.data.get("transfer"))
             taken.add(names[table].casefold())
     for table in tables:
-        if table in names:
-            continue
-        plain = identifier(table.name)
-        longer = f"{identifier(declaration.prefix)}_{plain}"
-        candidates = [plain, longer, *(f"{longer}_{number}" for number in range(2, 1000))]
-        names[table] = next(
-            name for name in candidates if name.casefold() not in taken and is_valid_name(name)
-        )
-        taken.add(names[table].casefold())
+        if table not in names:
+            longer = f"{declaration.prefix}_{table.name}"
+            names[table] = free_name(table, table.name, longer, taken)
     return names
 
 

@@ -151,17 +151,11 @@ class Catalogued:
 
 
 @dataclass(frozen=True)
-class Described:
-    """What a catalog says about a table that could be moved."""
+class Described(Catalogued):
+    """What is known of a table that could be moved; its rows are counted if need be."""
 
-    columns: Sequence[Column]
-    size: TableSize
-    leading: Sequence[str]
-    """See `Source.leading`."""
-    blocks: int | None = None
-    """See `Source.blocks`; None where the table cannot be cut by them."""
-    no_blocks: str = ""
-    """Why it cannot be cut by them, in a system whose tables have blocks."""
+    size: TableSize = TableSize(0)
+    columns: Sequence[Column] = ()
 
 
 def listed(endpoint: Endpoint, connection: str) -> list[Listed]:
@@ -208,7 +202,7 @@ def described(
         answers[table] = (
             size
             if isinstance(size, StatementFailed)
-            else Described(columns[table], size, entry.leading, entry.blocks, entry.no_blocks)
+            else Described(size, entry.leading, entry.blocks, entry.no_blocks, columns[table])
         )
     return answers
 
