@@ -37,11 +37,10 @@ def words(text: str) -> list[str]:
     return [word for word in _LINK.sub(r"\1", text).split() if re.search(r"\w", word)]
 
 
-def cells(page: str) -> Iterator[str]:
-    """The cells of all tables of a page."""
-    for line in _CODE.sub("", read(page)).splitlines():
-        if line.lstrip().startswith("|"):
-            yield from re.split(r"(?<!\\)\|", line.strip().strip("|"))
+def tables(page: str) -> Iterator[list[list[str]]]:
+    """The tables of a page, as rows of cells."""
+    for found in re.findall(r"(?:^ *\|.*\n)+", _CODE.sub("", read(page)), re.MULTILINE):
+        yield [re.split(r"(?<!\\)\|", row.strip()[1:-1]) for row in found.splitlines()]
 
 
 def sentences(page: str) -> Iterator[list[str]]:
@@ -74,8 +73,22 @@ def test_the_first_page_and_the_changelog_are_short() -> None:
 
 
 def test_no_cell_of_a_table_is_a_paragraph() -> None:
-    long = [(page, cell) for page in guide() for cell in cells(page) if len(words(cell)) > CELL]
+    long = [
+        (page, cell)
+        for page in guide()
+        for rows in tables(page)
+        for row in rows
+        for cell in row
+        if len(words(cell)) > CELL
+    ]
     assert long == []
+
+
+def test_tables_are_whole() -> None:
+    for page in pages():
+        for head, line, *rows in tables(page):
+            assert {*map(str.strip, line)} <= {"---", "---:", ":---"}, f"{page}: {head}"
+            assert {len(head)} == {*map(len, rows)}, f"{page}: {head}"
 
 
 def test_how_hard_the_pages_are_to_read_is_told() -> None:
