@@ -95,6 +95,7 @@ class CommandLine:
             (said, errors), code = process.communicate(), None
         except BaseException:
             process.kill()
+            process.communicate()
             raise
         command, seconds = " ".join(("ferry", *started.arguments)), time.monotonic() - started.began
         self.ran.append(Ran(command, code, round(seconds, 2), said, errors))

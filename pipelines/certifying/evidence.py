@@ -11,7 +11,6 @@ from typing import Any
 
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.range_views import TransferView
-from tableferry.resources.errors import InputError
 from tableferry.resources.words import counted, iso_time
 
 SCHEMA_VERSION = 1
@@ -19,7 +18,7 @@ TRAIL = "trail.jsonl"
 """A line per range and state, and per verdict, of all runs; lines are only added."""
 
 
-def keep(session: Session, views: Iterable[TransferView], folder: Path | None) -> None:
+def keep(session: Session, views: Iterable[TransferView], folder: Path | None) -> list[str]:
     """Write what a command's runs did.
 
     Args:
@@ -27,19 +26,21 @@ def keep(session: Session, views: Iterable[TransferView], folder: Path | None) -
         views: the transfers, as the command shows them.
         folder: where to write; by default what each transfer declares, or nowhere.
 
-    Raises:
-        InputError: a file cannot be written; the run has ended all the same.
+    Returns:
+        Why files could not be written; the runs have ended all the same.
     """
+    errors = []
     for view in views:
         declared = session.transfer(view.transfer).evidence
         if target := folder or (Path(declared) if declared else None):
             try:
                 _write(session, view, target)
             except OSError as error:
-                raise InputError(
+                errors.append(
                     f"{view.transfer}: its run has ended, but the evidence cannot be written: "
                     f"{error.filename or target}: {error.strerror}"
-                ) from None
+                )
+    return errors
 
 
 def _write(session: Session, view: TransferView, folder: Path) -> None:

@@ -13,8 +13,10 @@ from tableferry.pipelines.certifying.commands import CommandLine
 from tableferry.pipelines.certifying.edges import TYPES, Edges
 from tableferry.pipelines.certifying.looking import ROWS
 from tableferry.pipelines.certifying.site import Site
-from tableferry.resources.contract.table_sql import drop_table
+from tableferry.resources.contract.markers import MARKERS
+from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.errors import InputError, TableferryError
+from tableferry.resources.tables import staging_prefix
 
 MISFIT = "certify_misfit"
 """Tables of a value that may be refused. The name of each table is also that of its transfer."""
@@ -135,23 +137,30 @@ class Ground:
 
     def drop(self) -> Iterator[str]:
         """Drop what was made; yields what could not be dropped, with the reason."""
-        if any(site.given for site in self.targets) and self.commands.transfers.exists():
+        if self.declared:  # staging tables and views of runs that were killed last
             self.commands.ferry("clean", *self.declared, "--markers")
         for site in self.sites:
             if site not in self._made and site.position not in self._before:
                 continue
-            before = self._before.get(site.position, ())
             try:
-                # what others make in a given schema meanwhile has other names
-                tables = [
-                    name
-                    for name in site.tables()
-                    if name not in before and ("certify" in name or "ferry" in name)
-                ]
-                for statement in self.drops(site, tables):
+                for statement in self.drops(site, [*self._to_drop(site)]):
                     site.endpoint.execute(statement)
             except TableferryError as error:
                 yield f"{site.connection}: {site.schema} is left: {error}"
+
+    def _to_drop(self, site: Site) -> Iterator[str]:
+        """Yield the tables that were made: in a given schema, others may make some meanwhile."""
+        transfers = [site.table(name) for name in self.declared]
+        ours = (ROWS, TYPES, MISFIT, *map(staging_prefix, transfers))
+        for name in site.tables():
+            if name in self._before.get(site.position, ()):
+                continue
+            if not site.given or name.startswith(ours):
+                yield name
+            elif name == MARKERS:
+                markers = qualified(site.table(ROWS), MARKERS)
+                if site.endpoint.query(f"SELECT COUNT(*) FROM {markers}") == [(0,)]:
+                    yield name
 
     # changes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from tableferry.pipelines.certifying.edges import TYPES, Edges
@@ -50,9 +51,7 @@ def difference(source: list[Row], target: list[Row]) -> str:
         "lost": sorted(by_key.keys() - {*keys}),
         "extra": sorted({*keys} - by_key.keys()),
         "with other values": [row[0] for row in target if row != by_key.get(row[0], row)],
-        "doubled": sorted({key for key in keys if keys.count(key) > 1})
-        if len(keys) > len({*keys})
-        else [],
+        "doubled": sorted(key for key, rows in Counter(keys).items() if rows > 1),
     }
     said = [f"{len(ids)} {what} (id {ids[0]})" for what, ids in counts.items() if ids]
     return ", ".join(said) or "in another order"

@@ -194,8 +194,7 @@ def move(
             print_json(view.json())
         else:
             show_ranges(console(), "run", view, wide=wide, folded=not wide)
-        keep(session, [view], evidence)
-        return view.errors
+        return [*view.errors, *keep(session, [view], evidence)]
     views: list[TransferOutcome] = []
     interrupted = False
     lost: list[str] = []
@@ -236,5 +235,4 @@ def move(
         show_summary(console(), views)
         for line in one_state.lines(complete=not errors):
             click.echo(line)
-    keep(session, [item.view for item in views], evidence)
-    return errors
+    return [*errors, *keep(session, [item.view for item in views], evidence)]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import Result
 
+from tests.chance import chance
 from tests.integration.conftest import table_name
 from tests.integration.support import looking
 from tests.integration.support.certifying import (
@@ -81,6 +87,27 @@ def test_the_whole_path_is_certified_and_nothing_is_left(
     assert change in newer["differences"]
     assert f"since {document['created_at']}: {change}" in result.stdout
     assert all(server["address"] for server in newer["servers"])
+
+
+@pytest.mark.slow
+def test_one_that_is_interrupted_leaves_nothing(
+    certify: Certify, stack: Servers, tmp_path: Path
+) -> None:
+    """Nor does the command leave anything that it was waiting for, in the midst of a load."""
+    before = made_by_certifying(stack)
+    options = ("certify", "--rows", "200", "--output", str(tmp_path / "out"))
+    command = [sys.executable, "-m", "tableferry.pipelines.cli", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "passed: full run" in process.stderr.readline()
+        while len(psutil.Process(process.pid).children()) == 0:
+            time.sleep(0.05)
+        time.sleep(chance("when it is interrupted").uniform(0, 3))
+        process.send_signal(signal.SIGTERM)
+        said = process.stderr.read()
+    assert process.returncode == 1 and "is left" not in said, said
+    assert not (tmp_path / "out").exists()
+    assert made_by_certifying(stack) == before
 
 
 @pytest.fixture
