@@ -94,7 +94,7 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql
         refused.append(f"{candidate.algorithm}, {candidate.variant}: {', '.join(wrong)}")
     raise DigestRefused(
         f"{endpoint.settings()} does not compute the row digest as it is defined, so that no "
-        f"checksum would mean anything ({'; '.join(refused)})"
+        f"checksum would mean anything ({'; '.join(refused)}); declare reconcile: count"
     )
 
 
