@@ -108,9 +108,14 @@ class Hop:
     @property
     def found_plan(self) -> CopyPlan:
         """The plan with the target's existing columns, if none is missing."""
-        if self.existing is None or new_columns(self.plan, self.existing):
+        if self.existing is None or self.lacking:
             return self.plan
         return with_columns(self.plan, self.existing.values())
+
+    @property
+    def lacking(self) -> list[str]:
+        """The planned columns that its existing target lacks."""
+        return [column.name for column in new_columns(self.plan, self.existing)]
 
     @property
     def incomparable(self) -> str:

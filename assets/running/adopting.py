@@ -15,7 +15,7 @@ from tableferry.assets.declaring.profiles import profile
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
 from tableferry.assets.planning.changes.widening import fitting_declaration, misfits
-from tableferry.assets.planning.columns.hop_columns import new_columns, not_yet
+from tableferry.assets.planning.columns.hop_columns import not_yet
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.resolve import Hop, levels_of
 from tableferry.assets.planning.servers import Servers
@@ -147,8 +147,8 @@ def unfit(transfer: Transfer, hop: Hop) -> str:
         return f"{hop.plan.target} does not exist"
     if why := not_yet(hop.plan.target, hop.renames):
         return why
-    if missing := [column.name for column in new_columns(hop.plan, hop.existing)]:
-        return f"{hop.plan.target} has no column {', '.join(map(repr, missing))}"
+    if hop.lacking:
+        return f"{hop.plan.target} has no column {', '.join(map(repr, hop.lacking))}"
     if reasons := misfits(hop):
         declared = fitting_declaration(transfer, hop)
         remedy = f"; declare {declared} to compare the values" if declared else ""

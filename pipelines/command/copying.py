@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tableferry.pipelines.command.moving import move
+from tableferry.pipelines.command.moving import Display, move, move_one
 from tableferry.pipelines.command.shell import (
     BY_CORES,
     as_json,
@@ -122,17 +122,11 @@ def copy(
                 say(f"{saved.file} declares {saved.source}, for `ferry adopt` and `ferry run`")
         selected = Selection(log_level=log_level, offers_adopting=False)
         try:
-            errors = move(
-                session,
-                [*ready],
-                selected,
-                alone=not many,
-                jobs=jobs,
-                quiet=quiet,
-                wide=wide,
-                as_json=as_json,
-                left=left,
-            )
+            display = Display(quiet, wide, as_json)
+            if many:
+                errors = move(session, [*ready], selected, display, jobs=jobs, left=left)
+            else:
+                errors = move_one(session, next(iter(ready)), selected, display)
         finally:
             # nobody's next run would find it
             with suppress(TableferryError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from tableferry.pipelines.command.shell import (
 if TYPE_CHECKING:
     from tableferry.pipelines.command.one.finding import Selection
     from tableferry.pipelines.command.session import Session
+    from tableferry.pipelines.command.show.range_views import TransferOutcome
 
 
 @click.command()
@@ -124,35 +125,60 @@ def run(
     if select_all and session.declared.invalid:
         files = ", ".join(file.path.name for file in session.declared.invalid)
         left.append(f"not run, because they are invalid: {files}")
-    errors = move(
-        session,
-        names,
-        selected,
-        alone=bool(transfers) and len(names) == 1 and not consistent,
-        consistent=consistent,
-        jobs=jobs,
-        quiet=quiet,
-        wide=wide,
-        as_json=as_json,
-        left=left,
-        evidence=evidence,
-    )
-    end(errors)
+    display = Display(quiet, wide, as_json, evidence)
+    if transfers and len(names) == 1 and not consistent:
+        end(move_one(session, names[0], selected, display))
+    end(move(session, names, selected, display, jobs=jobs, consistent=consistent, left=left))
+
+
+@dataclass(frozen=True)
+class Display:
+    """What a command that moves rows shows and keeps of it."""
+
+    quiet: bool
+    """Show no progress."""
+    wide: bool
+    """Show the seconds of phases, too."""
+    as_json: bool
+    """Print a JSON document."""
+    evidence: Path | None = None
+    """The folder for the evidence; by default what each transfer declares."""
+
+    def shows_progress(self, selected: Selection) -> bool:
+        """Whether the progress of a move is shown, rather than log lines or nothing."""
+        logged = selected.log_level and sys.stderr.isatty()
+        return not self.quiet and not self.as_json and not logged
+
+
+def move_one(session: Session, name: str, selected: Selection, display: Display) -> list[str]:
+    """Move a transfer, show how far its ranges are and what has come of them; return the errors."""
+    from tableferry.pipelines.certifying.evidence import keep
+    from tableferry.pipelines.command.one import running
+    from tableferry.pipelines.command.show.range_views import TransferOutcome
+    from tableferry.pipelines.command.show.render import console, show_ranges
+    from tableferry.pipelines.command.show.watching import watch_one
+
+    report_waiting(running.blocking_runs(session, name, moves=True))
+    began = time.perf_counter()
+    with watch_one(name, shown=display.shows_progress(selected)) as watch:
+        view = running.run_selected(session, name, selected, watch.progress, say)
+        watch.finished(TransferOutcome(view, time.perf_counter() - began))
+    if display.as_json:
+        print_json(view.json())
+    else:
+        show_ranges(console(), "run", view, wide=display.wide, folded=not display.wide)
+    return [*view.errors, *keep(session, [view], display.evidence)]
 
 
 def move(
     session: Session,
     names: Sequence[str],
     selected: Selection,
+    display: Display,
     *,
-    alone: bool,
     jobs: int | None,
-    quiet: bool,
-    wide: bool,
-    as_json: bool,
     consistent: bool = False,
     left: Sequence[str] = (),
-    evidence: Path | None = None,
 ) -> list[str]:
     """Move transfers, and show how far they are and what has come of it.
 
@@ -160,14 +186,10 @@ def move(
         session: the session of the command.
         names: the transfers.
         selected: what to do with each.
-        alone: show the ranges of the only transfer; else a line per transfer.
+        display: what is shown, a line per transfer.
         jobs: how many are moved at a time; by default by the number of cores.
-        quiet: show no progress.
-        wide: show the seconds of phases, too.
-        as_json: print a JSON document.
         consistent: read all tables of a source in one state.
         left: errors about what is not moved at all.
-        evidence: the folder for the evidence; by default what each transfer declares.
 
     Returns:
         The errors of all.
@@ -176,25 +198,11 @@ def move(
     from tableferry.pipelines.command.many.consistent import consistency
     from tableferry.pipelines.command.many.fleet import run_fleet
     from tableferry.pipelines.command.many.side_by_side import usable_cores
-    from tableferry.pipelines.command.one import running
     from tableferry.pipelines.command.show.fleet_views import show_summary
-    from tableferry.pipelines.command.show.range_views import TransferOutcome
-    from tableferry.pipelines.command.show.render import console, show_ranges
-    from tableferry.pipelines.command.show.watching import watch_one, watch_several
+    from tableferry.pipelines.command.show.render import console
+    from tableferry.pipelines.command.show.watching import watch_several
 
-    shown = not quiet and not as_json and not (selected.log_level and sys.stderr.isatty())
-    if alone:
-        (name,) = names
-        report_waiting(running.blocking_runs(session, name, moves=True))
-        began = time.perf_counter()
-        with watch_one(name, shown=shown) as watch:
-            view = running.run_selected(session, name, selected, watch.progress, say)
-            watch.finished(TransferOutcome(view, time.perf_counter() - began))
-        if as_json:
-            print_json(view.json())
-        else:
-            show_ranges(console(), "run", view, wide=wide, folded=not wide)
-        return [*view.errors, *keep(session, [view], evidence)]
+    shown = display.shows_progress(selected)
     views: list[TransferOutcome] = []
     interrupted = False
     lost: list[str] = []
@@ -227,7 +235,7 @@ def move(
             "stays, and the next run goes on from there"
         )
     errors += left
-    if as_json:
+    if display.as_json:
         documents = [item.view.json() for item in views]
         document = {"ok": not errors, "errors": errors, "transfers": documents}
         print_json({**document, **one_state.document()})
@@ -235,4 +243,4 @@ def move(
         show_summary(console(), views)
         for line in one_state.lines(complete=not errors):
             click.echo(line)
-    return [*errors, *keep(session, [item.view for item in views], evidence)]
+    return [*errors, *keep(session, [item.view for item in views], display.evidence)]

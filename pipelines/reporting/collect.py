@@ -24,7 +24,6 @@ from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
 from tableferry.assets.log.written_columns import committed_schema
 from tableferry.assets.planning.changes.drift import schema_changes
-from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.resolve import Hop, checks_of
 from tableferry.assets.planning.transfer_plan import plan_transfer
 from tableferry.assets.transfer import check_description
@@ -161,8 +160,7 @@ def _drift(session: Session, hop: Hop) -> str:
     if hop.existing is None:
         return "the table is gone"
     before = {column.name for column in committed}
-    missing = (column.name for column in new_columns(hop.plan, hop.existing))
-    lost = [repr(name) for name in missing if name in before]
+    lost = [repr(name) for name in hop.lacking if name in before]
     parts = [changes, f"the table has lost {', '.join(lost)}" if lost else ""]
     return "; ".join(filter(None, parts))
 

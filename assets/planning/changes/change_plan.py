@@ -167,8 +167,7 @@ def _made_anew(hop: Hop, servers: Servers, log: Log) -> str | None:
     under a lock.
     """
     table = hop.plan.target
-    fits = not (misfits(hop) or new_columns(hop.plan, hop.existing))
-    if fits or not hop.existing or table.system.by_path:
+    if not (misfits(hop) or hop.lacking) or not hop.existing or table.system.by_path:
         return None
     created = created_table(log, hop.spec.to)
     if created is None or created != servers.target(table).identity(table):

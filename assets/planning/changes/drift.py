@@ -11,7 +11,6 @@ from tableferry.assets.declaring.manifest import DroppedPolicy, Transfer
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.records import COMPUTED, KEPT, KEY
 from tableferry.assets.log.written_columns import WrittenColumn, written_columns
-from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.resolve import Hop
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.keys.range import KeyKind
@@ -151,7 +150,7 @@ def _perhaps_renamed(
 def _new(transfer: Transfer, hop: Hop, gone: Unplanned) -> str:
     """Say which columns the source has more, and which the target has lost, with the remedy."""
     plan, policy = hop.plan, transfer.on_schema_drift
-    lacking = {column.name for column in new_columns(plan, hop.existing)}
+    lacking = {*hop.lacking}
     before = {column.name for column in gone.filled or ()}
     new = [column.source for column in plan.columns if column.target.name in lacking - before]
     lost = [column.target for column in plan.columns if column.target.name in lacking & before]

@@ -204,7 +204,7 @@ def _each_alone(
     rows: dict[str, int] | None = None
     lost: list[str] = []
     if previous:
-        lost = [column.name for column in new_columns(hop.plan, hop.existing)]
+        lost = hop.lacking
         if hop.existing is not None:
             before = [range_ for name, range_ in plan.ranges.items() if name in previous]
             rows = {} if lost else servers.side(hop.plan, "target").counts(before)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.planning.columns.hop_columns import new_columns
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
 from tableferry.checks.levels import LEVELS
@@ -107,7 +106,7 @@ def only_whole(transfer: Transfer, hop: Hop) -> str:
     changed = [c.source.name for c in plan.columns if c.on_overflow != "refuse"]
     problems = {
         # a column that is added to the target differs in every row
-        f"{plan.target} lacks columns": new_columns(plan, hop.existing),
+        f"{plan.target} lacks columns": hop.lacking,
         f"rows of {plan.target.system.title} are not written by themselves": (
             not loader_of(plan.target.system).deltas
         ),
