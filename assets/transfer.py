@@ -22,8 +22,8 @@ from tableferry.assets.planning.transfer_plan import plan_transfer
 from tableferry.assets.running.adopting import adopt, extend_ranges, unfit
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.execute import check_tables, execute, ranges_asked_for
-from tableferry.assets.running.launches import backfill_policy
 from tableferry.assets.running.processes import PROCESS
+from tableferry.assets.running.runs import backfill_policy
 from tableferry.assets.running.source_slots import sharing
 from tableferry.assets.running.work import RangeOutcome
 from tableferry.assets.verifying.check_request import CheckRequest

@@ -33,7 +33,6 @@ from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth,
 from tableferry.assets.planning.wires import with_wires
 from tableferry.assets.running.caller import Caller, plan_of_run
 from tableferry.assets.running.fitting import changes_of_run, moves, prepare_targets, written
-from tableferry.assets.running.launches import ends_last, share_pool
 from tableferry.assets.running.processes import (
     PROCESS,
     home_name,
@@ -41,6 +40,7 @@ from tableferry.assets.running.processes import (
     run_is_alive,
     run_process,
 )
+from tableferry.assets.running.runs import ends_last, share_pool
 from tableferry.assets.running.swap import promote
 from tableferry.assets.running.work import Earlier, RangeOutcome, Work
 from tableferry.assets.running.workers import run_ranges

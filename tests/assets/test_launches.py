@@ -13,15 +13,13 @@ from tableferry.assets.log.run_tags import (
     RANGE_END,
     RANGE_START,
 )
-from tableferry.assets.running.launches import (
+from tableferry.assets.running.runs import (
     BACKFILL,
     RANGES_PER_RUN,
     backfill_policy,
     ends_last,
-    share_pool,
-)
-from tableferry.assets.running.runs import (
     run_requests,
+    share_pool,
 )
 
 NAMES = [f"r{number:03d}" for number in range(100)]

@@ -256,7 +256,7 @@ def _take_turns(session: Session, transfer: Transfer, on_note: Callable[[str], N
     """
     if transfer.parallel.runs == 1:
         return None
-    from tableferry.assets.running.launches import share_pool
+    from tableferry.assets.running.runs import share_pool
     from tableferry.sensors.reaper import reap
 
     note = share_pool(session.instance, transfer)
