@@ -17,7 +17,7 @@ from tableferry.assets.planning.rows.actions import with_actions
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.assets.running.caller import Caller
-from tableferry.resources.errors import SchemaDrift, StatementFailed, TableferryError, concerning
+from tableferry.resources.errors import SchemaDrift, StatementFailed, TableferryError
 from tableferry.resources.tables import TableRef
 
 
@@ -81,13 +81,11 @@ def prepare_targets(
         hop, table = planned.hop, planned.hop.plan.target
         done = [step.done for step in planned.steps]
         with _naming(table):
-            if planned.anew is not None:
-                done = [_dropped(hop, servers, planned.anew)]
-                if hop.number in published:
-                    # what its markers said is no longer said of any table
-                    published[hop.number] = replace(published[hop.number], table=None)
             for step in planned.steps:
-                step.execute(servers.endpoint(table))
+                step.execute(servers)
+            if planned.creates and hop.number in published:
+                # what markers said of a table before is no longer said of any
+                published[hop.number] = replace(published[hop.number], table=None)
             if done:
                 existing = target_columns(servers.endpoint(table), table)
                 changed[hop.number] = replace(hop, existing=existing, renames=())
@@ -117,17 +115,8 @@ def _require_current(
     decided = plan.decided.get(number, {}).items()
     wanted = [name for name, decision in decided if not decision.reason.needs_no_move]
     whys = [stale.get((number, name), "") for name in wanted]
-    if whys and all(whys) and (changes.steps or changes.anew is not None):
+    if whys and all(whys) and changes.steps:
         raise SchemaDrift(f"{changes.hop.plan.target}: {whys[0]}")
-
-
-def _dropped(hop: Hop, servers: Servers, identity: str) -> str:
-    """Drop an empty table of ours that does not fit; return a note for the user."""
-    table = hop.plan.target
-    with concerning(f"{table}: is not recreated"):
-        if not servers.target(table).drop_empty(table, identity):
-            raise SchemaDrift("somebody has written to it since it was planned; run it again")
-    return f"{table}: was empty and did not fit, and is recreated"
 
 
 def prepare(

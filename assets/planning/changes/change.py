@@ -1,13 +1,13 @@
-"""What a run does to one column of a target."""
+"""What a run does to one column of a target, or to the table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from tableferry.assets.planning.columns.hop_columns import target_columns
-from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.assets.planning.servers import Servers
 from tableferry.resources.crash_points import reached
-from tableferry.resources.errors import SchemaDrift, StatementFailed
+from tableferry.resources.errors import SchemaDrift, StatementFailed, concerning
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -34,12 +34,18 @@ class Change:
     adds: bool = False
     """Whether the column is new."""
 
-    def execute(self, endpoint: Endpoint) -> None:
+    @property
+    def shown(self) -> str:
+        """What a dry run shows of it, if it takes a statement."""
+        return next(iter(self.statements), "")
+
+    def execute(self, servers: Servers) -> None:
         """Send the first of the statements that the server knows.
 
         Raises:
-            SchemaDrift: the server refuses to rename or widen the column, and why.
+            SchemaDrift: the server refuses it, and why.
         """
+        endpoint = servers.endpoint(self.table)
         for statement in self.statements:
             try:
                 endpoint.execute(statement)
@@ -55,3 +61,22 @@ class Change:
             else:
                 reached("during_evolution")
                 return
+
+
+@dataclass(frozen=True)
+class Drop(Change):
+    """The drop of an empty table of ours that does not fit; the run then creates it again.
+
+    `name` is the table's identity.
+    """
+
+    @property
+    def shown(self) -> str:
+        """See `Change.shown`."""
+        return f"-- {self.table} is empty and does not fit: it is dropped, and recreated"
+
+    def execute(self, servers: Servers) -> None:
+        """Drop the table if it is still the one that was planned, and empty."""
+        with concerning(f"{self.table}: is not recreated"):
+            if not servers.target(self.table).drop_empty(self.table, self.name):
+                raise SchemaDrift("somebody has written to it since it was planned; run it again")

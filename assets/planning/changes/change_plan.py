@@ -14,7 +14,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.ledger import committed_records, newest_ids
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.written_columns import created_table
-from tableferry.assets.planning.changes.change import Change
+from tableferry.assets.planning.changes.change import Change, Drop
 from tableferry.assets.planning.changes.drift import ADDING, Unplanned, drift_of, unplanned_columns
 from tableferry.assets.planning.changes.widening import misfits, too_narrow, widenings
 from tableferry.assets.planning.columns.hop_columns import new_columns
@@ -35,9 +35,9 @@ class TargetChanges:
     hop: Hop
     """The hop into it."""
     steps: Sequence[Change] = ()
-    """What is done to columns of an existing target, in this order."""
-    anew: str | None = None
-    """The identity of a target that is dropped and created again."""
+    """What is done to an existing target, in this order."""
+    creates: bool = False
+    """Whether the target is created, as there is none, or it is dropped."""
     columns: Sequence[Column] = ()
     """The target's, once all of this is done; none if it does not exist yet."""
     notes: Sequence[str] = ()
@@ -103,7 +103,7 @@ def plan_changes(
         for hop in hops
         if among is None or hop.number in among
     ]
-    targets.sort(key=lambda target: target.hop.existing is not None and target.anew is None)
+    targets.sort(key=lambda target: not target.creates)
     return ChangePlan(targets, gone)
 
 
@@ -118,7 +118,7 @@ def target_changes(
 ) -> TargetChanges:
     """Plan what a run does to the shape of one target; arguments as in `plan_changes`."""
     if hop.existing is None:
-        return TargetChanges(hop)
+        return TargetChanges(hop, creates=True)
     refused: list[str] = []
     if moves:
         try:
@@ -131,9 +131,10 @@ def target_changes(
     problems: list[str] = []
     drifted = ""
     if hop.options.recreate is None:
-        if anew := _made_anew(hop, servers, log):
-            planned = hop.plan.target_columns
-            return TargetChanges(hop, anew=anew, columns=planned, refusals=refused)
+        if identity := _unfit(hop, servers, log):
+            told = f"{hop.plan.target}: is empty and does not fit, and is recreated"
+            drop, planned = Drop(hop.plan.target, identity, None, (), told), hop.plan.target_columns
+            return TargetChanges(hop, [drop], True, planned, refusals=refused)
         drifted, notes = drift_of(transfer, hop, gone)
         widened = widenings(hop, target)
         problems = [*filter(None, [drifted]), *too_narrow(transfer, hop, widened)]
@@ -159,7 +160,7 @@ def target_changes(
     )
 
 
-def _made_anew(hop: Hop, servers: Servers, log: Log) -> str | None:
+def _unfit(hop: Hop, servers: Servers, log: Log) -> str | None:
     """Return the identity of a target that is dropped and created again; None if it is not.
 
     It does not fit, a run of this event log has created it, nobody has given it anything since, no

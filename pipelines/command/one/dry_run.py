@@ -157,10 +157,8 @@ def _hop(
     target = servers.target(table)
     if changes is not None:
         # the targets of all hops are prepared if one of them runs
-        creation = [sql for step in changes.steps for sql in step.statements[:1]]
-        if changes.anew is not None:
-            creation = [f"-- {table} is empty and does not fit: it is dropped, and recreated"]
-        if changes.anew is not None or not changes.columns:
+        creation = [step.shown for step in changes.steps if step.shown]
+        if changes.creates:
             creation += target.creation(hop.plan, hop.options)
         if plan.declared.write.whole_table:
             shown_in = shadow_of(table)

@@ -128,11 +128,9 @@ def _drift_notes(transfer: Transfer, servers: Servers, changes: ChangePlan) -> I
     for planned in changes.targets:
         hop, table = planned.hop, planned.hop.plan.target
         for step in planned.steps if not changes.refusals else ():
-            sql = next(iter(step.statements), "")
-            yield f"a run will alter {table}: {sql}" if sql else step.done
-        if planned.anew is not None:
-            yield f"{table} is empty and does not fit: a run will recreate it"
-        elif hop.existing is not None:
+            altering = step.statements and f"a run will alter {table}: {step.shown}"
+            yield altering or step.done
+        if not planned.creates:
             yield from servers.target(table).unapplied(hop.plan, hop.options)
             yield from planned.notes
             yield from unfilled_before(transfer, hop, changes.gone[hop.number])
