@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tableferry.pipelines.command.moving import Display, move, move_one
+from tableferry.pipelines.command.moving import Output, move, move_one
 from tableferry.pipelines.command.shell import (
     BY_CORES,
     as_json,
@@ -122,7 +122,7 @@ def copy(
                 say(f"{saved.file} declares {saved.source}, for `ferry adopt` and `ferry run`")
         selected = Selection(log_level=log_level, offers_adopting=False)
         try:
-            display = Display(quiet, wide, as_json)
+            display = Output(quiet, wide, as_json)
             if many:
                 errors = move(session, [*ready], selected, display, jobs=jobs, left=left)
             else:

@@ -125,14 +125,14 @@ def run(
     if select_all and session.declared.invalid:
         files = ", ".join(file.path.name for file in session.declared.invalid)
         left.append(f"not run, because they are invalid: {files}")
-    display = Display(quiet, wide, as_json, evidence)
+    display = Output(quiet, wide, as_json, evidence)
     if transfers and len(names) == 1 and not consistent:
         end(move_one(session, names[0], selected, display))
     end(move(session, names, selected, display, jobs=jobs, consistent=consistent, left=left))
 
 
 @dataclass(frozen=True)
-class Display:
+class Output:
     """What a command that moves rows shows and keeps of it."""
 
     quiet: bool
@@ -150,7 +150,7 @@ class Display:
         return not self.quiet and not self.as_json and not logged
 
 
-def move_one(session: Session, name: str, selected: Selection, display: Display) -> list[str]:
+def move_one(session: Session, name: str, selected: Selection, display: Output) -> list[str]:
     """Move a transfer, show how far its ranges are and what has come of them; return the errors."""
     from tableferry.pipelines.certifying.evidence import keep
     from tableferry.pipelines.command.one import running
@@ -174,7 +174,7 @@ def move(
     session: Session,
     names: Sequence[str],
     selected: Selection,
-    display: Display,
+    display: Output,
     *,
     jobs: int | None,
     consistent: bool = False,

@@ -39,6 +39,11 @@ class Change:
         """What a dry run shows of it, if it takes a statement."""
         return next(iter(self.statements), "")
 
+    @property
+    def foreseen(self) -> str:
+        """What is told of it before."""
+        return f"a run will alter {self.table}: {self.shown}" if self.statements else self.done
+
     def execute(self, servers: Servers) -> None:
         """Send the first of the statements that the server knows.
 
@@ -74,6 +79,11 @@ class Drop(Change):
     def shown(self) -> str:
         """See `Change.shown`."""
         return f"-- {self.table} is empty and does not fit: it is dropped, and recreated"
+
+    @property
+    def foreseen(self) -> str:
+        """See `Change.foreseen`."""
+        return f"{self.table} is empty and does not fit: a run will recreate it"
 
     def execute(self, servers: Servers) -> None:
         """Drop the table if it is still the one that was planned, and empty."""

@@ -128,8 +128,7 @@ def _drift_notes(transfer: Transfer, servers: Servers, changes: ChangePlan) -> I
     for planned in changes.targets:
         hop, table = planned.hop, planned.hop.plan.target
         for step in planned.steps if not changes.refusals else ():
-            altering = step.statements and f"a run will alter {table}: {step.shown}"
-            yield altering or step.done
+            yield step.foreseen
         if not planned.creates:
             yield from servers.target(table).unapplied(hop.plan, hop.options)
             yield from planned.notes
