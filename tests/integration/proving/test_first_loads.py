@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -18,7 +19,13 @@ from tableferry.resources.postgres.server import PostgresServer
 from tests.integration.conftest import Ferry, by_range
 from tests.integration.moving.test_moving_source import when
 from tests.integration.proving.test_audit import corrupted
-from tests.integration.support.crashing import rows_of
+from tests.integration.support.crashing import (
+    Command,
+    crash,
+    reopen,
+    rows_of,
+    staging_tables,
+)
 
 pytestmark = [
     pytest.mark.integration,
@@ -39,6 +46,11 @@ SENT, ASKED = "digested as sent", "asked of the server"
 
 def declared(ferry: Make, hops: str = f"[{TEXT}]", **settings: str) -> Ferry:
     return ferry(hops, *TABLE, **{"ranges": BOUNDS, **settings})
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    return Command(tmp_path)
 
 
 @pytest.fixture
@@ -343,3 +355,44 @@ def test_a_target_that_takes_fewer_rows_than_were_sent_is_not_seen(
     again = one.run()
     assert again.good, again.errors
     assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+
+
+KILLED = ["during_export", "after_load", "after_audit", "after_marker", "after_publish"]
+KILLED += ["after_commit", "after_event"]
+
+
+@pytest.mark.invariant("I3", "I4")
+@pytest.mark.parametrize("point", KILLED)
+def test_a_first_load_that_was_killed_goes_on(
+    ferry: Make, uncompiled: Callable[[bool], None], command: Command, point: str
+) -> None:
+    one = declared(ferry)
+    crash(command, one.table, point)
+    reopen(one)
+    again = one.run()
+    assert again.good, again.errors
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+    assert staging_tables(one, "clickhouse") == []
+    as_sent = versions(one)
+    assert one.moved(one.run()) == []
+    uncompiled(True)
+    assert one.run(force=True).good
+    assert versions(one) == as_sent
+
+
+def test_several_runs_share_the_ranges_of_a_first_load(ferry: Make) -> None:
+    one = declared(ferry, parallel="{runs: 2}")
+    first = one.run()
+    assert first.good, first.errors
+    assert len(set(first.run_ids)) == 2 and ways(one) == {SENT}
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+    assert one.moved(one.run()) == []
+
+
+def test_a_launched_run_of_all_ranges_goes_by_what_was_sent(ferry: Make) -> None:
+    one = declared(ferry)
+    assert one.launch().success
+    reopen(one)
+    assert ways(one) == {SENT}
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+    assert one.moved(one.run()) == []
