@@ -46,7 +46,9 @@ def test_a_swap_that_babelfish_would_not_find_is_refused(
         return [(1 if babelfish else None,)]
 
     monkeypatch.setattr(SqlServerResource, "query", answer)
-    target = SqlServerTarget(SqlServerResource(url="mssql://sa:secret@host/shop"))
+    # a process asks each connection once
+    host = f"host-{babelfish}-{len(says)}"
+    target = SqlServerTarget(SqlServerResource(url=f"mssql://sa:secret@{host}/shop"))
     swap, plan = TargetOptions(mode=WriteMode.SWAP), replace(PLAN, target=replace(TARGET, **odd))
     target.require(PLAN, swap)
     target.require(plan, TargetOptions())
