@@ -111,8 +111,8 @@ TEXT = """\
 
 This page says what limits Tableferry's speed. `ferry bench` measured it on {moved} (moving rows) and {many} (many
 tables), on machines of two cores, which client and servers shared. **Later changes are not in the figures**:
-statements on the source are bounded by default, and rows between two PostgreSQL servers are staged. Measure on your
-own servers before you rely on it. [All figures](contributing/performance-figures.md) are in an appendix.
+statements on the source are bounded by default, rows between two PostgreSQL servers are staged, and first loads are
+[digested as sent](reconciliation.md#what-it-costs). Measure on your own servers before you rely on it. [All figures](contributing/performance-figures.md) are in an appendix.
 
 - **The proof.** {large:,} rows of 15 columns from PostgreSQL to ClickHouse took {checksum} s with a checksum of every
   range, {count} s with counts only, and {pipe} s by one `COPY | curl`, which proves nothing.
