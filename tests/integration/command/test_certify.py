@@ -174,6 +174,7 @@ def test_a_login_that_may_only_read_is_certified_as_far_as_possible(
     assert tables(stack, schema) == ["certify_rows", "certify_types", "theirs", "theirs"]
 
 
+@pytest.mark.slow
 def test_logins_of_least_privilege_are_enough(
     certify: Certify, stack: Servers, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
