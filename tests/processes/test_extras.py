@@ -14,8 +14,11 @@ from tableferry.assets.declaring.transfer_files import load_transfers
 from tableferry.assets.log.storage import open_instance
 from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.pipelines.cli import main
+from tableferry.pipelines.command.doctor import examine_machine
 from tableferry.resources import extras
 from tableferry.resources.clickhouse.server import ClickHouseServer
+from tableferry.resources.contract.inspection import Finding
+from tableferry.resources.digest import native
 from tableferry.resources.errors import InputError
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.sqlserver.server import SqlServerServer
@@ -138,3 +141,18 @@ for name in {sorted({*names} - need_extras)!r}:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_doctor_says_what_is_lost_without_the_extension(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def told() -> list[Finding]:
+        findings = examine_machine(Servers({}), InputError("there is no folder"))
+        return [finding for finding in findings if finding.subject == "digest"]
+
+    monkeypatch.setattr(native, "extension", lambda: None)
+    (finding,) = told()
+    assert finding.state == "note" and "PostgreSQL reads rows twice" in finding.says
+    assert finding.do == (native.REMEDY,)
+    monkeypatch.setattr(native, "extension", lambda: hash)
+    assert told() == []
