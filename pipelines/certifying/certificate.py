@@ -149,8 +149,10 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]
     """Say what differs between two certificates: what was certified, and what was seen."""
     for what in ("tableferry", "packages"):
         yield from _changed(what, old[what], new[what])
-    for was, is_ in zip(old["servers"], new["servers"], strict=False):
-        yield from _changed(is_["connection"], was["settings"], is_["settings"])
+    before = {server["connection"]: server["settings"] for server in old["servers"]}
+    for server in new["servers"]:
+        name, settings = server["connection"], server["settings"]
+        yield from _changed(name, before.get(name, settings), settings)
     routes = [[server["system"] for server in one["servers"]] for one in (old, new)]
     if routes[0] != routes[1]:
         yield f"route: {' -> '.join(routes[0])} became {' -> '.join(routes[1])}"
