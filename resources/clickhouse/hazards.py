@@ -10,12 +10,19 @@ from collections.abc import Iterator, Sequence
 
 from tableferry.resources.clickhouse.cluster import SHARED
 from tableferry.resources.clickhouse.ddl import without_texts
-from tableferry.resources.clickhouse.layout import layouts_of
+from tableferry.resources.clickhouse.server import among
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.target_options import TargetOptions
+from tableferry.resources.tables import TableRef
+
+HAZARDS_SQL = (
+    "SELECT name, engine, create_table_query, sorting_key, "
+    "arrayMap((d, t) -> concat(d, '.', t), dependencies_database, dependencies_table) "
+    "FROM system.tables WHERE {tables}"
+)
 
 MERGING = re.compile(
     r"(Replacing|Summing|Aggregating|VersionedCollapsing|Collapsing|Coalescing|Graphite)MergeTree"
@@ -34,10 +41,10 @@ LATER = "later than any check of a range; ferry check sees it then"
 
 def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
     """See `Target.hazards`."""
-    layout = answer(endpoint, layouts_of, plan.target)
-    if layout is None:
+    features = answer(endpoint, _features, plan.target)
+    if features is None:
         return []
-    engine = layout.engine
+    engine, definition, sorting_key, readers = features
     if engine == "Distributed":
         says = "spreads rows over the tables of several servers, which are published each by itself"
         do = "Write to these tables, by a transfer for each server"
@@ -46,11 +53,20 @@ def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[
         says = "cannot delete and replace rows"
         return [Hazard("engine", engine, "refused", says, "Use one of the MergeTree family")]
     return [
-        *_replicated(engine),
-        *_merging(engine, layout.definition, layout.sorting_key, plan),
-        *_expiring(layout.definition),
-        *_readers(layout.readers),
+        *_replicated(str(engine)),
+        *_merging(str(engine), str(definition), str(sorting_key), plan),
+        *_expiring(str(definition)),
+        *_readers(readers),
     ]
+
+
+def _features(
+    endpoint: Endpoint, tables: Sequence[TableRef]
+) -> dict[TableRef, tuple[str, str, str, Sequence[str]]]:
+    """Return engine, definition, sorting key and reading views of tables of one database."""
+    rows = endpoint.query(HAZARDS_SQL.format(tables=among(tables)))
+    features = {name: (engine, *others) for name, engine, *others in rows}
+    return {table: features[table.name] for table in tables if table.name in features}
 
 
 def _merging(engine: str, definition: str, sorting_key: str, plan: CopyPlan) -> Iterator[Hazard]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from tableferry.resources.clickhouse.anew import drop_former
 from tableferry.resources.clickhouse.ddl import create_table
@@ -15,50 +14,50 @@ from tableferry.resources.clickhouse.locks import Owner, read_owner
 from tableferry.resources.clickhouse.markers import ClickHouseMarkers, table_identity
 from tableferry.resources.clickhouse.server import ClickHouseServer, among
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.tables import TableRef
 
 
-class TableLayout(NamedTuple):
-    """What `system.tables` says of a table."""
+@dataclass(frozen=True)
+class TableLayout:
+    """Properties of a table from `system.tables`."""
 
     engine: str
     engine_full: str
     """The engine with its arguments and what belongs to it, as `CREATE TABLE` has them."""
     uuid: str
-    partition_key: str
-    sorting_key: str
-    definition: str
-    """The `CREATE TABLE` statement."""
-    readers: Sequence[str]
-    """The materialized views that read what is inserted."""
+    atomic: bool
+    """Whether it has one partition per key range, like the tables that we create."""
     database_engine: str
 
-    @property
-    def atomic(self) -> bool:
-        """Whether it has one partition per key range, like the tables that we create."""
-        hidden = f"`{RANGE_COLUMN}` UInt64 MATERIALIZED " in self.definition
-        return hidden and self.partition_key == RANGE_COLUMN
 
-
-def layout_of(endpoint: Endpoint, table: TableRef) -> TableLayout | None:
+def layout_of(resource: ClickHouseServer, table: TableRef) -> TableLayout | None:
     """The layout of a table; None if it does not exist."""
-    return layouts_of(endpoint, [table]).get(table)
+    return layouts_of(resource, [table]).get(table)
 
 
-def layouts_of(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, TableLayout]:
+def layouts_of(
+    resource: ClickHouseServer, tables: Sequence[TableRef]
+) -> dict[TableRef, TableLayout]:
     """Return the layouts of tables of one database, without tables that do not exist."""
-    rows = endpoint.query(
-        "SELECT name, engine, engine_full, toString(uuid), partition_key, sorting_key, "
-        "create_table_query, "
-        "arrayMap((d, t) -> concat(d, '.', t), dependencies_database, dependencies_table), "
+    rows = resource.query(
+        "SELECT name, engine, engine_full, toString(uuid), partition_key, "
+        f"position(create_table_query, '`{RANGE_COLUMN}` UInt64 MATERIALIZED '), "
         f"(SELECT engine FROM system.databases WHERE name = {literal(tables[0].schema)}) "
         f"FROM system.tables WHERE {among(tables)}"
     )
-    layouts = {name: TableLayout(*row) for name, *row in rows}
+    layouts = {
+        name: TableLayout(
+            engine,
+            engine_full,
+            identity,
+            bool(hidden) and partition_key == RANGE_COLUMN,
+            str(database_engine),
+        )
+        for name, engine, engine_full, identity, partition_key, hidden, database_engine in rows
+    }
     return {table: layouts[table.name] for table in tables if table.name in layouts}
 
 
@@ -116,12 +115,13 @@ def unapplied(resource: ClickHouseServer, plan: CopyPlan, options: TargetOptions
     """Name the declared options that an existing table does not have; see `Target.unapplied`."""
     if not any((options.engine, options.order_by, options.partition_by)):
         return []
-    layout = layout_of(resource, plan.target)
-    if layout is None:
-        return []
-    engine, sorting_key, partition_key = map(
-        _plain, (layout.engine_full, layout.sorting_key, layout.partition_key)
+    rows = resource.query(
+        "SELECT engine_full, sorting_key, partition_key FROM system.tables "
+        f"WHERE database = {literal(plan.target.schema)} AND name = {literal(plan.target.name)}"
     )
+    if not rows:
+        return []
+    engine, sorting_key, partition_key = map(_plain, rows[0])
     declared = {
         "engine": (options.engine, engine.startswith(_plain(options.engine or ""))),
         "order_by": (options.order_by, sorting_key == _plain(options.order_by or "")),

@@ -9,7 +9,6 @@ from typing import cast
 from tableferry.resources.clickhouse.cluster import SHARED
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.clickhouse.errors import NO_FINAL
-from tableferry.resources.clickhouse.layout import layout_of
 from tableferry.resources.clickhouse.nodes import replicas_of
 from tableferry.resources.clickhouse.policies import withheld_of_all
 from tableferry.resources.clickhouse.server import ClickHouseServer, among
@@ -153,8 +152,7 @@ class ClickHouseSource(Source):
 
     def shard(self, endpoint: Endpoint, table: TableRef) -> str | None:
         """See `Source.shard`."""
-        layout = layout_of(endpoint, table)
-        return SHARD if layout and layout.engine == "Distributed" else None
+        return SHARD if _engine(endpoint, table) == "Distributed" else None
 
     def query_columns(self, endpoint: Endpoint, table: TableRef) -> list[Column]:
         """See `Source.query_columns`."""
@@ -170,8 +168,7 @@ class ClickHouseSource(Source):
 
     def remarks(self, endpoint: Endpoint, table: TableRef) -> Iterator[str]:
         """Say which servers a table is read from, if they are several."""
-        layout = layout_of(endpoint, table)
-        engine = layout.engine if layout else ""
+        engine = _engine(endpoint, table)
         if engine == "Distributed":
             yield (
                 f"{table}: its shards are read through it, each in its state of that moment; "
@@ -205,6 +202,15 @@ class ClickHouseSource(Source):
             f"WHERE intDiv(i * {BUCKETS}, n) > intDiv((i - 1) * {BUCKETS}, n) ORDER BY i"
         )
         return int(rows), [least, *(value for (value,) in found), greatest]
+
+
+def _engine(endpoint: Endpoint, table: TableRef) -> str:
+    """The engine of a table; empty if there is no such table, as for a query."""
+    rows = endpoint.query(
+        "SELECT engine FROM system.tables "
+        f"WHERE database = {literal(table.schema)} AND name = {literal(table.name)}"
+    )
+    return str(rows[0][0]) if rows else ""
 
 
 def _pruned_before_final(endpoint: Endpoint, table: TableRef) -> list[str]:

@@ -155,8 +155,7 @@ def test_a_view_that_a_server_lacks_counts_as_if_there_were_something() -> None:
 def test_what_clickhouse_has(
     engine: str, definition: str, sorting_key: str, kinds: list[str]
 ) -> None:
-    row = (engine, "", "", "", sorting_key, definition, [], "Atomic")
-    catalog = Catalog("t", row)
+    catalog = Catalog("t", (engine, definition, sorting_key, []))
     at = replace(PLAN, target=TableRef("clickhouse", "warehouse", "t"))
     found = clickhouse.hazards(cast(Endpoint, catalog), at, TargetOptions())
     assert [one.kind for one in found] == kinds
