@@ -162,9 +162,15 @@ def _saves_a_scan(transfer: Transfer, hop: Hop, source: Endpoint) -> bool:
     """Whether `text` is the cheaper wire for that reason: to try it costs small tables more."""
     if not sends_digests(transfer, hop, source):
         return False
+    table = hop.plan.source
+
+    def rows() -> int:
+        sizes = source_of(table.system).sizes(source, [table])
+        return max((size.rows for size in sizes.values()), default=0)
+
     with suppress(StatementFailed):
-        sizes = source_of(hop.plan.source.system).sizes(source, [hop.plan.source])
-        return any(table.rows >= WORTH_TRYING for table in sizes.values())
+        # whatever wire carries the rows, they are the same: a process asks once
+        return source.settings().facts.known(("rows", table), rows) >= WORTH_TRYING
     return False
 
 
