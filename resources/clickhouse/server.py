@@ -271,8 +271,8 @@ class ClickHouseServer(Server):
         """Stream a query's result as Arrow batches of at most `batch_rows` rows.
 
         String columns arrive as utf8, unchecked, because ClickHouse does not distinguish text from
-        bytes; a cast to binary is free. UUID arrives as pyarrow's uuid type, and DateTime64 without
-        a time zone as a timestamp in UTC.
+        bytes; a cast to binary is free. DateTime64 without a time zone arrives as a timestamp in
+        UTC.
         """
         refuse_snapshot(self.system, snapshot)
         settings: dict[str, str | int] = {

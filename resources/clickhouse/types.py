@@ -36,6 +36,9 @@ LONG_CALENDAR = days("0001-01-01"), days("9999-12-31")
 LONG_CALENDAR_SINCE = (26, 9)
 """In fact from year 0 on (ClickHouse pull requests 107907 and 111534; measured on 26.9.2)."""
 
+ARROW_UUIDS_SINCE = (26, 5)
+"""Earlier releases take 16 bytes for other UUIDs (26.3) or refuse them (24.8 to 26.1); texts do."""
+
 EXACT_FLOATS_SINCE = (26, 7)
 """In earlier releases the last bits may differ, whatever the settings (pull request 109086)."""
 
@@ -157,8 +160,11 @@ def export(declared: str) -> Export | Refusal:
     type_ = read(declared)
     kind = type_.kind
     match kind:
-        case Integer() | Boolean() | Float() | Uuid():
+        case Integer() | Boolean() | Float():
             return Export(kind, "{}", None, "toString({})")
+        case Uuid():
+            # no release before 26.5 writes them to Arrow
+            return Export(kind, "UUIDStringToNum(toString({}))", None, "toString({})")
         case Decimal() if type_.name not in WIDE_INTEGERS:
             return Export(kind, "{}", None, "toString({})")
         case Decimal():
@@ -190,7 +196,7 @@ def slot(declared: str, version: str = "") -> Slot | None:
     """What a column of a ClickHouse type holds, and the Arrow type that ArrowStream takes for it.
 
     None if we cannot store anything exactly in such a column. The server's version determines the
-    range of its dates.
+    range of its dates, and how it takes UUIDs.
     """
     type_ = read(declared)
     calendar = LONG_CALENDAR if has_long_calendar(version) else CALENDAR
@@ -208,7 +214,8 @@ def slot(declared: str, version: str = "") -> Slot | None:
         case Binary() as kind:
             return Slot(kind, pa.binary())
         case Uuid() as kind:
-            return Slot(kind, pa.binary(16))
+            as_bytes = _release(version) >= ARROW_UUIDS_SINCE
+            return Slot(kind, pa.binary(16) if as_bytes else pa.string())
         case Date() as kind:
             return Slot(kind if type_.name == "Date" else Date(*calendar), pa.date32())
         case Timestamp(digits) if type_.name == "DateTime64":

@@ -40,6 +40,7 @@ from tableferry.resources.types.steps import (
     Units,
     Unreplaced,
     Utf8,
+    UuidText,
     View,
     Whole,
     Within,
@@ -184,7 +185,7 @@ def _steps(
         case Timestamp(_, low, high, "none" | "utc"), Integer() if source_kind.digits <= 6:
             return [*_within(source_kind, low, high, source.name, types, target.types), View(arrow)]
         case Uuid(), Uuid():
-            return [Cast(arrow)]
+            return [UuidText() if arrow == pa.string() else Cast(arrow)]
         case Array(source_item), Array(target_item):
             item = Slot(target_item, arrow.value_type)
             inner = _steps(source_item, item, arrow.value_type, source, target)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, Protocol
 
 import pyarrow as pa
@@ -305,6 +306,24 @@ class TimeText(Unguarded):
         text = array.cast(pa.time64("ns")).cast(pa.string())
         end = len("hh:mm:ss") + (self.digits + 1 if self.digits else 0)
         return pc.utf8_slice_codeunits(text, 0, end).cast(self.type)
+
+
+@dataclass(frozen=True)
+class UuidText(Unguarded):
+    """A uuid of 16 bytes as its text of 36 characters."""
+
+    def convert(self, array: pa.Array) -> pa.Array | Violation:
+        if not len(array):
+            return pa.array([], pa.string())
+        array = array.cast(pa.binary(16))
+        values = array.buffers()[1].slice(array.offset * 16, len(array) * 16)
+        digits = pa.py_buffer(values.hex())
+        text = pa.FixedSizeBinaryArray.from_buffers(pa.binary(32), len(array), [None, digits])
+        text = pc.ascii_lower(text.cast(pa.string()))
+        ends = pairwise((0, 8, 12, 16, 20, 32))
+        parts = [pc.utf8_slice_codeunits(text, start, end) for start, end in ends]
+        text = pc.binary_join_element_wise(*parts, "-")
+        return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
 
 
 @dataclass(frozen=True)
