@@ -452,13 +452,15 @@ class TransactionalTarget(Target, Generic[AnySession]):
         with self.sql.transaction(session):
             for statement in [*([drop_table(shadow)] if exists else []), *create(plan, shadow)]:
                 session.execute(statement)
-            markers.begin_shadow(session, "", former)
+            if options.recreate:
+                # what is refused leaves no shadow
+                self._add_indexes(session, plan, shadow)
+            markers.begin_shadow(session, shape if options.recreate else "", former)
+        if options.recreate:
+            return
         # SQL Server blocks whoever reads its catalog until statements of DDL are committed
         with self.sql.transaction(session):
-            if options.recreate:
-                self._add_indexes(session, plan, shadow)
-            else:
-                session.execute(self.sql.insert_all(plan, shadow, plan.target))
+            session.execute(self.sql.insert_all(plan, shadow, plan.target))
             markers.begin_shadow(session, shape, former)
 
     def _shape(self, session: AnySession, plan: CopyPlan, options: TargetOptions) -> str:

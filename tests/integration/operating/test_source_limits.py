@@ -211,11 +211,11 @@ def test_an_old_snapshot_ends_while_ranges_are_fingerprinted(
     one.source("UPDATE {t} SET name = 'new'")
     fingerprints_of, under = transfer_plan.fingerprints_of, list[str | None]()
 
-    def fingerprinted(*arguments: Any, snapshot: str | None = None) -> Any:
+    def fingerprinted(*arguments: Any, snapshot: str | None = None, **options: Any) -> Any:
         under.append(snapshot)
         if len(under) == 3:
             one.source("UPDATE {t} SET name = 'late'")
-        return fingerprints_of(*arguments, snapshot=snapshot)
+        return fingerprints_of(*arguments, snapshot=snapshot, **options)
 
     ageing[0] = 10_000
     with monkeypatch.context() as patch:
@@ -239,13 +239,13 @@ def test_a_table_that_changes_while_it_is_fingerprinted_under_two_snapshots_is_r
     one.source("UPDATE {t} SET name = 'new'")
     fingerprints_of, parts = transfer_plan.fingerprints_of, list[int]()
 
-    def fingerprinted(*arguments: Any, snapshot: str | None = None) -> Any:
+    def fingerprinted(*arguments: Any, snapshot: str | None = None, **options: Any) -> Any:
         parts.append(len(arguments[3]))
         if len(parts) == 3:
             one.source(
                 "TRUNCATE {t}", "INSERT INTO {t} SELECT g, 'other', 1 FROM generate_series(1, 50) g"
             )
-        return fingerprints_of(*arguments, snapshot=snapshot)
+        return fingerprints_of(*arguments, snapshot=snapshot, **options)
 
     monkeypatch.setattr(transfer_plan, "fingerprints_of", fingerprinted)
     monkeypatch.setattr(transfer_plan, "LEAST_ROWS_PER_SECOND", 0)
