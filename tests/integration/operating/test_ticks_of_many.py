@@ -24,6 +24,7 @@ from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.server import PostgresServer
+from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.sensors.failed_ranges import failed_ranges_sensor
 from tableferry.sensors.first_ranges import first_ranges_sensor
@@ -249,7 +250,10 @@ def test_growth_is_seen_as_the_plan_of_each_transfer_sees_it(
 
 
 def test_a_source_that_is_away_is_asked_once(
-    instance: dg.DagsterInstance, tables: list[Transfer], bound: Bound
+    instance: dg.DagsterInstance,
+    tables: list[Transfer],
+    bound: Bound,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     away = PostgresResource(url="postgresql://u:secret@127.0.0.1:1/db?connect_timeout=2")
     by_name = {one.transfer: one for one in tables}
@@ -257,23 +261,14 @@ def test_a_source_that_is_away_is_asked_once(
     for one in tables:
         commit(instance, one)
     tried = [0]
-    query = away.query
+    query = PostgresServer.query
 
-    class Counted:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(away, name)
+    def counted(self: PostgresServer, text: str, **options: Any) -> Any:
+        tried[0] += str(self.settings()) == str(away.settings())
+        return query(self, text, **options)
 
-        def query(self, text: str, **options: Any) -> Any:
-            tried[0] += 1
-            return query(text, **options)
-
-        def under_policies(self) -> Any:
-            return self
-
-        def within_budget(self, *_: Any) -> Any:
-            return self
-
-    servers = Bound({**bound.endpoints, "postgres": Counted()})  # type: ignore[dict-item]
+    monkeypatch.setattr(PostgresServer, "query", counted)
+    servers = Bound({**bound.endpoints, "postgres": away})
     cursor = json.dumps({"last": "", "tries": {tables[0].transfer: {"..5": [1, 9.0, False]}}})
     found = tick(instance, new_ranges_sensor(by_name, bound=servers), cursor)
     assert tried == [1] and found.skip_message.count("127.0.0.1:1") == 10
