@@ -152,7 +152,9 @@ def test_a_full_disk_is_called_that_by_its_path(tmp_path: Path) -> None:
     path = tmp_path / "index.db"
     file = SqliteFile(path)
     with (
-        pytest.raises(StatementFailed, match=rf"^event log: the disk of {path} is full$"),
+        pytest.raises(
+            StatementFailed, match=rf"^event log: the disk of {path} is full: free space"
+        ),
         file.connect() as connection,
     ):
         connection.exec_driver_sql("PRAGMA max_page_count = 8")  # as if there were no more space

@@ -20,6 +20,7 @@ from tests.integration.support import looking
 from tests.integration.support.certifying import (
     DIRECT,
     Document,
+    alone,
     break_product,
     certified,
     results,
@@ -36,10 +37,11 @@ Certify = Callable[..., tuple[Result, Document]]
 
 
 @pytest.fixture
-def certify(stack: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Certify:
+def certify(stack: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Certify]:
     """Runs the command on the servers of the environment, see `certified`."""
     set_servers(stack, monkeypatch)
-    return lambda *options: certified(tmp_path / "out", *options)
+    with alone():
+        yield lambda *options: certified(tmp_path / "out", *options)
 
 
 def made_by_certifying(stack: Servers) -> list[looking.Row]:

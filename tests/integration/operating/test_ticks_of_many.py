@@ -24,7 +24,6 @@ from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.postgres.server import PostgresServer
-from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.sensors.failed_ranges import failed_ranges_sensor
 from tableferry.sensors.first_ranges import first_ranges_sensor

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shlex
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from tableferry.pipelines.certifying.scenarios import Trial, Trials
 from tableferry.pipelines.cli import main
-from tests.servers import Servers
+from tests.servers import RUN, Servers
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "certificate.schema.json"
 DIRECT = ("--route", "postgres:clickhouse", "--rows", "200")
@@ -31,6 +33,14 @@ def set_servers(stack: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
     for name in ("DAGSTER_HOME", "TABLEFERRY_TRANSFERS"):
         monkeypatch.delenv(name, raising=False)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Have the tests of other workers that certify wait: some look what is left on the servers."""
+    with (Path(tempfile.gettempdir()) / f"tableferry-certifying-{RUN}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def certified(folder: Path, *options: str) -> tuple[Result, Document]:

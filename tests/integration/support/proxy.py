@@ -177,11 +177,12 @@ class CutsAnswers(_Proxy):
         cutting = threading.Event()
 
         def answers() -> None:
-            while data := _receive(server):
-                if cutting.is_set():
-                    client.sendall(data[: len(data) // 2])
-                    break
-                client.sendall(data)
+            with contextlib.suppress(OSError):  # the client has gone meanwhile
+                while data := _receive(server):
+                    if cutting.is_set():
+                        client.sendall(data[: len(data) // 2])
+                        break
+                    client.sendall(data)
             _hang_up(client, server)
 
         threading.Thread(target=answers, daemon=True).start()

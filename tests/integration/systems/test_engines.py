@@ -20,6 +20,7 @@ from tests.integration.conftest import Ferry
 from tests.integration.support import engines, homes, looking
 from tests.integration.support.certifying import (
     DIRECT,
+    alone,
     certified,
     restarting,
     results,
@@ -217,7 +218,7 @@ def test_an_engine_is_certified(
     stack: Servers, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_servers(stack, monkeypatch)
-    with restarting(lambda: engine.restart(killed=True), tmp_path) as command:
+    with alone(), restarting(lambda: engine.restart(killed=True), tmp_path) as command:
         result, document = certified(tmp_path / "out", *DIRECT, "--restart-command", command)
     assert result.exit_code == 0, result.output
     assert results(document)["restarted server"] == "passed"
