@@ -25,6 +25,7 @@ from tests.integration.support.certifying import (
     restarting,
     results,
     set_servers,
+    try_only,
 )
 from tests.integration.support.crash_bench import Bench, bench_of
 from tests.integration.support.crashing import Command, crash, reopen, rows_of
@@ -211,6 +212,21 @@ def test_uuids_come_and_go(ferry: Make, engine: Engine) -> None:
         assert back == expected
     finally:
         one.source("DROP TABLE IF EXISTS {t}_back")
+
+
+@pytest.mark.parametrize("engine", CLICKHOUSES, indirect=True)
+@pytest.mark.parametrize(
+    "route", ["clickhouse:postgres", "clickhouse:sqlserver", "sqlserver:clickhouse"]
+)
+def test_edge_values_of_all_types_come_and_go(
+    stack: Servers, engine: Engine, route: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_servers(stack, monkeypatch)
+    try_only(monkeypatch, "types", "refused value")
+    with alone():
+        result, document = certified(tmp_path / "out", "--route", route, "--rows", "200")
+    assert result.exit_code == 0, result.output
+    assert results(document)["types"] == "passed"
 
 
 @pytest.mark.parametrize("engine", VERSIONS, indirect=True)
