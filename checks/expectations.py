@@ -37,6 +37,8 @@ from tableferry.resources.digest.fields import identity_fields
 from tableferry.resources.digest.probe import dialect
 from tableferry.resources.errors import shortened
 from tableferry.resources.keys.range import KeyRange
+from tableferry.resources.types.column import Column
+from tableferry.resources.types.kinds import Uuid
 from tableferry.resources.words import counted
 
 CHECK_NAME = "expectations"
@@ -135,11 +137,9 @@ def _on_frame(
     all_columns = any(
         not spec.columns or {"column_set", "row_condition"} & spec.kwargs.keys() for spec in suite
     )
-    names = [c.name for c in target.plan.target_columns if all_columns or c.name in named]
-    table, one_in = _rows(target, where, names, rows, one_in)
-    frame = pa.Table.from_arrays([_plain(c) for c in table.columns], names).to_pandas(
-        integer_object_nulls=True, date_as_object=True
-    )
+    columns = [c for c in target.plan.target_columns if all_columns or c.name in named]
+    table, one_in = _rows(target, where, columns, rows, one_in)
+    frame = table.to_pandas(integer_object_nulls=True, date_as_object=True)
     del table
     with _gx_lock:
         import great_expectations as gx
@@ -154,39 +154,38 @@ def _on_frame(
 
 
 def _rows(
-    target: TableSide, where: str, names: Sequence[str], rows: int, one_in: int
+    target: TableSide, where: str, columns: Sequence[Column], rows: int, one_in: int
 ) -> tuple[pa.Table, int]:
     """Read columns of one in so many of `rows` rows, or of fewer if these take `MAX_BYTES`."""
     system = target.table.system
     # plain names: Babelfish miscounts an emoji in a result's column name, and breaks the protocol
-    quoted = [system.quote(name) for name in names]
+    quoted = [system.quote(column.name) for column in columns]
+    # pandas shows uuids as bytes, and ClickHouse writes none to Arrow before 26.5
+    read = [
+        system.dialect.text(name) if isinstance(system.types.read(column.type).kind, Uuid) else name
+        for name, column in zip(quoted, columns, strict=True)
+    ]
     while True:
         condition = f"({where})"
         if one_in > 1:
             identity = dialect(target.endpoint).digest(identity_fields(target.plan), "target")
             condition += f" AND {target.in_sample(identity, one_in)}"
         prefix = alias_prefix(condition, *quoted)
-        selected = ", ".join(f"{name} AS {prefix}{i}" for i, name in enumerate(quoted))
+        selected = ", ".join(f"{name} AS {prefix}{i}" for i, name in enumerate(read))
         sql = f"SELECT {selected} FROM {qualified(target.table)} WHERE {condition}"
         batches: list[pa.RecordBatch] = []
-        read = size = 0
+        count = size = 0
         with target.endpoint.read_arrow(sql) as reader:
             for batch in reader:
-                read, size = read + batch.num_rows, size + batch.nbytes
-                if size > MAX_BYTES and read > 1:
+                count, size = count + batch.num_rows, size + batch.nbytes
+                if size > MAX_BYTES and count > 1:
                     break
                 batches.append(batch)
             else:
+                names = [column.name for column in columns]
                 return pa.Table.from_batches(batches, reader.schema).rename_columns(names), one_in
         del batches, batch
-        one_in = max(2 * one_in, -(-rows * size // (read * MAX_BYTES)))
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Cast extension types to text: pandas shows them as bytes."""
-    if isinstance(column.type, pa.UuidType):
-        return pa.chunked_array([[str(value) for value in column.to_pylist()]], pa.string())
-    return column
+        one_in = max(2 * one_in, -(-rows * size // (count * MAX_BYTES)))
 
 
 def _frame_outcome(result: Any) -> _Outcome:
