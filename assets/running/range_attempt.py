@@ -14,9 +14,9 @@ from tableferry.assets.planning.changes.drift import column_lineage, column_sche
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.decision import Decision
 from tableferry.assets.planning.source_state import Reading
+from tableferry.assets.running.stream_digest import StreamDigest
 from tableferry.assets.running.work import Earlier, Work
 from tableferry.checks.sides import Comparison
-from tableferry.checks.stream_digest import StreamDigest
 from tableferry.checks.table_side import TableSide
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.loader import loader_of

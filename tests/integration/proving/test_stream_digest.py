@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from tableferry.assets.running import workers
+from tableferry.assets.running.stream_digest import StreamDigest
 from tableferry.checks.sides import Comparison
-from tableferry.checks.stream_digest import StreamDigest
 from tableferry.pipelines.command.session import open_session
 from tableferry.resources import registry
 from tableferry.resources.clickhouse.resource import ClickHouseResource
