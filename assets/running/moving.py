@@ -17,8 +17,9 @@ import pyarrow as pa
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import Reason, State
 from tableferry.assets.running.audit import settle
-from tableferry.assets.running.range_attempt import RangeAttempt, stream_digest_of, with_digest_of
+from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.rows import RowSet
+from tableferry.assets.running.stream_digest import stream_digest_of, with_digest_of
 from tableferry.assets.running.work import RangeOutcome
 from tableferry.checks.limits import with_rejected
 from tableferry.checks.rejected import rejected_in

@@ -14,7 +14,6 @@ from tableferry.assets.planning.changes.drift import column_lineage, column_sche
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.decision import Decision
 from tableferry.assets.planning.source_state import Reading
-from tableferry.assets.running.stream_digest import StreamDigest
 from tableferry.assets.running.work import Earlier, Work
 from tableferry.checks.sides import Comparison
 from tableferry.checks.table_side import TableSide
@@ -22,11 +21,8 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import Target
-from tableferry.resources.digest.definition import definition
 from tableferry.resources.digest.fields import relaxed_fields
-from tableferry.resources.digest.fingerprinting import source_digest
-from tableferry.resources.digest.measure import CHANGED, DIGEST, ROWS, client_computes, empty
-from tableferry.resources.errors import ReceiptMismatch, SentDiffers
+from tableferry.resources.digest.measure import CHANGED
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 
@@ -373,64 +369,3 @@ class RangeAttempt:
             "schema": column_schema(plan, self.key_range.kind, computed, kept),
             "lineage": column_lineage(plan, kept),
         }
-
-
-def stream_digest_of(attempt: RangeAttempt) -> StreamDigest | None:
-    """Return the digest of an attempt's rows as they stream; None where that would save nothing.
-
-    It saves a second reading of the source, whose server sends all that it would digest. Of the
-    table between two hops, it does so if the client digests its rows, and if the previous hop has
-    not just proven the same digest of that table.
-    """
-    *_, level = attempt.work.levels
-    hop, reading = attempt.hop, attempt.reading
-    if reading.fingerprint.unsent and hop.wire == "text":
-        stream = StreamDigest(hop.plan, source_digest(attempt.source, hop.plan), hop.wire)
-        return stream if stream.as_sent else None
-    if hop.options.single_rows or hop.plan.fitting or level != "checksum":
-        return None
-    if hop.first and (hop.wire != "text" or reading.snapshot is None):
-        return None
-    comparison = attempt.comparison(hop.written_plan.target)
-    if relaxed_fields(comparison.plan):
-        return None  # the check compares the export's conversion of values with the server's
-    digest = comparison.digests.row["source"]
-    if reading.source_figures and reading.source_figures.digest == digest.id:
-        return None
-    stream = StreamDigest(comparison.plan, digest, hop.wire)
-    if hop.first:
-        return stream if stream.as_sent else None
-    return stream if client_computes(attempt.source, digest.dialect) else None
-
-
-def with_digest_of(attempt: RangeAttempt, stream: StreamDigest) -> RangeAttempt:
-    """Return an attempt with the figures of its rows, which have passed.
-
-    Raises:
-        SentDiffers: the source's server was asked as well, and computes others; the run ends.
-        ReceiptMismatch: the server has counted other rows than it sent, or not all were taken.
-        SourceMoved: the source has changed since it was read.
-    """
-    reading, work, figures = attempt.reading, attempt.work, stream.known_figures()
-    sent, rows = figures.figures, reading.rows
-    if not stream.ended or (reading.fingerprint.unsent and sent[ROWS] != rows):
-        attempt.require_source_unchanged()
-        raise ReceiptMismatch(
-            f"{attempt.hop.plan.source}: of {rows} rows of this range {sent[ROWS]} were sent; "
-            "nothing was committed"
-        )
-    if stream.as_sent and work.asks_too():
-        source = attempt.source_side
-        grouped = source.by_range([attempt.key_range])
-        asked = source.measure(grouped, digest=stream.digest).get(0, empty(True, ()))
-        if asked != sent:
-            attempt.require_source_unchanged()
-            work.stop.set()
-            raise SentDiffers(
-                f"{attempt.hop.plan.source}: range {attempt.name} was sent with {sent[ROWS]} rows "
-                f"and the digest {sent[DIGEST]}, but the server computes {asked[DIGEST]} of "
-                f"{asked[ROWS]} rows. One of them is wrong: nothing of the range was committed, "
-                "and the run ends. Please report it; with 'wire: arrow' the server is asked for all"
-            )
-    used = definition(stream.digest.dialect.algorithm)
-    return replace(attempt, reading=work.source.sent(attempt.name, reading, used, figures))

@@ -4,20 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
 from tableferry.resources.contract.fingerprint import KnownFigures, Way
 from tableferry.resources.digest import native
+from tableferry.resources.digest.definition import definition
 from tableferry.resources.digest.expressions import RowDigest
-from tableferry.resources.digest.measure import DIGEST, ROWS
+from tableferry.resources.digest.fields import relaxed_fields
+from tableferry.resources.digest.fingerprinting import source_digest
+from tableferry.resources.digest.measure import DIGEST, ROWS, client_computes, empty
 from tableferry.resources.digest.native import SentRows
+from tableferry.resources.errors import ReceiptMismatch, SentDiffers
+
+
+class DeliveredRows:
+    """Counts rows as a driver delivers them, and sums up their digests, as `SentRows` does.
+
+    Args:
+        plan: the hop.
+        digest: that of the source, which the client computes.
+        wire: the format that streams: batches as the target wants them, or tab-separated text.
+    """
+
+    def __init__(self, plan: CopyPlan, digest: RowDigest, wire: WireFormat) -> None:
+        self._names = [column.target.name for column in plan.columns]
+        self._digest, self._wire = digest, wire
+        self.rows = self.total = 0
+
+    def add(self, item: Any) -> None:
+        """Digest the rows of a batch, or of whole lines of text."""
+        # polars takes half a second to import
+        from tableferry.resources.digest.client import digests, total
+
+        if not len(item):
+            return
+        arrays, columns = self._arrays(item), self._digest.fields
+        compared = [arrays[self._names.index(field.name)] for field in columns]
+        values = digests(columns, compared, self._digest.dialect.algorithm)
+        self.rows += len(values)
+        self.total += total(values)
+
+    def end(self) -> None:
+        """See `SentRows.end`. Items hold whole rows."""
+
+    def _arrays(self, item: Any) -> Sequence[pa.Array | pa.ChunkedArray]:
+        from tableferry.resources.wires.text_rows import tab_separated
+
+        if self._wire == "arrow":
+            columns: Sequence[pa.Array] = item.columns
+            return columns
+        return tab_separated(item, len(self._names))
 
 
 class StreamDigest:
-    """Sums up the digests of rows that pass, in the thread that reads them.
+    """Counts the rows of a range that pass, and sums up their digests.
 
     Args:
         plan: the hop.
@@ -26,18 +71,13 @@ class StreamDigest:
     """
 
     def __init__(self, plan: CopyPlan, digest: RowDigest, wire: WireFormat) -> None:
-        self._names = [column.target.name for column in plan.columns]
-        self.digest, self._wire = digest, wire
+        self.digest = digest
         layout = native.layout(plan, digest) if wire == "text" else None
-        self._sent = SentRows(layout) if layout else None
-        self.rows = self.total = 0
+        self._passed = SentRows(layout) if layout else DeliveredRows(plan, digest, wire)
+        self.as_sent = layout is not None
+        """Whether the bytes are digested as the source's server has sent them."""
         self.ended = False
         """Whether all rows have passed."""
-
-    @property
-    def as_sent(self) -> bool:
-        """Whether the bytes are digested as the source's server has sent them."""
-        return self._sent is not None
 
     def watching(
         self, opens: Callable[[], AbstractContextManager[Iterator[Any]]]
@@ -53,9 +93,9 @@ class StreamDigest:
 
     def known_figures(self) -> KnownFigures:
         """The figures of the rows that have passed."""
-        way: Way = "digested as sent" if self._sent else "digested by the client"
-        its = self._sent or self
-        return KnownFigures(self.digest.id, {ROWS: its.rows, DIGEST: str(its.total)}, way)
+        way: Way = "digested as sent" if self.as_sent else "digested by the client"
+        figures = {ROWS: self._passed.rows, DIGEST: str(self._passed.total)}
+        return KnownFigures(self.digest.id, figures, way)
 
     def watched(self, items: Iterable[Any]) -> Iterator[Any]:
         """Yield the items, each digested before it is passed on.
@@ -63,33 +103,69 @@ class StreamDigest:
         Raises:
             ReceiptMismatch: rows are not as their server sends them.
         """
-        if self._sent is not None:
-            for item in items:
-                self._sent.add(item)
-                yield item
-            self._sent.end()
-            self.ended = True
-            return
-        # polars takes half a second to import
-        from tableferry.resources.digest.client import digests, total
-
-        columns = self.digest.fields
-        positions = [self._names.index(field.name) for field in columns]
         for item in items:
-            if len(item):
-                arrays = self._arrays(item)
-                compared = [arrays[position] for position in positions]
-                values = digests(columns, compared, self.digest.dialect.algorithm)
-                self.rows += len(values)
-                self.total += total(values)
+            self._passed.add(item)
             yield item
+        self._passed.end()
         self.ended = True
 
-    def _arrays(self, item: Any) -> Sequence[pa.Array | pa.ChunkedArray]:
-        """The columns of a batch, or of rows of text."""
-        from tableferry.resources.wires.text_rows import tab_separated
 
-        if self._wire == "arrow":
-            columns: Sequence[pa.Array] = item.columns
-            return columns
-        return tab_separated(item, len(self._names))
+def stream_digest_of(attempt: RangeAttempt) -> StreamDigest | None:
+    """Return the digest of an attempt's rows as they stream; None where that would save nothing.
+
+    It saves a second reading of the source, whose server sends all that it would digest. Of the
+    table between two hops, it does so if the client digests its rows, and if the previous hop has
+    not just proven the same digest of that table.
+    """
+    *_, level = attempt.work.levels
+    hop, reading = attempt.hop, attempt.reading
+    if reading.fingerprint.unsent and hop.wire == "text":
+        stream = StreamDigest(hop.plan, source_digest(attempt.source, hop.plan), hop.wire)
+        return stream if stream.as_sent else None
+    if hop.options.single_rows or hop.plan.fitting or level != "checksum":
+        return None
+    if hop.first and (hop.wire != "text" or reading.snapshot is None):
+        return None
+    comparison = attempt.comparison(hop.written_plan.target)
+    if relaxed_fields(comparison.plan):
+        return None  # the check compares the export's conversion of values with the server's
+    digest = comparison.digests.row["source"]
+    if reading.source_figures and reading.source_figures.digest == digest.id:
+        return None
+    stream = StreamDigest(comparison.plan, digest, hop.wire)
+    if hop.first:
+        return stream if stream.as_sent else None
+    return stream if client_computes(attempt.source, digest.dialect) else None
+
+
+def with_digest_of(attempt: RangeAttempt, stream: StreamDigest) -> RangeAttempt:
+    """Return an attempt with the figures of its rows, which have passed.
+
+    Raises:
+        SentDiffers: the source's server was asked as well, and computes others; the run ends.
+        ReceiptMismatch: the server has counted other rows than it sent, or not all were taken.
+        SourceMoved: the source has changed since it was read.
+    """
+    reading, work, figures = attempt.reading, attempt.work, stream.known_figures()
+    sent, rows = figures.figures, reading.rows
+    if not stream.ended or (reading.fingerprint.unsent and sent[ROWS] != rows):
+        attempt.require_source_unchanged()
+        raise ReceiptMismatch(
+            f"{attempt.hop.plan.source}: of {rows} rows of this range {sent[ROWS]} were sent; "
+            "nothing was committed"
+        )
+    if stream.as_sent and work.asks_too():
+        source = attempt.source_side
+        grouped = source.by_range([attempt.key_range])
+        asked = source.measure(grouped, digest=stream.digest).get(0, empty(True, ()))
+        if asked != sent:
+            attempt.require_source_unchanged()
+            work.stop.set()
+            raise SentDiffers(
+                f"{attempt.hop.plan.source}: range {attempt.name} was sent with {sent[ROWS]} rows "
+                f"and the digest {sent[DIGEST]}, but the server computes {asked[DIGEST]} of "
+                f"{asked[ROWS]} rows. One of them is wrong: nothing of the range was committed, "
+                "and the run ends. Please report it; with 'wire: arrow' the server is asked for all"
+            )
+    used = definition(stream.digest.dialect.algorithm)
+    return replace(attempt, reading=work.source.sent(attempt.name, reading, used, figures))
