@@ -186,16 +186,19 @@ def with_wires(
     """
     chosen = []
     for hop in hops:
-        source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
-        declared = hop.spec.wire
         try:
-            if declared == "auto" and _saves_a_scan(transfer, hop, source):
-                with suppress(InputError):
-                    wire, _ = chosen_wire("text", hop.plan, source, target, moving=moving)
-                    chosen.append(replace(hop, wire=wire, wire_because=SCANNED_ONCE))
-                    continue
-            found = chosen_wire(declared, hop.plan, source, target, moving=moving)
+            wire, because = _wire_of(transfer, hop, servers, moving=moving)
         except InputError as error:
             raise InputError(f"{transfer.transfer}: hop {hop.number} {error}") from None
-        chosen.append(replace(hop, wire=found.wire, wire_because=found.because))
+        chosen.append(replace(hop, wire=wire, wire_because=because))
     return tuple(chosen)
+
+
+def _wire_of(transfer: Transfer, hop: Hop, servers: Servers, *, moving: bool) -> ChosenWire:
+    """Choose the wire format of a hop; of `auto`, first the one that saves the source a scan."""
+    source, target = servers.endpoint(hop.plan.source), servers.endpoint(hop.plan.target)
+    if hop.spec.wire == "auto" and _saves_a_scan(transfer, hop, source):
+        with suppress(InputError):
+            text = chosen_wire("text", hop.plan, source, target, moving=moving)
+            return text._replace(because=SCANNED_ONCE)
+    return chosen_wire(hop.spec.wire, hop.plan, source, target, moving=moving)

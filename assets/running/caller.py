@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.intent import AS_DECLARED, Intent
-from tableferry.assets.planning.planner import make_plan
+from tableferry.assets.planning.planner import make_plan, with_fingerprints
 from tableferry.assets.planning.rows.decisions import with_decisions
-from tableferry.assets.planning.sent import with_fingerprints
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.snapshots import shared_snapshot
 from tableferry.assets.planning.transfer_plan import TransferPlan
