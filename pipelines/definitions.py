@@ -47,6 +47,8 @@ from tableferry.sensors.reaper import reaper
 from tableferry.sensors.rounds import LIMIT_SECONDS
 from tableferry.sensors.sending import require_valid_variables
 
+logger = logging.getLogger(__name__)
+
 
 def check_schedule(transfer: Transfer, cron: str) -> dg.ScheduleDefinition:
     """Build the schedule that reconciles all committed ranges; nothing is moved."""
@@ -136,9 +138,6 @@ def _becomes_stale(transfer: Transfer, cron: str, instance: dg.DagsterInstance) 
     oldest = min(event.timestamp if event else 0.0 for event in newest)
     age = datetime.now(UTC) - datetime.fromtimestamp(oldest, UTC)
     return age + longest_pause(cron) + GRACE / 2 > transfer.fresh_for
-
-
-logger = logging.getLogger(__name__)
 
 
 def build(

@@ -23,6 +23,20 @@ from tableferry.resources.errors import TableferryError
 from tableferry.resources.words import counted
 from tableferry.sensors.sending import Alert, send
 
+INTERVAL_SECONDS = 60
+TICK_SECONDS = 20.0
+"""How long a tick may take before it leaves the rest to the next; Dagster's limit is a minute."""
+LIMIT_SECONDS = 45.0
+"""When the statements of a tick are ended: after Dagster's limit they would go on, beside those of
+the next tick."""
+TICK_CPU_SECONDS = 1.0
+"""How much of a processor it may take: two such sensors use a 30th of a core, however many
+transfers there are."""
+BATCH = 250
+"""Transfers that are surveyed together; between batches, and between transfers that need a look of
+their own, a tick may end."""
+MOST_REASONS = 10
+"""Transfers that a tick's message names."""
 MOST_TRIES = 3
 FIRST_PAUSE = 300.0
 """Seconds before the first retry; each further pause is twice as long."""
@@ -125,22 +139,6 @@ def given_up_reason(names: list[str]) -> str:
         return ""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"; given up after {MOST_TRIES} tries: {', '.join(names[:5])}{more}"
-
-
-INTERVAL_SECONDS = 60
-TICK_SECONDS = 20.0
-"""How long a tick may take before it leaves the rest to the next; Dagster's limit is a minute."""
-LIMIT_SECONDS = 45.0
-"""When the statements of a tick are ended: after Dagster's limit they would go on, beside those of
-the next tick."""
-TICK_CPU_SECONDS = 1.0
-"""How much of a processor it may take: two such sensors use a 30th of a core, however many
-transfers there are."""
-BATCH = 250
-"""Transfers that are surveyed together; between batches, and between transfers that need a look of
-their own, a tick may end."""
-MOST_REASONS = 10
-"""Transfers that a tick's message names."""
 
 
 @dataclass(frozen=True)

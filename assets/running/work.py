@@ -32,7 +32,7 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 
 ASKED_OF = 50
-"""Of so many ranges that are digested as they are sent, the server is asked of one as well."""
+"""Of how many ranges that are digested as they are sent the server is asked about one as well."""
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
 from tableferry.pipelines.certifying.commands import Ran
 from tableferry.pipelines.certifying.ground import Ground
 from tableferry.pipelines.certifying.scenarios import Scenario
-from tableferry.pipelines.reporting.collect import PACKAGES
+from tableferry.pipelines.reporting.collect import installed_packages
 from tableferry.pipelines.reporting.html import inline, page, row
 from tableferry.resources.contract.settings import ConnectionSettings, without_password
 from tableferry.resources.errors import InputError
@@ -55,6 +55,7 @@ def certificate_of(
     for scenario in scenarios:
         counts[scenario.result] += 1
     edges, columns = ground.edges, ground.edges.columns
+    packages = installed_packages()
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "passed": not counts["failed"],
@@ -62,8 +63,8 @@ def certificate_of(
         "created_at": iso_time(dt.datetime.now(dt.UTC).timestamp()),
         "seconds": round(seconds, 1),
         "rows": ground.rows,
-        "tableferry": {"version": version("tableferry"), "commit": _commit()},
-        "packages": {"Python": platform.python_version(), **dict(_packages())},
+        "tableferry": {"version": packages.pop("tableferry"), "commit": _commit()},
+        "packages": {"Python": platform.python_version(), **packages},
         "servers": [
             {
                 "connection": site.connection,
@@ -85,12 +86,6 @@ def certificate_of(
     }
     secrets = [site.endpoint.settings() for site in ground.sites]
     return dict(without_secrets(secrets, document, with_hosts=with_hosts))
-
-
-def _packages() -> Iterator[tuple[str, str]]:
-    for name in PACKAGES[1:]:
-        with suppress(PackageNotFoundError):
-            yield name, version(name)
 
 
 def _commit() -> str | None:

@@ -103,7 +103,7 @@ def report(session: Session, name: str, *, dagster_url: str | None = None) -> Re
         refused=state.refused,
         settings=dict(_settings(transfer)),
         servers=state.servers,
-        packages=dict(_packages()),
+        packages=installed_packages(),
         meanings={
             **{check: check_description(transfer, check) or "" for check in checks_of(transfer)},
             **{check: DESCRIPTIONS[check] for check in WHOLE_TABLE_CHECKS},
@@ -112,10 +112,13 @@ def report(session: Session, name: str, *, dagster_url: str | None = None) -> Re
     )
 
 
-def _packages() -> Iterator[tuple[str, str]]:
+def installed_packages() -> dict[str, str]:
+    """Return the versions of `PACKAGES`, as far as they are installed."""
+    versions = {}
     for package in PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
-            yield package, importlib.metadata.version(package)
+            versions[package] = importlib.metadata.version(package)
+    return versions
 
 
 def checked_url(text: str) -> str:

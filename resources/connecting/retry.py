@@ -29,6 +29,19 @@ from tableferry.resources.errors import (
 )
 from tableferry.resources.registry import systems
 
+logger = logging.getLogger(__name__)
+
+Arguments = ParamSpec("Arguments")
+Connection = TypeVar("Connection")
+
+ATTEMPTS = 7
+"""With `backoff` these take half a minute, in which a database server restarts."""
+
+FIRST_SECONDS, MOST_SECONDS = 0.5, 30.0
+
+_GIVEN_UP = "_tableferry_given_up"
+"""The attribute that marks an error for which a loop has given up."""
+
 PATIENCE = "TABLEFERRY_PATIENCE_SECONDS"
 """The environment variable for the seconds that a server may be away."""
 
@@ -111,20 +124,6 @@ def require_reachable(address: str) -> None:
         raise ConnectionFailed(
             f"{outage.reason}; it has been away for {away:.0f} s, longer than {PATIENCE} allows"
         )
-
-
-logger = logging.getLogger(__name__)
-
-Arguments = ParamSpec("Arguments")
-Connection = TypeVar("Connection")
-
-ATTEMPTS = 7
-"""With `backoff` these take half a minute, in which a database server restarts."""
-
-FIRST_SECONDS, MOST_SECONDS = 0.5, 30.0
-
-_GIVEN_UP = "_tableferry_given_up"
-"""The attribute that marks an error for which a loop has given up."""
 
 
 def is_transient(error: BaseException) -> bool:
