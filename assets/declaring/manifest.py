@@ -26,19 +26,17 @@ from tableferry.assets.declaring.dagster_rules import (
     tag_value,
 )
 from tableferry.assets.declaring.freshness import BY_SCHEDULE, fresh_for
+from tableferry.assets.declaring.hop_columns import hop_column_problems, name_in, settings_in
 from tableferry.assets.declaring.movers import MoverName
 from tableferry.assets.declaring.problems import InvalidParts, as_value_error
 from tableferry.assets.declaring.profiles import DEFAULT, PROFILES
 from tableferry.assets.declaring.rules import (
     RULES,
     column_problems,
-    hop_column_problems,
     hop_problems,
     most_rejected,
-    name_in,
     own_key,
     place_of,
-    settings_in,
     share,
 )
 from tableferry.assets.declaring.sections import (
