@@ -46,7 +46,7 @@ from tableferry.checks.levels import CHECK_NAMES, Level
 from tableferry.checks.rejected import fitting, rejecting
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
-from tableferry.resources.contract.endpoint import version_of
+from tableferry.resources.contract.endpoint import release_of
 from tableferry.resources.contract.target_options import TargetOptions, WriteMode
 from tableferry.resources.digest.fields import all_fields, not_compared, with_columns
 from tableferry.resources.digest.measure import check_figures
@@ -169,10 +169,8 @@ def resolve_hops(
         TableMissing, InputError, TypeRefused: the declaration does not fit the servers.
     """
     transfer = intent.carried_out(declared)
-    endpoint, of_source = (
-        servers.endpoint(declared.source),
-        f"{declared.transfer}: {declared.source}",
-    )
+    endpoint = servers.endpoint(declared.source)
+    of_source = f"{declared.transfer}: {declared.source}"
     require_servers(transfer, servers)
     require_one_name(transfer, servers.endpoint, servers.namesakes)
     with concerning(of_source):
@@ -295,8 +293,8 @@ class _Chain:
         self, number: int, spec: HopSpec, existing: Mapping[str, Column] | None
     ) -> CopyPlan:
         """Plan a hop without the columns that it, or its drift policy, leaves out."""
-        transfer, names, by_release = self.transfer, self._names, spec.to.system.types.by_release
-        version = version_of(self.servers.endpoint(spec.to)) if by_release else None
+        transfer, names = self.transfer, self._names
+        version = release_of(self.servers.endpoint(spec.to))
         exclude = {names.get(name, name) for name in spec.exclude}
         if number == 1:
             exclude |= {*transfer.exclude}
@@ -333,8 +331,8 @@ class _Chain:
         if self._unmarked:
             plan = replace(plan, where=self._unmarked)
         if transfer.mark is not None:
-            options = replace(options, mark=mark_of(transfer.mark, plan, existing))
-            self._unmarked = options.mark.unmarked(target.system) if options.mark else ""
+            mark = mark_of(transfer.mark, plan, existing)
+            options, self._unmarked = replace(options, mark=mark), mark.unmarked(target.system)
             plan = replace(plan, target_where=self._unmarked)
         if transfer.mover is not None:
             plan = replace(plan, target_where=present_rows(transfer.mover, target, existing))

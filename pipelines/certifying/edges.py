@@ -13,6 +13,7 @@ from tableferry.pipelines.certifying.site import Site
 from tableferry.resources.columns.conversions import NoConversion, conversion_of
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.endpoint import release_of
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.errors import ColumnsRefused, TableferryError
 from tableferry.resources.types.column import Column
@@ -94,7 +95,7 @@ class Edges:
         """
         table, columns = self.source.table(TYPES), self._with_key(types)
         for site in self.sites[1:]:
-            version = site.endpoint.ping()
+            version = release_of(site.endpoint)
             plan = plan_copy(table, columns, site.table(TYPES), key="id", target_version=version)
             yield plan
             columns, table = as_source(plan), plan.target
@@ -112,7 +113,7 @@ class Edges:
         table, columns = self.source.table(TYPES), self._with_key(self.columns)
         for site in self.sites[1:] if style else ():
             assert style is not None
-            version = site.endpoint.ping()
+            version = release_of(site.endpoint)
             plan = plan_copy(table, columns, site.table(TYPES), key="id", target_version=version)
             for column, type_ in zip(plan.columns[1:], self.columns.values(), strict=True):
                 conversion = _conversion(column, plan)

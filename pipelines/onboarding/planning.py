@@ -13,7 +13,7 @@ from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.columns.scan import ArraysHeld, Fitting, arrays_held, decimal_types
 from tableferry.resources.contract.catalog import Described
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
-from tableferry.resources.contract.endpoint import Endpoint, version_of
+from tableferry.resources.contract.endpoint import Endpoint, release_of
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.target import Target
@@ -66,9 +66,7 @@ class Catalogs:
 
     def release(self, table: TableRef) -> str | None:
         """Return the version of a target's server if its types depend on it."""
-        if not table.system.types.by_release:
-            return None
-        return version_of(self._servers.endpoint(table))
+        return release_of(self._servers.endpoint(table))
 
 
 SCANNED_BYTES = 1 << 30

@@ -167,6 +167,11 @@ def version_of(endpoint: Endpoint) -> str:
     return endpoint.settings().facts.known("version", endpoint.ping)
 
 
+def release_of(endpoint: Endpoint) -> str | None:
+    """Return the server's version if its types depend on it; else None."""
+    return version_of(endpoint) if endpoint.system.types.by_release else None
+
+
 def refuse_snapshot(system: System, snapshot: str | None) -> None:
     """Raise `InputError` if a snapshot is given to a system without snapshots."""
     if snapshot is not None:
