@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from tableferry.resources.connecting.bounds import bounded
 from tableferry.resources.errors import InputError, StatementFailed, describe
 
 logger = logging.getLogger(__name__)
@@ -198,7 +199,8 @@ def _watch() -> None:
 
 def _ask(address: str, server: _Server, ask: Ask) -> None:
     try:
-        sentences = list(ask())
+        with bounded(time.monotonic() + LONGEST_QUESTION):
+            sentences = list(ask())
     except Exception as error:
         sentences = [
             "a statement is under way for long, and may wait for a lock: the server does not tell "

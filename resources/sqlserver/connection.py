@@ -183,6 +183,7 @@ class SqlServerConnection:
 
     def _blocked(self) -> list[str]:
         raw = self._opened()
+        raw.timeout = seconds_left() or 0
         with closing(raw), quiet_cursor(raw) as cursor:
             cursor.execute(REQUESTS_SQL, use_prepare=False)
             rows = all_rows(cursor)
