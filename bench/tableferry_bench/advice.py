@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from tableferry_bench.results import Case, Result, best
+from tableferry_bench.results import PREPARATION, Case, Result, best
 from tableferry_bench.statistics import judged
 
 SEQUENCE = ("start", "fingerprint", "ranges", "end")
@@ -68,10 +68,14 @@ def bottleneck(case: Case) -> Bottleneck | None:
 
 def recommendations(result: Result) -> list[str]:
     """What to do, in sentences; none for a plain run."""
+    tables = [
+        [case for case in cases if case.contender != PREPARATION]
+        for cases in result.tables().values()
+    ]
     if result.kind == "tune":
-        return [line for cases in result.tables().values() for line in _tuned(cases)]
+        return [line for cases in tables for line in _tuned(cases)]
     if result.kind == "lab":
-        return [line for cases in result.tables().values() for line in _read(cases)]
+        return [line for cases in tables for line in _read(cases)]
     if result.kind == "staging":
         groups: dict[tuple[str, int], list[Case]] = {}
         for case in result.cases:

@@ -18,6 +18,8 @@ from tableferry_bench.suite import read_yaml
 SCHEMA_VERSION = 1
 SHIPPED = Path(str(files("tableferry_bench") / "thresholds.yaml"))
 
+ALL_ROWS = "all rows arrived, or were read"
+
 Outcome = Literal["passed", "failed", "not measured", "elsewhere"]
 """`elsewhere`: the threshold is about something that is no part of the suite."""
 
@@ -31,6 +33,8 @@ class Of(BaseModel):
     rows: int
     contender: str
     metric: str
+    options: dict[str, str | int] = {}
+    """Those that the case has, of several of one contender: of `tune`, `lab` and `staging`."""
 
     @model_validator(mode="after")
     def _known(self) -> Of:
@@ -50,6 +54,7 @@ class Against(BaseModel):
     rows: int | None = None
     contender: str | None = None
     metric: str | None = None
+    options: dict[str, str | int] | None = None
 
 
 class Threshold(BaseModel):
@@ -146,17 +151,37 @@ def read_thresholds(path: Path | None) -> Thresholds:
     return read_yaml(path, Thresholds, f"{path}: no such file of thresholds")
 
 
-def certify(result: Result, thresholds: Thresholds) -> Verdict:
-    """Hold a result against thresholds."""
-    findings = tuple(_finding(result, one) for one in thresholds.thresholds)
+def certify(result: Result, thresholds: Thresholds | None) -> Verdict:
+    """Hold a result against thresholds, and against what all results have to keep: all rows came.
+
+    Args:
+        result: of any kind.
+        thresholds: None: none but that.
+    """
+    held = thresholds.thresholds if thresholds else []
+    findings = (_complete(result), *(_finding(result, one) for one in held))
     outcomes = {one.outcome for one in findings}
     return Verdict(
-        passed="failed" not in outcomes and "passed" in outcomes,
+        passed="failed" not in outcomes
+        and any(one.outcome == "passed" for one in findings[bool(held) :]),
         complete=not outcomes & {"not measured", "elsewhere"},
         suite=result.suite,
         created=result.created,
         findings=findings,
     )
+
+
+def _complete(result: Result) -> Finding:
+    """Whether each run that was tried has moved, or read, all rows of its table."""
+    tried = [case for case in result.cases if not case.skipped]
+    short = [case.name for case in tried if any(run.rows != case.rows for run in case.runs)]
+    wrong = [f"{case.name}: {case.failed}" for case in tried if case.failed]
+    wrong += [f"{name}: other rows than the table has" for name in short]
+    if not result.complete:
+        wrong.append("it was interrupted")
+    outcome: Outcome = "failed" if wrong else "passed" if tried else "not measured"
+    runs = sum(len(case.runs) for case in tried)
+    return Finding(ALL_ROWS, outcome, f"all of {runs} runs", detail="; ".join(wrong))
 
 
 def _finding(result: Result, one: Threshold) -> Finding:
@@ -194,8 +219,8 @@ def _value(result: Result, one: Threshold) -> Summary:
 
 
 def _figures(result: Result, of: Of) -> dict[int, float]:
-    case = result.find(of.workload, of.rows, of.contender)
-    name = f"{of.workload}:{of.rows} {of.contender}"
+    case = result.find(of.workload, of.rows, of.contender, of.options)
+    name = " ".join([f"{of.workload}:{of.rows} {of.contender}", *map(str, of.options.values())])
     if case is None:
         raise _Elsewhere(f"{name} is not part of the suite")
     figures = case.figures(of.metric)

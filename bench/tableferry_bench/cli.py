@@ -27,6 +27,12 @@ def measuring(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--runs", "-n", type=click.IntRange(1), help="Runs of each that count."),
         click.option("--warmups", type=click.IntRange(0), help="Runs before, which do not."),
         click.option("--output", type=click.Path(file_okay=False, path_type=Path), help=OUTPUT),
+        click.option(
+            "--thresholds",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="What it is held to, beside that all rows come [default: of `run --suite`, the "
+            "file that comes along].",
+        ),
         click.option("--keep", is_flag=True, help="Leave the source tables for the next time."),
         click.option(
             "--work",
@@ -71,11 +77,6 @@ def bench() -> None:
     help="Who moves it; repeatable [default: ferry and psql-curl]. Suite kindness: copy, ferry, "
     "sling, dlt, pg_dump [default: all].",
 )
-@click.option(
-    "--thresholds",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="What it is held to [default: the file that comes along].",
-)
 @click.option("--require-all", is_flag=True, help="What was not measured fails, too.")
 @click.option(
     "--rows",
@@ -102,7 +103,6 @@ def run(
     suite: str,
     workloads: Sequence[str],
     contenders: Sequence[str],
-    thresholds: Path | None,
     require_all: bool,
     rows: int,
     source: str,
@@ -148,18 +148,12 @@ def run(
     else:
         chosen = read_suite(suite)
     # the file that comes along is about the suites that do
+    thresholds = how["thresholds"]
     wanted = None if workloads and not thresholds else read_thresholds(thresholds)
     chosen = chosen.model_copy(update=_given(how, "runs", "warmups"))
     with servers(how["work"]) as found:
         result = run_suite(found, chosen, keep=how["keep"], tell=_tell)
-    verdict = certify(result, wanted) if wanted else None
-    folder = _leave(result, how["output"], verdict)
-    problems = _failed(result)
-    if verdict:
-        click.echo(verdict.headline)
-        problems += _broken(verdict, require_all)
-    click.echo(folder)
-    end(problems)
+    _certified(result, how["output"], certify(result, wanted), require_all)
 
 
 @bench.command()
@@ -215,7 +209,7 @@ def lab(workload: str, strategies: Sequence[str], workers: int, **how: Any) -> N
 
     with servers(how["work"]) as found:
         result = run_lab(found, workload, strategies, workers=workers, tell=_tell, **_counts(how))
-    _told(result, how["output"])
+    _told(result, how)
 
 
 @bench.command()
@@ -246,7 +240,7 @@ def staging(
     sizes = _numbers("--growth", growth) if growth else GROWTH
     with servers(how["work"]) as found:
         result = run_staging(found, workload, rows, experiments, sizes, tell=_tell, **_counts(how))
-    _told(result, how["output"])
+    _told(result, how)
 
 
 @bench.command()
@@ -275,7 +269,7 @@ def tune(workloads: Sequence[str], **how: Any) -> None:
             axes[name] = _numbers(f"--{name}", text)
     with servers(how["work"]) as found:
         result = run_matrix(found, workloads, axes, tell=_tell, **_counts(how))
-    _told(result, how["output"])
+    _told(result, how)
 
 
 @bench.command()
@@ -302,11 +296,12 @@ def report(result: Path, thresholds: Path | None, require_all: bool, output: Pat
     from tableferry_bench.report import leave
 
     found = _read(result)
-    verdict = certify(found, read_thresholds(thresholds)) if found.kind == "run" else None
+    # the file that comes along is about the suites that do
+    shipped = found.kind == "run"
+    verdict = certify(found, read_thresholds(thresholds) if thresholds or shipped else None)
     leave(output, found, verdict)
-    if verdict:
-        click.echo(verdict.headline)
-        end(_broken(verdict, require_all))
+    click.echo(verdict.headline)
+    end(_broken(verdict, require_all))
 
 
 @bench.command("list")
@@ -334,7 +329,10 @@ WORDS = {"wire": ("auto", "arrow", "text"), "profile": ("safe", "balanced", "thr
 
 def _broken(verdict: Verdict, require_all: bool) -> list[str]:
     """What it does not keep to, one line each."""
-    found = [f"{one.name}: {one.value:.3g}, not {one.limit}" for one in verdict.failed]
+    found = [
+        f"{one.name}: {one.detail if one.value is None else f'{one.value:.3g}, not {one.limit}'}"
+        for one in verdict.failed
+    ]
     if require_all:
         found += [f"{one.name}: {one.detail}" for one in verdict.findings if one.value is None]
     return found
@@ -375,7 +373,7 @@ def _read(path: Path) -> Result:
     return Result.read(path / "result.json" if path.is_dir() else path)
 
 
-def _leave(result: Result, output: Path | None, verdict: Verdict | None = None) -> Path:
+def _leave(result: Result, output: Path | None, verdict: Verdict) -> Path:
     from tableferry_bench.report import leave
 
     name = f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}-{result.suite}"
@@ -384,18 +382,22 @@ def _leave(result: Result, output: Path | None, verdict: Verdict | None = None) 
     return folder
 
 
-def _told(result: Result, output: Path | None) -> None:
-    """Leave a result that has no thresholds; say what it suggests."""
+def _told(result: Result, how: dict[str, Any]) -> None:
+    """Leave a result of another kind than `run`, with its verdict; say what it suggests."""
     from tableferry_bench.advice import recommendations
+    from tableferry_bench.certification import certify, read_thresholds
 
-    folder = _leave(result, output)
     for line in recommendations(result):
         click.echo(line)
+    wanted = read_thresholds(how["thresholds"]) if how["thresholds"] else None
+    _certified(result, how["output"], certify(result, wanted))
+
+
+def _certified(
+    result: Result, output: Path | None, verdict: Verdict, require_all: bool = False
+) -> None:
+    """Leave a result with its verdict, and end with it."""
+    folder = _leave(result, output, verdict)
+    click.echo(verdict.headline)
     click.echo(folder)
-    end(_failed(result))
-
-
-def _failed(result: Result) -> list[str]:
-    """What did not come to its end, one line each."""
-    found = [f"{one.name}: {one.failed}" for one in result.cases if one.failed]
-    return found if result.complete else [*found, "interrupted"]
+    end(_broken(verdict, require_all))

@@ -144,7 +144,8 @@ def _clock(found: Servers, pair: str) -> float | None:
     """CPU seconds so far of the servers that have the tables."""
     clocks = found.clocks()
     seconds = [clocks[name] for name in {"postgres", pair}]
-    return None if None in seconds else sum(each or 0.0 for each in seconds)
+    known = [each.all for each in seconds if each]
+    return sum(known) if len(known) == len(seconds) else None
 
 
 def _target(found: Servers, table: Table, pair: str) -> TableRef:

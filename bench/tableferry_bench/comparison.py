@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from tableferry.resources.errors import InputError
-from tableferry_bench.results import MORE_IS_BETTER, Case, Result
+from tableferry_bench.results import MORE_IS_BETTER, PREPARATION, Case, Result
 from tableferry_bench.statistics import Judgement, Summary, judged, ratios, summary
 
 METRICS = {"seconds": 0.05, "cpu_client": 0.05, "cpu_servers": 0.10, "peak_rss_mb": 0.05}
@@ -68,7 +68,10 @@ def compare(before: Result, after: Result, *, relative_to: str | None = None) ->
     Raises:
         InputError: they have no case in common, or the contender is in none.
     """
-    old, new = ({case.name: case for case in one.cases if case.runs} for one in (before, after))
+    old, new = (
+        {case.name: case for case in one.cases if case.runs and case.contender != PREPARATION}
+        for one in (before, after)
+    )
     common = [name for name in old if name in new]
     if not common:
         raise InputError("the two results have no measured case in common")

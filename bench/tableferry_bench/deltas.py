@@ -25,7 +25,7 @@ from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
 from tableferry_bench.contenders.incremental import Ferry, SlingIncremental
 from tableferry_bench.delta_report import Case, Measured, table_of
-from tableferry_bench.meter import CommandFailed
+from tableferry_bench.meter import CommandFailed, CpuSeconds
 from tableferry_bench.servers import Servers, dropping, servers
 from tableferry_bench.workloads import ensure
 
@@ -120,7 +120,8 @@ class Bench:
         else:
             delta = "auto" if way == NOTHING else way
             finished, moved = self.ferry.run(fingerprint=case.fingerprint, delta=delta)
-        spent = sum((self.found.clocks()[name] or 0) - (at or 0) for name, at in clocks.items())
+        now, none = self.found.clocks(), CpuSeconds()
+        spent = sum(((now[name] or none) - (at or none)).all for name, at in clocks.items())
         if way == SLING:
             self._require_arrived()
         elif (way == NOTHING) == bool(moved.ranges):

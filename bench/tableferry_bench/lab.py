@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import InputError
 from tableferry.resources.registry import system
-from tableferry_bench.contenders.base import Contender, Outcome, private
+from tableferry_bench.contenders.base import Contender, Outcome, cpu_of, private
 from tableferry_bench.contenders.pipes import libpq
 from tableferry_bench.meter import Command, CommandFailed, Finished
 from tableferry_bench.results import Result
@@ -62,7 +62,7 @@ class Strategy(Contender):
         said = json.loads(done[0].output)
         if said["rows"] != table.rows:
             raise CommandFailed(f"{said['rows']} of {table.rows} rows were read")
-        return Outcome(said["rows"], seconds=said["seconds"], cpu_client=said["cpu_seconds"])
+        return Outcome(said["rows"], seconds=said["seconds"], cpu_client=cpu_of(said))
 
     def clean_up(self, servers: Servers, table: Table) -> None:
         """It has written nothing."""

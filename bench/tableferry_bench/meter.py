@@ -53,6 +53,8 @@ class Finished:
     """Seconds since 1970."""
     seconds: float
     cpu_client: float
+    system_client: float
+    """Those of its CPU seconds that the kernel took."""
     peak_rss_bytes: int
     exit_code: int
     output: str
@@ -105,7 +107,7 @@ def run(command: Command, *, timeout: float = 3600) -> Finished:
             texts.append(file.read().decode(errors="replace"))
     # not ru_maxrss, which has the memory of the process that it was forked from
     cpu = used.ru_utime + used.ru_stime
-    return Finished(began, seconds, cpu, watch.peak, process.returncode, *texts)
+    return Finished(began, seconds, cpu, used.ru_stime, watch.peak, process.returncode, *texts)
 
 
 def require_good(finished: Finished, name: str, secrets: Sequence[str]) -> None:
@@ -179,17 +181,27 @@ def tree(pid: int) -> list[int]:
     return found
 
 
-def cpu_seconds(pid: int) -> float:
+@dataclass(frozen=True)
+class CpuSeconds:
+    """CPU seconds of a tree of processes, and those of them that the kernel took."""
+
+    all: float = 0.0
+    system: float = 0.0
+
+    def __sub__(self, earlier: CpuSeconds) -> CpuSeconds:
+        return CpuSeconds(self.all - earlier.all, self.system - earlier.system)
+
+
+def cpu_seconds(pid: int) -> CpuSeconds:
     """CPU seconds so far of a process and all that descend from it, ended ones included."""
-    spent = 0.0
+    user = system = 0.0
     for each in tree(pid):
         with suppress(psutil.Error):
             times = psutil.Process(each).cpu_times()
-            spent += times.user + times.system
-            # absent outside of Linux and macOS
-            spent += getattr(times, "children_user", 0.0)
-            spent += getattr(times, "children_system", 0.0)
-    return spent
+            # those of children are absent outside of Linux and macOS
+            user += times.user + getattr(times, "children_user", 0.0)
+            system += times.system + getattr(times, "children_system", 0.0)
+    return CpuSeconds(user + system, system)
 
 
 class ServerClock:
@@ -203,7 +215,7 @@ class ServerClock:
         """Whether it can be told."""
         return self.pid is not None
 
-    def seconds(self) -> float | None:
+    def seconds(self) -> CpuSeconds | None:
         """So far, of all of the server's processes, those that have ended included."""
         return None if self.pid is None else cpu_seconds(self.pid)
 

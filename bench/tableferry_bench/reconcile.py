@@ -37,7 +37,7 @@ from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
 from tableferry_bench.guards import EVERYTHING
-from tableferry_bench.meter import SETTLE_SECONDS, ServerClock
+from tableferry_bench.meter import SETTLE_SECONDS, CpuSeconds, ServerClock
 from tableferry_bench.servers import servers
 
 CREATE = """
@@ -171,7 +171,7 @@ class _Meter:
 
     def _postgres(self) -> float:
         """CPU seconds so far; 0 if it is elsewhere."""
-        return self._clock.seconds() or 0.0
+        return (self._clock.seconds() or CpuSeconds()).all
 
 
 if __name__ == "__main__":

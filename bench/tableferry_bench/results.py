@@ -29,9 +29,20 @@ UNITS = {
     "cpu_sqlserver": "s",
     "cpu_clickhouse": "s",
     "cpu_servers": "s",
+    "system_client": "s",
+    "system_postgres": "s",
+    "system_sqlserver": "s",
+    "system_clickhouse": "s",
+    "system_servers": "s",
+    "disk_bytes_per_row": "B",
+    "uncompressed_bytes_per_row": "B",
 }
 """The figures that a run has, and their units. MB is 10**6 bytes; those of `mb_per_second` are of
-the source's rows as COPY text, whatever they are on a contender's own wire."""
+the source's rows as COPY text, whatever they are on a contender's own wire. `cpu_...` are all CPU
+seconds, `system_...` those of them that the kernel took. Bytes per row are of the last target."""
+
+PREPARATION = "source-preparation"
+"""In place of a contender: the making of a table's rows at the source."""
 
 MORE_IS_BETTER = frozenset({"rows_per_second", "mb_per_second"})
 
@@ -45,6 +56,16 @@ class Skew:
     """Rows of the largest range, by the mean of all."""
     seconds: float | None
     """The same of the seconds that they took."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a table takes on the disk of its server."""
+
+    disk_bytes: int
+    """With indexes, as compressed as the server keeps it."""
+    uncompressed_bytes: int | None = None
+    """What it would take without compression, where the server tells."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +86,10 @@ class Run:
     """Seconds. `start`, `fingerprint`, `ranges` and `end` follow each other; those of the ranges
     (`export`, `load`, `reconcile`, `finalise`) are sums over all ranges, and overlap."""
     skew: Skew | None = None
+    system_seconds: Mapping[str, float | None] = field(default_factory=dict)
+    """Those of the CPU seconds that the kernel took, by the same names."""
+    stored: Mapping[str, Stored] = field(default_factory=dict)
+    """The targets, by system, the last one last."""
     machine_load: float | None = None
     """Processes that wanted a core when it began, on average of the last minute."""
 
@@ -123,13 +148,19 @@ class Case:
         if metric == "mb_per_second":
             return self.text_bytes / MB / run.seconds if self.text_bytes else None
         if metric == "peak_rss_mb":
-            return run.peak_rss_bytes / MB
-        if metric == "cpu_servers":
-            seen = [spent for name, spent in run.cpu_seconds.items() if name != "client"]
-            return sum(spent for spent in seen if spent) if seen and None not in seen else None
-        if metric.startswith("phase_"):
-            return run.phases.get(metric.removeprefix("phase_"))
-        return run.cpu_seconds.get(metric.removeprefix("cpu_"))
+            return run.peak_rss_bytes / MB if run.peak_rss_bytes else None
+        if metric.endswith("bytes_per_row"):
+            last = list(run.stored.values())[-1:]
+            size = getattr(last[0], metric.removesuffix("_per_row")) if last else None
+            return None if size is None else size / run.rows
+        kind, _, whose = metric.partition("_")
+        if kind == "phase":
+            return run.phases.get(whose)
+        spent = run.system_seconds if kind == "system" else run.cpu_seconds
+        if whose != "servers":
+            return spent.get(whose)
+        seen = [seconds for name, seconds in spent.items() if name != "client"]
+        return sum(seconds for seconds in seen if seconds) if seen and None not in seen else None
 
 
 @dataclass(frozen=True)
@@ -152,11 +183,24 @@ class Result:
     """False if it was interrupted: then the tables after that are missing."""
     schema_version: int = SCHEMA_VERSION
 
-    def find(self, workload: str, rows: int, contender: str) -> Case | None:
-        """The case of a contender with its own options."""
+    def find(
+        self,
+        workload: str,
+        rows: int,
+        contender: str,
+        options: Mapping[str, str | int] | None = None,
+    ) -> Case | None:
+        """The first case of a contender on a table, of those with these options where they are
+        given."""
         wanted = (workload, rows, contender)
         return next(
-            (one for one in self.cases if (one.workload, one.rows, one.contender) == wanted), None
+            (
+                case
+                for case in self.cases
+                if (case.workload, case.rows, case.contender) == wanted
+                and (options or {}).items() <= case.options.items()
+            ),
+            None,
         )
 
     def tables(self) -> dict[tuple[str, int], list[Case]]:

@@ -10,13 +10,17 @@ from tableferry_bench.certification import Verdict
 from tableferry_bench.charts import Bar, number_text
 from tableferry_bench.comparison import Comparison
 from tableferry_bench.fleet_sections import fleet_sections, is_fleet
-from tableferry_bench.results import Case, Result
+from tableferry_bench.results import Case, Result, best
 from tableferry_bench.section import Chart, Section
 from tableferry_bench.statistics import Summary, ratios, summary
 
 BARE = ("psql-curl", "psql-psql", "psql-freebcp", "freebcp-curl", "curl-parquet")
 """What the others of a route are held against, where it took part."""
 
+
+KERNEL_AND_DISK = ("in the kernel", "bytes a row on disk", "without compression")
+
+Row = tuple[str, ...]
 
 EXPERIMENTS = {
     "staging-strategy": "INSERTs into the target itself, or into a staging table per range, which "
@@ -96,7 +100,7 @@ def _table(result: Result, workload: str, rows: int, cases: Sequence[Case]) -> l
     gives = "yields" if result.kind == "lab" else "proves"
     columns = ["contender", "route", gives, "seconds", "least to most", "rows/s", "MB/s"]
     columns += ["by the bare pipe"] if bases else []
-    columns += ["peak MB", "client CPU s", "server CPU s"]
+    columns += ["peak MB", "client CPU s", "server CPU s", *KERNEL_AND_DISK]
     lines = []
     for case in measured:
         line = [label(case), case.route, case.proves, _median(case, "seconds")]
@@ -106,7 +110,7 @@ def _table(result: Result, workload: str, rows: int, cases: Sequence[Case]) -> l
         if bases:
             line.append(_ratio(case, bases[case.route]) if case.route in bases else "")
         line += [_median(case, name) for name in ("peak_rss_mb", "cpu_client")]
-        line.append(_servers(case))
+        line += [_median(case, "cpu_servers"), *_kernel_and_disk(case)]
         lines.append(tuple(line))
     remarks = [f"{label(one)} FAILED: {one.failed}" for one in cases if one.failed]
     remarks += [f"{label(one)} was left out: {one.skipped}" for one in cases if one.skipped]
@@ -122,9 +126,45 @@ def _table(result: Result, workload: str, rows: int, cases: Sequence[Case]) -> l
         ]
         svg = charts.bars(f"{title}: speed", "rows/s", sorted(figures, key=lambda one: -one.value))
         chart = Chart(f"{result.kind}-{workload}-{rows}", svg)
-    own = Section(title, tuple(columns), tuple(lines), tuple(remarks), chart, words=3)
+    own = Section(title, *_told(columns, lines), tuple(remarks), chart, words=3)
     with_phases = [one for one in measured if any(run.phases for run in one.runs)]
-    return [own, *([_phases(title, with_phases)] if with_phases else [])]
+    parts = [own, *([_phases(title, with_phases)] if with_phases else [])]
+    return parts + _degrees(title, measured)
+
+
+def _degrees(title: str, cases: Sequence[Case]) -> list[Section]:
+    """What each further worker brings, where all else is alike: the best of each degree."""
+    by_degree: dict[int, list[Case]] = {}
+    for case in cases:
+        workers = {case.options.get(name) for name in ("export", "load", "workers")} - {None}
+        if len(workers) == 1:
+            by_degree.setdefault(int(workers.pop() or 0), []).append(case)
+    fastest = {degree: best(alike, "rows_per_second") for degree, alike in by_degree.items()}
+    alone = fastest.get(1)
+    if alone is None or len(fastest) < 2:
+        return []
+    base = alone.summary("rows_per_second")
+    rows = []
+    for degree, of_degree in sorted(fastest.items()):
+        speed = of_degree.summary("rows_per_second") if of_degree else None
+        if of_degree and base and speed:
+            times = speed.median / base.median
+            figures = (speed.median, times, times / degree)
+            rows.append(
+                (
+                    str(degree),
+                    label(of_degree),
+                    *map(number_text, figures),
+                    _in_the_kernel(of_degree),
+                )
+            )
+    remark = (
+        "The fastest of each number of workers. Efficiency is its speed by that of one worker, "
+        "divided by the number; 1 is perfect. In the kernel: of the client's CPU seconds, of the "
+        "servers'."
+    )
+    columns = ("workers", "case", "rows/s", "times one", "efficiency", "in the kernel")
+    return [Section(f"{title}: by workers", *_told(columns, rows), (remark,), words=2)]
 
 
 def _phases(title: str, cases: Sequence[Case]) -> Section:
@@ -168,22 +208,19 @@ def _staging(result: Result) -> list[Section]:
                 *(_median(one, f"phase_{phase}") for phase in ("load", "publish")),
                 *(_median(one, metric) for metric in ("peak_rss_mb", "cpu_client")),
                 _median(one, "cpu_clickhouse"),
+                *_kernel_and_disk(one),
             )
             for one in measured
         )
         columns = ("variant", "rows", "seconds", "rows/s", "load s", "publish s", "peak MB")
-        more = ("client CPU s", "ClickHouse CPU s")
+        more = ("client CPU s", "ClickHouse CPU s", *KERNEL_AND_DISK)
         remarks = [f"{label(one)} FAILED: {one.failed}" for one in cases if one.failed]
         remarks.insert(0, EXPERIMENTS.get(name, name))
-        found.append(
-            Section(
-                name.removeprefix("staging-").capitalize(),
-                (*columns, *more),
-                rows,
-                tuple(remarks),
-                _staging_chart(name, measured),
-            )
-        )
+        title = name.removeprefix("staging-").capitalize()
+        chart = _staging_chart(name, measured)
+        told = _told((*columns, *more), rows)
+        found.append(Section(title, *told, tuple(remarks), chart))
+        found += _degrees(title, measured)
     return found
 
 
@@ -240,9 +277,29 @@ def _ratio(case: Case, base: Case) -> str:
     return "" if found is None else f"{found.median:.2f}"
 
 
-def _servers(case: Case) -> str:
-    found = case.summary("cpu_servers")
-    return "" if found is None else number_text(found.median)
+def _kernel_and_disk(case: Case) -> list[str]:
+    """What stands below `KERNEL_AND_DISK`."""
+    sizes = [_median(case, f"{which}_bytes_per_row") for which in ("disk", "uncompressed")]
+    return [_in_the_kernel(case), *sizes]
+
+
+def _told(columns: Sequence[str], rows: Sequence[Row]) -> tuple[Row, tuple[Row, ...]]:
+    """A table without the columns of which no row says anything."""
+    kept = [number for number in range(len(columns)) if any(row[number] for row in rows)]
+    return (
+        tuple(columns[number] for number in kept),
+        tuple(tuple(row[number] for number in kept) for row in rows),
+    )
+
+
+def _in_the_kernel(case: Case) -> str:
+    """The shares of the CPU seconds that the kernel took, of the client's and of the servers'."""
+    shares = []
+    for whose in ("client", "servers"):
+        all_seconds, system = case.summary(f"cpu_{whose}"), case.summary(f"system_{whose}")
+        if all_seconds and system and all_seconds.median:
+            shares.append(f"{system.median / all_seconds.median:.0%}")
+    return ", ".join(shares)
 
 
 def _spread(found: Summary) -> str:

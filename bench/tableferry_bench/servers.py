@@ -23,7 +23,8 @@ from tableferry.resources.errors import ConnectionFailed, TableferryError
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.resource import SqlServerResource
 from tableferry.resources.tables import TableRef
-from tableferry_bench.meter import SETTLE_SECONDS, ServerClock
+from tableferry_bench.meter import SETTLE_SECONDS, CpuSeconds, ServerClock
+from tableferry_bench.results import Stored
 
 PREFIX = "ferry_bench_"
 """What the names of all tables of the bench begin with."""
@@ -80,6 +81,25 @@ class Servers:
         """Drop a table, if it is there."""
         self.execute(table.system_name, drop_table(table))
 
+    def stored(self, table: TableRef) -> Stored | None:
+        """What a table takes on its server's disk, indexes included; None if it does not tell."""
+        name = table.system.dialect.literal
+        by_system = {
+            "postgres": f"SELECT pg_total_relation_size({name(qualified(table))}), NULL",
+            "sqlserver": "SELECT sum(reserved_page_count) * 8192, NULL "
+            f"FROM sys.dm_db_partition_stats WHERE object_id = OBJECT_ID({name(qualified(table))})",
+            "clickhouse": "SELECT sum(bytes_on_disk), sum(data_uncompressed_bytes) "
+            f"FROM system.parts WHERE active AND database = {name(table.schema)} "
+            f"AND table = {name(table.name)}",
+        }
+        with suppress(TableferryError):
+            [(disk, uncompressed)] = getattr(self, table.system_name).query(
+                by_system[table.system_name]
+            )
+            if disk is not None:
+                return Stored(int(disk), None if uncompressed is None else int(uncompressed))
+        return None
+
     def execute(self, system: str, sql: str) -> None:
         """Run a statement on one of them."""
         server = getattr(self, system)
@@ -90,7 +110,7 @@ class Servers:
         sql = f"SELECT {table.system.dialect.count} FROM {qualified(table)}"
         return int(getattr(self, table.system_name).query(sql)[0][0])
 
-    def clocks(self) -> dict[str, float | None]:
+    def clocks(self) -> dict[str, CpuSeconds | None]:
         """CPU seconds of each server so far; None of those that are elsewhere."""
         if not self._clocks:
             self._clocks.update({name: ServerClock(one) for name, one in self.settings.items()})

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.keys.range import KeyRange
-from tableferry_bench.contenders.base import Contender, Outcome, planned
+from tableferry_bench.contenders.base import Contender, Outcome, cpu_of, planned
 from tableferry_bench.meter import Command, CommandFailed, Finished
 from tableferry_bench.results import Result
 from tableferry_bench.servers import PREFIX, Servers, dropping
@@ -62,7 +62,13 @@ class Staged(Contender):
         if rows != table.rows:
             raise CommandFailed(f"{rows} of {table.rows} rows are in the target")
         phases = {name: said[name] for name in ("load", "publish")}
-        return Outcome(rows, phases, seconds=said["seconds"], cpu_client=said["cpu_seconds"])
+        return Outcome(
+            rows,
+            phases,
+            seconds=said["seconds"],
+            cpu_client=cpu_of(said),
+            stored=self.stored(servers, table, "clickhouse"),
+        )
 
 
 BASE: Options = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -21,15 +22,18 @@ from tableferry_bench.contenders.fleet import FLEETS
 from tableferry_bench.contenders.parquet import CurlParquet
 from tableferry_bench.contenders.peers import PEERS
 from tableferry_bench.contenders.pipes import PIPES
-from tableferry_bench.meter import Finished, require_good, run
-from tableferry_bench.results import Case, Kind, Result, Run
+from tableferry_bench.meter import CpuSeconds, Finished, require_good, run
+from tableferry_bench.results import PREPARATION, Case, Kind, Result, Run
 from tableferry_bench.servers import Servers, dropping, load_average, machine
-from tableferry_bench.workloads import Table, ensure, parse
+from tableferry_bench.workloads import Table, ensure, known, parse
 
 Tell = Callable[[str], None]
 """Is told what happens, one line at a time."""
 
 Model = TypeVar("Model", bound=BaseModel)
+
+Spent = dict[str, float | None]
+"""CPU seconds by server; None where they cannot be seen."""
 
 SUITES = files("tableferry_bench") / "suites"
 
@@ -224,14 +228,40 @@ def made(
 
 def _measured(servers: Servers, part: Measured, *, keep: bool, tell: Tell) -> list[Case]:
     tell(f"{part.workload}: making the table")
-    table = ensure(servers, part.workload)
+    before, started = servers.clocks(), time.perf_counter()
+    there = known(servers, part.workload)
+    table = there or ensure(servers, part.workload)
+    seconds, after = time.perf_counter() - started, servers.clocks()
+    made = [] if there else [_preparation(table, seconds, *_spent(before, after))]
     try:
-        return measure(
+        return made + measure(
             servers, table, part.taking_part, runs=part.runs, warmups=part.warmups, tell=tell
         )
     finally:
         if not keep:
             dropping(servers, servers.table("postgres", table.name))
+
+
+def _preparation(table: Table, seconds: float, cpu: Spent, kernel: Spent) -> Case:
+    """The making of the source's rows, by SQL on their server: what a move is as well."""
+    run = Run(0, round(seconds, 4), 0, cpu, table.rows, system_seconds=kernel)
+    route, proves = "client -> PostgreSQL", "nothing"
+    return Case(
+        table.workload, table.rows, PREPARATION, route, proves, table.text_bytes, runs=(run,)
+    )
+
+
+def _spent(
+    before: Mapping[str, CpuSeconds | None], after: Mapping[str, CpuSeconds | None]
+) -> tuple[Spent, Spent]:
+    """The CPU seconds of each server between two looks: all, and those that the kernel took."""
+    cpu, kernel = {}, {}
+    for system, now in after.items():
+        earlier = before.get(system)
+        took = now - earlier if now and earlier else None
+        cpu[system] = round(took.all, 3) if took else None
+        kernel[system] = round(took.system, 3) if took else None
+    return cpu, kernel
 
 
 def measure(
@@ -302,20 +332,20 @@ def _once(servers: Servers, table: Table, one: Contender, turn: int) -> Run:
         require_good(done[-1], one.name, servers.secrets)
     after = servers.clocks()
     outcome = one.outcome(servers, table, done)
-    client = outcome.cpu_client or sum(one.cpu_client for one in done)
-    cpu: dict[str, float | None] = {"client": round(client, 3)}
-    for system, spent in after.items():
-        earlier = before.get(system)
-        seen = spent is not None and earlier is not None
-        cpu[system] = round(spent - earlier, 3) if seen else None  # type: ignore[operator]
+    client = outcome.cpu_client or CpuSeconds(
+        sum(one.cpu_client for one in done), sum(one.system_client for one in done)
+    )
+    cpu, kernel = _spent(before, after)
     return Run(
         round=turn,
         seconds=round(outcome.seconds or sum(one.seconds for one in done), 4),
         peak_rss_bytes=max(one.peak_rss_bytes for one in done),
-        cpu_seconds=cpu,
+        cpu_seconds={"client": round(client.all, 3)} | cpu,
         rows=outcome.rows,
         phases=dict(outcome.phases),
         skew=outcome.skew,
+        system_seconds={"client": round(client.system, 3)} | kernel,
+        stored=dict(outcome.stored),
         machine_load=load,
     )
 

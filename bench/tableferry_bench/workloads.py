@@ -119,6 +119,29 @@ def parse(text: str) -> tuple[Workload, float]:
     return workload, size
 
 
+def known(servers: Servers, text: str) -> Table | None:
+    """The table of a workload that is there, or of which nothing is made; None if it is to be made.
+
+    Args:
+        servers: on whose PostgreSQL it is looked for.
+        text: see `parse`.
+
+    Raises:
+        InputError: there is no such workload.
+    """
+    workload, size = parse(text)
+    name = text.replace(":", "_").replace(".", "_")
+    if not workload.columns:
+        return Table(workload.name, int(size), 0, name, workload.key)
+    quoted = system("postgres").dialect.literal(qualified(servers.table("postgres", name)))
+    comment = servers.postgres.query(f"SELECT obj_description(to_regclass({quoted}), 'pg_class')")
+    try:
+        table = Table(**json.loads(comment[0][0] or ""))
+    except (ValueError, TypeError):
+        return None
+    return table if table.workload == workload.name else None
+
+
 def ensure(servers: Servers, text: str) -> Table:
     """The table of a workload, made unless it is there from an earlier measurement.
 
@@ -129,14 +152,11 @@ def ensure(servers: Servers, text: str) -> Table:
     Raises:
         InputError: there is no such workload, or what it is made of is not installed.
     """
+    if table := known(servers, text):
+        return table
     workload, size = parse(text)
     name = text.replace(":", "_").replace(".", "_")
-    if not workload.columns:
-        return Table(workload.name, int(size), 0, name, workload.key)
     place = servers.table("postgres", name)
-    known = _known(servers.postgres, place)
-    if known is not None and known.workload == workload.name:
-        return known
     settings = servers.settings["postgres"]
     with psycopg.connect(
         host=settings.host,
@@ -160,15 +180,6 @@ def ensure(servers: Servers, text: str) -> Table:
     # says that it is complete
     servers.postgres.execute(f"COMMENT ON TABLE {quoted} IS {comment}")
     return table
-
-
-def _known(postgres: PostgresResource, place: TableRef) -> Table | None:
-    name = system("postgres").dialect.literal(qualified(place))
-    comment = postgres.query(f"SELECT obj_description(to_regclass({name}), 'pg_class')")[0][0]
-    try:
-        return Table(**json.loads(comment or ""))
-    except (ValueError, TypeError):
-        return None
 
 
 def _text_bytes(postgres: PostgresResource, place: TableRef) -> int:

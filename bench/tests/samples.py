@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tableferry_bench.results import Case, Result, Run, Skew
+from tableferry_bench.results import Case, Result, Run, Skew, Stored
 
 
 def case(
@@ -32,6 +32,8 @@ def case(
                 "export": 1,
             },
             skew=Skew(4, 1.5, None),
+            system_seconds={"client": one / 8, "postgres": 0.3, "clickhouse": 0.0},
+            stored={"clickhouse": Stored(20 * rows, 80 * rows)},
             machine_load=1.0,
         )
         for number, one in enumerate([99.0, *seconds], start=-1)

@@ -58,7 +58,44 @@ def test_a_failure_fails_all(thresholds: Path) -> None:
     verdict = certify(one, read_thresholds(thresholds))
     assert not verdict.passed
     assert [finding.name for finding in verdict.failed] == ["ratio", "time"]
-    assert verdict.headline == "NOT certified: thresholds: 2 failed, 2 of other suites"
+    assert verdict.headline == "NOT certified: thresholds: 1 passed, 2 failed, 2 of other suites"
+
+
+def test_rows_that_did_not_come_fail_a_result_of_any_kind() -> None:
+    whole, half = case("staged", [1]), case("direct", [1])
+    half = replace(half, runs=tuple(replace(run, rows=run.rows // 2) for run in half.runs))
+    assert certify(result(whole, kind="staging"), None).passed
+    for wrong, why in (
+        (result(whole, half, kind="tune"), "wide:1000 direct: other rows than the table has"),
+        (result(replace(whole, failed="no room"), kind="lab"), "wide:1000 staged: no room"),
+        (result(whole, kind="staging", complete=False), "it was interrupted"),
+    ):
+        verdict = certify(wrong, None)
+        assert not verdict.passed
+        assert [finding.detail for finding in verdict.failed] == [why]
+    assert not certify(result(kind="tune"), None).passed, "nothing was measured"
+
+
+def test_one_of_several_settings_is_held_to_a_threshold(tmp_path: Path) -> None:
+    path = tmp_path / "thresholds.yaml"
+    path.write_text(
+        "thresholds:\n"
+        "  - name: two workers, by one\n"
+        "    of: {workload: wide, rows: 1000, contender: ferry, metric: rows_per_second,\n"
+        "         options: {export: 2}}\n"
+        "    against: {options: {export: 1}}\n"
+        "    at_least: 1.5\n"
+        "  - name: four\n"
+        "    of: {workload: wide, rows: 1000, contender: ferry, metric: seconds,\n"
+        "         options: {export: 4}}\n"
+        "    at_most: 1\n"
+    )
+    cases = (
+        case("ferry", [seconds], options={"export": number}) for number, seconds in ((1, 4), (2, 2))
+    )
+    _, twice, four = certify(result(*cases, kind="tune"), read_thresholds(path)).findings
+    assert twice.value == pytest.approx(2.0)
+    assert four.outcome == "elsewhere"
 
 
 def test_nothing_measured_is_not_certified(thresholds: Path) -> None:

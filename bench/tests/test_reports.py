@@ -82,6 +82,22 @@ def test_the_matrix_recommends_the_leanest_of_the_fastest() -> None:
     assert third.startswith("Its bottleneck is load, ")
 
 
+def test_what_each_further_worker_brings_is_told() -> None:
+    cases = [
+        case("ferry", [seconds], options={"export": number, "load": number, "wire": wire})
+        for number, wire, seconds in ((1, "text", 4.0), (1, "arrow", 5.0), (2, "arrow", 2.5))
+    ]
+    uneven = case("ferry", [1.0], options={"export": 2, "load": 1, "wire": "text"})
+    found = {part.title: part for part in sections(result(*cases, uneven, kind="tune"))}
+    assert found["wide, 1,000 rows: by workers"].rows == (
+        ("1", "ferry, export 1, load 1, wire text", "250", "1.00", "1.00", "25%, 40%"),
+        ("2", "ferry, export 2, load 2, wire arrow", "400", "1.60", "0.800", "25%, 40%"),
+    )
+    (alone, *_) = sections(result(cases[0], kind="tune"))
+    assert alone.columns[-3:] == ("in the kernel", "bytes a row on disk", "without compression")
+    assert alone.rows[0][-3:] == ("25%, 40%", "20.0", "80.0")
+
+
 def test_the_cost_of_growing_is_told() -> None:
     sizes = [
         replace(case("staging-growth", [seconds] * 3, rows, options={"strategy": "direct"}))

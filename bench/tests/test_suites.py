@@ -16,7 +16,7 @@ from tableferry_bench.workloads import WORKLOADS, parse
 
 
 def test_the_suites_that_come_along_can_be_read() -> None:
-    assert shipped() == ["fleet", "fleet-long", "full", "quick", "standard"]
+    assert shipped() == ["chain", "fleet", "fleet-long", "full", "quick", "standard"]
     wanted = {
         name for suite in shipped() for part in read_suite(suite).tables for name in part.contenders
     }
@@ -92,7 +92,7 @@ def test_dlt_goes_by_what_clickhouse_speaks_and_says_so(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("run --suite none", "no suite 'none'; there are fleet, fleet-long, full, quick, "),
+        ("run --suite none", "no suite 'none'; there are chain, fleet, fleet-long, full, quick, "),
         ("run -c ferry", "--contender goes with --workload"),
         ("run -w wide:10 -c fairy", "there is no contender 'fairy'"),
         ("tune --ranges 0", "--ranges should be numbers with commas"),

@@ -242,7 +242,10 @@ def _held(*results: Result) -> Section:
     thresholds = read_thresholds(None)
     verdicts = [certify(result, thresholds).findings for result in results]
     rows = []
-    for threshold, *findings in zip(thresholds.thresholds, *verdicts, strict=True):
+    # the first of each says that all rows arrived
+    for threshold, *findings in zip(
+        thresholds.thresholds, *(one[1:] for one in verdicts), strict=True
+    ):
         finding = next((one for one in findings if one.outcome != "elsewhere"), findings[0])
         of = threshold.of
         cases = [result.find(of.workload, of.rows, of.contender) for result in results]

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tableferry.resources.clickhouse.types import declared_type
 from tableferry.resources.columns.planner import plan_copy
@@ -14,8 +15,8 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.registry import system
 from tableferry.resources.tables import TableRef
-from tableferry_bench.meter import Command, CommandFailed, Finished
-from tableferry_bench.results import Skew
+from tableferry_bench.meter import Command, CommandFailed, CpuSeconds, Finished
+from tableferry_bench.results import Skew, Stored
 from tableferry_bench.servers import Servers
 from tableferry_bench.workloads import Table
 
@@ -37,8 +38,10 @@ class Outcome:
     skew: Skew | None = None
     seconds: float | None = None
     """By its own clock, where getting ready would take longer than what is looked at."""
-    cpu_client: float | None = None
+    cpu_client: CpuSeconds | None = None
     """The same of its CPU time."""
+    stored: Mapping[str, Stored] = field(default_factory=dict)
+    """What its targets take on disk, by system."""
 
 
 class Contender(ABC):
@@ -86,7 +89,19 @@ class Contender(ABC):
         rows = servers.count(self.target(servers, table, system))
         if rows != table.rows:
             raise CommandFailed(f"{rows} of {table.rows} rows arrived, though it ended well")
-        return Outcome(rows)
+        return Outcome(rows, stored=self.stored(servers, table, system))
+
+    def stored(self, servers: Servers, table: Table, *systems: str) -> dict[str, Stored]:
+        """What its targets take on disk, as far as their servers tell."""
+        sizes = {name: servers.stored(self.target(servers, table, name)) for name in systems}
+        return {name: size for name, size in sizes.items() if size}
+
+
+def cpu_of(told: Mapping[str, Any]) -> CpuSeconds | None:
+    """The CPU seconds that a worker of the bench tells of itself; None if it does not."""
+    return (
+        CpuSeconds(told["cpu_seconds"], told["system_seconds"]) if "cpu_seconds" in told else None
+    )
 
 
 def needs(*programs: str) -> str | None:

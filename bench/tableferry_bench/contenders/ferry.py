@@ -101,7 +101,8 @@ class Ferry(Contender):
                     phases[phase] = round(phases.get(phase, 0.0) + seconds, 4)
         by_rows = skew([one["rows"] for one in ranges if one["rows"]])
         by_time = skew([sum(one["seconds"].values()) for one in ranges if one["seconds"]])
-        return Outcome(rows, phases, Skew(len(ranges), by_rows, by_time))
+        stored = self.stored(servers, table, *TARGETS[self.route])
+        return Outcome(rows, phases, Skew(len(ranges), by_rows, by_time), stored=stored)
 
     def _declaration(self, servers: Servers, table: Table) -> dict[str, Any]:
         source, systems = servers.table("postgres", table.name), TARGETS[self.route]

@@ -18,6 +18,7 @@ from tableferry_bench.contenders.base import (
     POSTGRES_CLICKHOUSE,
     Contender,
     Outcome,
+    cpu_of,
     private,
 )
 from tableferry_bench.contenders.ferry import TARGETS, Ferry, empty_home
@@ -118,9 +119,7 @@ class Declared(Many):
         measured = json.loads(done[0].output)
         if measured["transfers"] != table.rows:
             raise CommandFailed(f"{measured['transfers']} of {table.rows} transfers were loaded")
-        return Outcome(
-            table.rows, seconds=measured.get("seconds"), cpu_client=measured.get("cpu_seconds")
-        )
+        return Outcome(table.rows, seconds=measured.get("seconds"), cpu_client=cpu_of(measured))
 
     def clean_up(self, servers: Servers, table: Table) -> None:
         """Leave all as it is: nothing is on the servers."""

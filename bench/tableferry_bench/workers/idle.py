@@ -53,7 +53,16 @@ def main() -> None:
         for pid in tree(process.pid):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    print(json.dumps({"transfers": len(transfers), "seconds": took, "cpu_seconds": spent}))
+    print(
+        json.dumps(
+            {
+                "transfers": len(transfers),
+                "seconds": took,
+                "cpu_seconds": spent.all,
+                "system_seconds": spent.system,
+            }
+        )
+    )
 
 
 def _wait_until_loaded(url: str, process: subprocess.Popen[bytes]) -> None:

@@ -113,10 +113,16 @@ def _measured(one: Callable[[KeyRange, Spent], None], told: dict[str, Any]) -> N
         for low in range(1, told["rows"] + 1, width)
     ]
     spent = Spent()
-    cpu, started = time.process_time(), time.perf_counter()
+    cpu, started = os.times(), time.perf_counter()
     with ThreadPoolExecutor(told["workers"]) as threads:
         list(threads.map(lambda key_range: one(key_range, spent), ranges))
-    found = {"seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - cpu}
+    seconds, now = time.perf_counter() - started, os.times()
+    system = now.system - cpu.system
+    found = {
+        "seconds": seconds,
+        "cpu_seconds": now.user - cpu.user + system,
+        "system_seconds": system,
+    }
     print(json.dumps({name: round(value, 4) for name, value in (found | spent.seconds).items()}))
 
 

@@ -77,11 +77,17 @@ def test_a_suite_moves_the_rows_in_every_way(bare: Servers, tmp_path: Path) -> N
     assert ferry.skew is not None
     assert ferry.peak_rss_bytes > 50_000_000
     assert ferry.cpu_seconds["client"]
+    assert 0 < (ferry.system_seconds["client"] or 0) < ferry.cpu_seconds["client"]
+    stored = ferry.stored["clickhouse"]
+    assert stored.disk_bytes > 0 and (stored.uncompressed_bytes or 0) > 20 * ROWS
+    assert cases["ferry-postgres"].runs[0].stored["postgres"].disk_bytes > 20 * ROWS
+    prepared = cases["source-preparation"].runs[0]
+    assert prepared.seconds > 0 and "client" not in prepared.cpu_seconds
     # nothing is a thousand times as fast as a bare pipe
     assert done.exit_code == 1
     assert "quick enough: " in done.stderr
     verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
-    assert [one["outcome"] for one in verdict["findings"]] == ["failed"]
+    assert [one["outcome"] for one in verdict["findings"]] == ["passed", "failed"]
     text = "".join(path.read_text() for path in (tmp_path / "out").rglob("*.*"))
     for url in bare.environment().values():
         assert url.partition("@")[0].rpartition(":")[2] not in text, "no password"
@@ -122,16 +128,28 @@ def test_the_lab_reads_the_rows_in_every_way(bare: Servers, tmp_path: Path) -> N
     done = CliRunner().invoke(bench, words)
     assert done.exit_code == 0, done.stderr
     result = Result.read(tmp_path / "result.json")
-    assert len(result.cases) == 8
+    assert len(result.cases) == 9, "with the making of the source"
     assert all(case.runs[0].rows == ROWS for case in result.cases if not case.skipped)
+    assert "certified: thresholds: 1 passed" in done.stdout
+    assert json.loads((tmp_path / "verdict.json").read_text())["passed"]
     assert "adbc reads fastest what becomes Arrow batches." in (tmp_path / "report.md").read_text()
     assert left(bare) == []
 
 
 def test_staging_fills_the_table_directly_and_out_of_sight(bare: Servers, tmp_path: Path) -> None:
     words = ["staging", "--rows", "5000", "-e", "strategy", "-n", "1", "--warmups", "0"]
+    limits = tmp_path / "limits.yaml"
+    limits.write_text(
+        "thresholds:\n"
+        "  - name: compressed\n"
+        "    of: {workload: wide, rows: 5000, contender: staging-strategy,\n"
+        "         metric: disk_bytes_per_row, options: {strategy: staged}}\n"
+        "    at_most: 1000\n"
+    )
+    words += ["--thresholds", str(limits)]
     done = CliRunner().invoke(bench, [*words, "--output", str(tmp_path)])
     assert done.exit_code == 0, done.stderr
+    assert "certified: thresholds: 2 passed" in done.stdout
     cases = {case.options["strategy"]: case for case in Result.read(tmp_path / "result.json").cases}
     assert all(case.runs[0].rows == 5000 for case in cases.values())
     assert cases["direct"].runs[0].phases["publish"] == 0
@@ -172,9 +190,12 @@ def test_an_interrupted_suite_leaves_the_tables_before(
         bench, ["run", "--suite", str(suite), "--output", str(tmp_path / "out")]
     )
     assert done.exit_code == 1
-    assert "ferry: interrupted" in done.stderr
+    assert "ferry: all rows arrived, or were read: it was interrupted" in done.stderr
     result = Result.read(tmp_path / "out" / "result.json")
     assert not result.complete
-    assert [(case.rows, len(case.runs)) for case in result.cases] == [(50, 2)]
+    assert [(case.contender, case.rows, len(case.runs)) for case in result.cases] == [
+        ("source-preparation", 50, 1),
+        ("psql-curl", 50, 2),
+    ]
     assert result.notes == ("interrupted in narrow:60, of which nothing is kept",)
     assert left(bare) == []
