@@ -149,7 +149,7 @@ test-mutants: install ## Change the code that decides what is true, and see that
 
 # In a check of a commit, so long at most; one that takes long may take another minute
 test-mutants-changed: install system-packages ## Change what differs from the commit in .ci/judged, for four minutes
-	@$(IN_MEMORY) $(BIN)/python -m tests.mutants --seconds 240 --patience 5 --seed $$((16#$(TURN))) $(ARGS)
+	@$(IN_MEMORY) $(BIN)/python -m tests.mutants --seconds 240 --workers $(WORKERS) --seed $$((16#$(TURN))) $(ARGS)
 
 test-all: ## Run all tests
 	@$(MAKE) test MOST=

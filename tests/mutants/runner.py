@@ -21,6 +21,9 @@ from tests.mutants.operators import Mutant, Place, mutants
 PATIENCE = 30.0
 """By default, the seconds of tests that a mutant has to survive, by their times without it, of each
 kind."""
+WITHOUT_SERVERS = 1 / 3
+"""The part of limited time that is for tests without servers; finding out what those with servers
+reach takes most of the rest."""
 
 Reach = dict[str, dict[str, Any]]
 """By test: whether it passed, its seconds, and the functions that it got to."""
@@ -250,6 +253,17 @@ def sample(
     return every[:size]
 
 
+def _not_judged(job: Job) -> Outcome:
+    return Outcome(job.group, job.mutant, "not judged")
+
+
+def _of_one_group(jobs: list[Job], seed: int, outcomes: dict[Place, Outcome]) -> list[Job]:
+    """Those of the group whose turn it is, in the seed's order; the others are not judged."""
+    jobs = sorted(jobs, key=lambda job: job.mutant.rank(seed))
+    outcomes |= {job.mutant.place: _not_judged(job) for job in jobs if job.group != jobs[0].group}
+    return [job for job in jobs if job.group == jobs[0].group]
+
+
 def run(
     root: Path,
     groups: list[Group],
@@ -276,10 +290,12 @@ def run(
         workers: how many at a time.
         grace: seconds that tests may take beyond six times what they take without a mutant.
         patience: seconds of tests that a mutant has to survive, of each kind.
-        seconds: no mutant is begun later; those that the first kind of tests reach come first.
+        seconds: no mutant is begun later. After a third of them come the tests that need servers,
+            of one group, which the seed chooses: those of all take longer than there is time.
         tell: is called with each survivor, as soon as it is one.
     """
-    end = time.monotonic() + seconds
+    start = time.monotonic()
+    end = start + seconds
     jobs = [job for group in groups for job in sample(root, group, size, seed, old, only)]
     if seconds < math.inf:
         jobs = [job for job in jobs if job.mutant.place not in old]
@@ -295,6 +311,10 @@ def run(
     try:
         reaches = Reaches(root, team, end)
         for kind in range(kinds):
+            last = kind + 1 == kinds
+            until = end if last else start + seconds * WITHOUT_SERVERS
+            if kind and seconds < math.inf:
+                jobs = _of_one_group(jobs, seed, outcomes)
             concerned = {job.group for job in jobs}
             tests = {file for one in groups if one.name in concerned for file in one.tests[kind]}
             reach = reaches.of(sorted(tests)) if time.monotonic() < end else {}
@@ -302,11 +322,17 @@ def run(
                 jobs.sort(key=lambda job: not tests_for(job.mutant, reach))
 
             def work(
-                worker: Worker, job: Job, reach: Reach = reach, last: bool = kind + 1 == kinds
+                worker: Worker,
+                job: Job,
+                reach: Reach = reach,
+                last: bool = last,
+                until: float = until,
             ) -> None:
                 place = job.mutant.place
-                if time.monotonic() > end:
-                    outcomes[place] = Outcome(job.group, job.mutant, "not judged")
+                # what no test of this kind reaches costs no time, and is for the next
+                late = time.monotonic() > until and (last or tests_for(job.mutant, reach))
+                if late or time.monotonic() > end:
+                    outcomes[place] = _not_judged(job)
                     return
                 outcome = judge(worker, job, reach, grace=grace, patience=patience)
                 outcomes[place] = outcome

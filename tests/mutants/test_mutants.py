@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -42,18 +45,25 @@ def test_reads():
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
     """What became of all mutants of the sample."""
-    root = tmp_path_factory.mktemp("sample")
-    (root / "tests").mkdir()
-    (root / "sample.py").write_text(SAMPLE)
-    (root / "tests" / "test_sample.py").write_text(TESTS)
-    (root / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["."]\n')
     told: list[Outcome] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(command.ROOT))
+    with project(tmp_path_factory, {"sample.py": SAMPLE, "tests/test_sample.py": TESTS}) as root:
         group = Group("all", ["sample.py"], [["tests/test_sample.py"]])
         judged = run(root, [group], tell=told.append, grace=10)
     assert told == [one for one in judged if one.state == "survived"]
     return judged
+
+
+@contextmanager
+def project(made_in: pytest.TempPathFactory, files: dict[str, str]) -> Iterator[Path]:
+    """A checkout of other modules and tests, whose workers find this one's."""
+    root = made_in.mktemp("sample")
+    (root / "tests").mkdir()
+    for name, text in files.items():
+        (root / name).write_text(text)
+    (root / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["."]\n')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(command.ROOT))
+        yield root
 
 
 @pytest.mark.slow
@@ -68,6 +78,37 @@ def test_what_tests_notice_is_killed_and_what_they_do_not_survives(
         "pass": "timed out",
         "return False": "killed",
     }
+
+
+@pytest.mark.slow
+def test_mutants_that_need_servers_have_their_part_of_the_time(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Those of one group, however many others the tests without servers could still judge."""
+    files = {
+        "quick.py": "def reads(row):\n    return row + 1 if row > 2 or row < -2 else row - 1\n",
+        "first.py": "def admits(count):\n    return count < 3\n",
+        "second.py": "def refuses(count):\n    return count > 3\n",
+        "tests/test_quick.py": "import time\nfrom quick import reads\n\ndef test_reads():\n"
+        "    time.sleep(3)\n    assert [*map(reads, (-3, -2, 2, 3))] == [-2, -3, 1, 4]\n",
+        "tests/test_first.py": "from first import admits\n\ndef test_admits():\n"
+        "    assert admits(2) and not admits(3)\n",
+        "tests/test_second.py": "from second import refuses\n\ndef test_refuses():\n"
+        "    assert refuses(4) and not refuses(3)\n",
+    }
+    quick = ["tests/test_quick.py"]
+    groups = [
+        Group("quick", ["quick.py"], [quick, []]),
+        Group("first", ["first.py"], [quick, ["tests/test_first.py"]]),
+        Group("second", ["second.py"], [quick, ["tests/test_second.py"]]),
+    ]
+    with project(tmp_path_factory, files) as root:
+        outcomes = run(root, groups, tell=lambda one: None, seconds=24)
+    states = {
+        group.name: {one.state for one in outcomes if one.group == group.name} for group in groups
+    }
+    assert "not judged" in states["quick"]
+    assert sorted([states["first"], states["second"]], key=str) == [{"killed"}, {"not judged"}]
 
 
 def test_each_mutant_is_a_change_that_parses_and_survives_edits_elsewhere() -> None:
