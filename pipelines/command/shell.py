@@ -18,6 +18,9 @@ import click
 from tableferry.checks.levels import GONE
 from tableferry.resources.errors import InputError, TableferryError
 
+OUTAGES = logging.getLogger("tableferry.resources.connecting.retry.outages")
+"""Says which server is waited for; got by its name, as its module takes long to import."""
+
 _NAME = re.compile(r"^transfer:\s*['\"]?([A-Za-z_][A-Za-z0-9_]*)", re.MULTILINE)
 
 
@@ -115,7 +118,7 @@ def user_errors(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
-            with _interrupted_by_sigterm():
+            with _interrupted_by_sigterm(), _telling_of_outages():
                 return command(*args, **kwargs)
         except TableferryError as error:
             message, code = str(error), error.exit_code
@@ -143,6 +146,24 @@ def _interrupted_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+class _Teller(logging.Handler):
+    """Shows on stderr what is logged."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
+
+
+@contextmanager
+def _telling_of_outages() -> Iterator[None]:
+    """Say on stderr which server is waited for, also where Dagster takes what is logged."""
+    teller = _Teller()
+    OUTAGES.addHandler(teller)
+    try:
+        yield
+    finally:
+        OUTAGES.removeHandler(teller)
 
 
 def _problem(error: Exception) -> str | None:

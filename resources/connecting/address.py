@@ -427,6 +427,7 @@ class Server(BaseModel):
             options={k: v for k, v in base.options.items() if k not in OWN_OPTIONS},
             more_hosts=() if host else base.more_hosts,
             password_source=command,
+            variable=getattr(self.host or self.url or self.url_file, "env_var_name", None),
         )
 
     def _password_command(self, options: Mapping[str, str]) -> PasswordCommand | None:

@@ -30,6 +30,8 @@ from tableferry.resources.errors import (
 from tableferry.resources.registry import systems
 
 logger = logging.getLogger(__name__)
+outages = logging.getLogger(f"{__name__}.outages")
+"""Says of each server that cannot be reached, once, how long it is waited for."""
 
 Arguments = ParamSpec("Arguments")
 Connection = TypeVar("Connection")
@@ -60,6 +62,8 @@ class _Outage:
     since: float
     last: float
     reason: str
+    told: bool = False
+    """Whether it was said that the server is waited for."""
 
 
 _outages: dict[str, _Outage] = {}
@@ -121,9 +125,7 @@ def require_reachable(address: str) -> None:
         return
     away = outage.last - outage.since
     if away >= patience():
-        raise ConnectionFailed(
-            f"{outage.reason}; it has been away for {away:.0f} s, longer than {PATIENCE} allows"
-        )
+        raise ConnectionFailed(_away_for(outage.reason, away))
 
 
 def is_transient(error: BaseException) -> bool:
@@ -208,15 +210,25 @@ def _error(state: tenacity.RetryCallState) -> BaseException:
     return error
 
 
+def _missed(error: BaseException) -> ConnectionFailed | None:
+    """The cause of an error that names a server which could not be reached."""
+    failed = (cause for cause in causes(error) if isinstance(cause, ConnectionFailed))
+    return next((cause for cause in failed if cause.address is not None), None)
+
+
 def _patience_left(error: BaseException) -> float | None:
     """The seconds for which a server that cannot be reached is still waited for; None if it is no
     such error."""
-    for cause in causes(error):
-        if isinstance(cause, ConnectionFailed):
-            seconds_away = note_failure(cause)
-            if seconds_away is not None:
-                return patience() - seconds_away
-    return None
+    missed = _missed(error)
+    seconds_away = note_failure(missed) if missed else None
+    return None if seconds_away is None else patience() - seconds_away
+
+
+def _away_for(reason: str, seconds: float) -> str:
+    return (
+        f"{reason}; it has been away for {seconds:.0f} s, longer than {PATIENCE} allows: "
+        "`ferry doctor` examines it"
+    )
 
 
 def _pause(state: tenacity.RetryCallState) -> float:
@@ -234,13 +246,33 @@ def _was_last(state: tenacity.RetryCallState) -> bool:
 def _give_up(state: tenacity.RetryCallState) -> None:
     error = _error(state)
     setattr(error, _GIVEN_UP, True)
+    missed = _missed(error)
+    if missed and bounds.may_wait():
+        missed.args = (_away_for(str(missed), note_failure(missed) or 0.0),)
     raise error
 
 
 def _log(state: tenacity.RetryCallState) -> None:
+    error = _error(state)
+    missed = _missed(error)
+    if missed and missed.address:
+        _tell(missed.address)
+        return
     seconds = state.next_action.sleep if state.next_action else 0.0
-    error = describe(_error(state))
-    logger.warning("attempt %d failed, next in %.1f s: %s", state.attempt_number, seconds, error)
+    logger.warning(
+        "attempt %d failed, next in %.1f s: %s", state.attempt_number, seconds, describe(error)
+    )
+
+
+def _tell(address: str) -> None:
+    """Say that a server is waited for, unless that was said."""
+    with _lock:
+        outage = _outages.get(address)
+        if outage is None or outage.told:
+            return
+        outage.told = True
+    left = patience() - (time.monotonic() - outage.since)
+    outages.warning("%s; waiting up to %.0f s for it (%s)", outage.reason, left, PATIENCE)
 
 
 def _verdict(error: BaseException) -> bool | None:

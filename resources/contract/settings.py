@@ -87,6 +87,8 @@ class ConnectionSettings:
     """Further hosts and ports, which the driver tries after the first."""
     password_source: PasswordSource | None = field(default=None, repr=False)
     """Whom to ask for the password otherwise."""
+    variable: str | None = field(default=None, repr=False, compare=False)
+    """The environment variable that says where the server is, if one does."""
 
     @cached_property
     def password(self) -> str | None:
@@ -164,8 +166,9 @@ class ConnectionSettings:
         outdated = refused and source is not None and used is not None and source.forget(used)
         given = self.given_password or ""
         hint = URL_HINT if refused and source is None and quote(given, safe="") != given else ""
+        named = f" ({self.variable})" if self.variable else ""
         error = ConnectionFailed(
-            f"cannot connect to {self.address}: {self.redact(reason)}{hint}",
+            f"cannot connect to {self.address}{named}: {self.redact(reason)}{hint}",
             transient=transient or outdated,
             address=None if outdated else self.address,  # it is not away
         )

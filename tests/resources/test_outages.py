@@ -78,6 +78,26 @@ def test_a_server_that_is_back_is_waited_for_anew(clock: Clock) -> None:
     assert attempts(clock, 2.0) == 16
 
 
+def test_waiting_is_said_at_once_and_once(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ConnectionFailed, match=r"away for 30 s, longer than .* `ferry doctor`"):
+        connecting(clock, [refused() for _ in range(100)])
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "cannot connect to db: refused; waiting up to 30 s for it (TABLEFERRY_PATIENCE_SECONDS)"
+    ]
+    retry.note_reached(ADDRESS)
+    connecting(clock, [refused(), None])
+    assert len(caplog.records) == 2, "another outage"
+
+
+def test_who_does_not_wait_says_nothing_of_it(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with bounds.bounded(), pytest.raises(ConnectionFailed, match=r"refused$"):
+        connecting(clock, [refused(), None])
+    assert caplog.records == []
+
+
 def test_an_outage_of_long_ago_does_not_count(clock: Clock) -> None:
     attempts(clock, 2.0)
     clock.now += retry.FORGOTTEN_SECONDS + 1

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tableferry.resources.connecting import retry
 from tests.integration.conftest import Ferry
 from tests.integration.support.command import command
 from tests.integration.support.proxy import ComesLate
@@ -55,6 +56,11 @@ def test_one_that_stays_away_is_named(
         began = time.monotonic()
         ended = command("doctor")
         assert time.monotonic() - began < 20 and "connection refused" in ended.output.lower()
-        for name in ("plan", "run", "check"):
+        for name in ("validate", "plan", "run", "check"):
+            retry.forget_outages()  # as a process of its own knows of none
             ended = command(name, one.table)
-            assert ended.exit_code != 0 and "cannot connect to postgres" in ended.stderr
+            assert ended.exit_code != 0
+            waiting, *_, last = ended.stderr.splitlines()
+            assert waiting.startswith("ferry: cannot connect to postgres"), name
+            assert waiting.endswith("waiting up to 2 s for it (TABLEFERRY_PATIENCE_SECONDS)"), name
+            assert "(TABLEFERRY_POSTGRES_URL)" in last and "`ferry doctor`" in last, name
