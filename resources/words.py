@@ -31,24 +31,27 @@ def one_line(text: str) -> str:
     )
 
 
-def those_there(wanted: str, names: Collection[str], noun: str) -> str:
+def those_there(wanted: str, names: Collection[str], noun: str, lister: str = "") -> str:
     """Say which of the existing names may have been meant; all of them if they are few.
 
     Args:
         wanted: the unknown name.
         names: the existing ones.
         noun: what they name, in the singular.
+        lister: the command that lists them, if the similar ones are enough to say.
     """
-    if len(names) <= MOST_NAMES:
-        return f"there are {', '.join(names) or 'none'}"
     by_lower = {name.lower(): name for name in names}
     lower = wanted.lower()
     close = get_close_matches(lower, by_lower, n=MOST_NAMES)
     # a part of a name is no close match of a much longer one
     close += [name for name in by_lower if lower and lower in name and name not in close]
-    if close:
-        return f"did you mean {' or '.join(by_lower[name] for name in close[:MOST_NAMES])}?"
-    return f"there are {counted(len(names), noun)}, and none has a similar name"
+    if len(names) <= MOST_NAMES and not (close and lister):
+        return f"there are {', '.join(names) or 'none'}"
+    if not close:
+        said = f"there are {counted(len(names), noun)}, and none has a similar name"
+        return f"{said}; {lister} lists them" if lister else said
+    said = f"did you mean {' or '.join(by_lower[name] for name in close[:MOST_NAMES])}?"
+    return f"{said} {lister} lists all {len(names):,}" if lister else said
 
 
 def iso_time(timestamp: float | None) -> str | None:

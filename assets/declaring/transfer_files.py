@@ -123,7 +123,7 @@ class TransferFolder:
             raise InputError("\n".join(map(str, broken)))
         message = (
             f"there is no transfer {name!r} in {self.path}; "
-            f"{those_there(name, self.transfers, 'transfer')}"
+            f"{those_there(name, self.transfers, 'transfer', '`ferry status`')}"
         )
         if self.invalid:  # one of these may declare many transfers
             # the path of a lock file stands for many transfers

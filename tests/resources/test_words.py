@@ -10,6 +10,9 @@ MANY = [f"table_{number:04}" for number in range(1000)] + ["orders", "order_line
 def test_an_unknown_name_is_answered_with_the_nearest_few() -> None:
     assert those_there("x", ["a", "b"], "transfer") == "there are a, b"
     assert those_there("x", [], "transfer") == "there are none"
+    assert those_there("order", ["a", "orders"], "transfer", "`x`") == (
+        "did you mean orders? `x` lists all 2"
+    )
     assert those_there("Ordres", MANY, "transfer") == "did you mean orders or order_lines?"
     assert "order_lines" in those_there("lines", MANY, "transfer"), "which is a part of its name"
     assert those_there("table_42", MANY, "transfer").count(" or ") == 4, "never all of them"
