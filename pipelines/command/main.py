@@ -211,13 +211,14 @@ def clean(transfers: Sequence[str], markers: bool, as_json: bool) -> None:
     from tableferry.pipelines.command.session import open_session
 
     session = open_session(*transfers, records=False)
-    if markers:
-        runner.forget_markers(session, transfers)
+    unmarked = runner.forget_markers(session, transfers) if markers else []
     dropped = runner.clean(session, transfers)
     if as_json:
-        print_json({"ok": True, "dropped": dropped})
-    for name in () if as_json else dropped or ["nothing to drop"]:
-        click.echo(name)
+        print_json({"ok": True, "dropped": dropped, "markers": [*map(str, unmarked)]})
+        return
+    lines = [f"markers of {table}" for table in unmarked] + dropped
+    for line in lines or ["nothing to drop"]:
+        click.echo(line)
 
 
 def age(text: str) -> float:

@@ -199,21 +199,22 @@ class ClickHouseMarkers:
             if marker.version and (name not in before or before[name].token != marker.token):
                 raise TargetMoved(replaced_newer(self._target, marker))
 
-    def remove(self, table: str) -> None:
-        """Remove the markers of a table."""
-        self._remove(f"target = {literal(table)}")
+    def remove(self, table: str) -> bool:
+        """Remove the markers of a table; return whether there were any."""
+        return self._remove(f"target = {literal(table)}")
 
     def remove_others(self, kept: Sequence[str]) -> None:
         """Remove the markers of other tables that had the target's name."""
         others = f"target NOT IN ({', '.join(map(literal, kept))})"
         self._remove(f"`table` = {literal(self._target.name)} AND {others}")
 
-    def _remove(self, condition: str) -> None:
+    def _remove(self, condition: str) -> bool:
         ((rows,),) = self._resource.query(f"SELECT count() FROM {self._name} WHERE {condition}")
         if rows:
             self._resource.execute(
                 f"ALTER TABLE {self._name} DELETE WHERE {condition}", {"mutations_sync": 2}
             )
+        return bool(rows)
 
 
 @dataclass(frozen=True)

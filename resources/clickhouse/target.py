@@ -416,12 +416,13 @@ class ClickHouseTarget(Target):
         where = table_identity(table, layout.uuid)
         return RangeMarker(self.resource, table, where, publication, owner.token, layout.atomic)
 
-    def forget_markers(self, table: TableRef) -> None:
+    def forget_markers(self, table: TableRef) -> bool:
         """See `Target.forget_markers`."""
-        markers = ClickHouseMarkers(self.resource, table)
         layout = layout_of(self.resource, table)
-        if layout and layout_of(self.resource, markers_of(table)):
-            markers.remove(table_identity(table, layout.uuid))
+        if not layout or not layout_of(self.resource, markers_of(table)):
+            return False
+        identity = table_identity(table, layout.uuid)
+        return ClickHouseMarkers(self.resource, table).remove(identity)
 
     def identity(self, table: TableRef) -> str | None:
         """The table's UUID, which EXCHANGE TABLES and RENAME do not change."""

@@ -231,8 +231,12 @@ class Target(Protocol):
             TargetMoved: somebody else has published the range since `publication.known` was read.
         """
 
-    def forget_markers(self, table: TableRef) -> None:
-        """Remove the markers of a table, so that its ranges are compared by the next run."""
+    def forget_markers(self, table: TableRef) -> bool:
+        """Remove the markers of a table, so that its ranges are compared by the next run.
+
+        Return whether there were any.
+        """
+        return False
 
     def identity(self, table: TableRef) -> str | None:
         """A table's id, which survives a rename; None if there is no such table.

@@ -163,18 +163,26 @@ class MarkerTable:
         session.execute(self._delete(identity, names))
         session.execute(self._insert(identity, str(number), publication))
 
-    def remove(self, session: TargetSession, ranges: Sequence[str] | None = None) -> None:
-        """Remove the markers of some ranges; or of all, and the claim to the table."""
-        if not session.query(self._sql.table_exists(self._table)):
-            return
-        for identity in self._identities(session):
-            if ranges is not None:
+    def remove(self, session: TargetSession, ranges: Sequence[str]) -> None:
+        """Remove the markers of some ranges."""
+        if session.query(self._sql.table_exists(self._table)):
+            for identity in self._identities(session):
                 session.execute(self._delete(identity, ranges))
-                continue
-            of_table, head = self._is_of(identity), self._is_head(identity)
-            session.execute(f"DELETE FROM {self._name} WHERE {of_table} AND NOT ({head})")
-            nobody = self._sql.text("")
+
+    def remove_all(self, session: TargetSession) -> bool:
+        """Remove the markers of all ranges, and the claim to the table; return whether there were
+        any."""
+        if not session.query(self._sql.table_exists(self._table)):
+            return False
+        removed = 0
+        for identity in self._identities(session):
+            head, nobody = self._is_head(identity), self._sql.text("")
+            markers = f"FROM {self._name} WHERE {self._is_of(identity)} AND NOT ({head})"
+            ((number,),) = session.query(f"SELECT count(*) {markers}")
+            removed += number
+            session.execute(f"DELETE {markers}")
             session.execute(f"UPDATE {self._name} SET range_name = {nobody} WHERE {head}")
+        return removed > 0
 
     def remove_others(self, session: TargetSession, names: Sequence[str]) -> None:
         """Remove the markers of former tables of the target's name.

@@ -279,10 +279,10 @@ class TransactionalTarget(Target, Generic[AnySession]):
                 with contextlib.suppress(TableferryError):
                     session.execute(self.sql.release_lock(lock))
 
-    def forget_markers(self, table: TableRef) -> None:
+    def forget_markers(self, table: TableRef) -> bool:
         """See `Target.forget_markers`."""
         with self._session() as session, self.sql.transaction(session):
-            MarkerTable(self.sql, table).remove(session)
+            return MarkerTable(self.sql, table).remove_all(session)
 
     def identity(self, table: TableRef) -> str | None:
         """See `Target.identity`."""

@@ -331,10 +331,11 @@ def clean(
     ]
 
 
-def forget_markers(session: Session, names: Sequence[str] = ()) -> None:
-    """Delete the markers in the transfers' targets (by default all transfers)."""
-    for table in _targets(session, names):
-        session.servers.target(table).forget_markers(table)
+def forget_markers(session: Session, names: Sequence[str] = ()) -> list[TableRef]:
+    """Delete the markers in the transfers' targets (by default all transfers); return the targets
+    that had some."""
+    targets = _targets(session, names)
+    return [table for table in targets if session.servers.target(table).forget_markers(table)]
 
 
 def _targets(session: Session, names: Sequence[str]) -> list[TableRef]:

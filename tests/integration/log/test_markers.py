@@ -406,6 +406,7 @@ def test_declared_bounds_are_refused_beside_other_cuts(homes: Callable[..., Home
             other.run()
         done = CliRunner().invoke(main, ["clean", one.table, "--markers"])
         assert done.exit_code == 0, done.output
+        assert done.stdout.splitlines() == [f"markers of clickhouse://warehouse.{one.table}"]
         view = other.run()
         assert view.good, view.errors
         require_same(other, "clickhouse")
