@@ -103,6 +103,7 @@ def certify(
         for line in _dry_run(ground):
             click.echo(line)
         return
+    output.mkdir(parents=True, exist_ok=True)  # or it is refused before anything is made
     with _work(ground, keep=keep) as notes:
         ground.make()
         settings = [site.told(site.plain.settings) for site in ground.sites]

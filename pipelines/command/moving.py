@@ -163,11 +163,13 @@ def move_one(session: Session, name: str, selected: Selection, display: Output) 
     with watch_one(name, shown=display.shows_progress(selected)) as watch:
         view = running.run_selected(session, name, selected, watch.progress, say)
         watch.finished(TransferOutcome(view, time.perf_counter() - began))
+    unwritten = keep(session, [view], display.evidence)
+    errors = [*view.errors, *unwritten]
     if display.as_json:
-        print_json(view.json())
+        print_json({**view.json(), "ok": view.good and not unwritten, "errors": errors})
     else:
         show_ranges(console(), "run", view, wide=display.wide, folded=not display.wide)
-    return [*view.errors, *keep(session, [view], display.evidence)]
+    return errors
 
 
 def move(
@@ -235,12 +237,14 @@ def move(
             "stays, and the next run goes on from there"
         )
     errors += left
+    complete = not errors
+    errors += keep(session, [item.view for item in views], display.evidence)
     if display.as_json:
         documents = [item.view.json() for item in views]
         document = {"ok": not errors, "errors": errors, "transfers": documents}
         print_json({**document, **one_state.document()})
     else:
         show_summary(console(), views)
-        for line in one_state.lines(complete=not errors):
+        for line in one_state.lines(complete=complete):
             click.echo(line)
-    return [*errors, *keep(session, [item.view for item in views], display.evidence)]
+    return errors

@@ -82,10 +82,14 @@ def test_where_nothing_can_be_written_the_run_has_ended_all_the_same(
 ) -> None:
     one = ferry(HOPS, *TABLE)
     (tmp_path / "file").touch()
-    result = run(one, "--json", "--evidence", str(tmp_path / "file" / "folder"))
-    assert result.exit_code == 1
-    assert json.loads(result.stdout)["ok"], "the rows are there"
-    assert f"ferry: {one.table}: its run has ended, but the evidence cannot be" in result.stderr
+    for several in ((), ("--all",)):
+        words = ("--json", "--quiet", "--evidence", str(tmp_path / "file" / "folder"))
+        result = CliRunner().invoke(main, ["run", *(several or [one.table]), *words])
+        assert result.exit_code == 1
+        why = f"{one.table}: its run has ended, but the evidence cannot be"
+        document = json.loads(result.stdout)
+        assert not document["ok"] and why in document["errors"][0], "as the exit code says"
+        assert f"ferry: {why}" in result.stderr
     assert run(one).exit_code == 0
     assert {view.state for view in one.plan().ranges} == {"skip"}
 
