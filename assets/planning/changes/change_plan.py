@@ -91,6 +91,7 @@ def plan_changes(
         moving: those that move rows, which hazards might show otherwise; by default all.
     """
     gone = unplanned_columns(hops, log)
+    asked = [hop for hop in hops if among is None or hop.number in among]
     targets = [
         target_changes(
             transfer,
@@ -98,10 +99,10 @@ def plan_changes(
             servers,
             log,
             gone[hop.number],
+            [each for each in asked if each.number < hop.number],
             moves=moving is None or hop.number in moving,
         )
-        for hop in hops
-        if among is None or hop.number in among
+        for hop in asked
     ]
     targets.sort(key=lambda target: not target.creates)
     return ChangePlan(targets, gone)
@@ -113,10 +114,14 @@ def target_changes(
     servers: Servers,
     log: Log,
     gone: Unplanned,
+    earlier: Sequence[Hop] = (),
     *,
     moves: bool = True,
 ) -> TargetChanges:
-    """Plan what a run does to the shape of one target; arguments as in `plan_changes`."""
+    """Plan what a run does to the shape of one target; arguments as in `plan_changes`.
+
+    `earlier` are the hops before it of which the same is asked.
+    """
     if hop.existing is None:
         return TargetChanges(hop, creates=True)
     refused: list[str] = []
@@ -135,7 +140,7 @@ def target_changes(
             told = f"{hop.plan.target}: is empty and does not fit, and is recreated"
             drop, planned = Drop(hop.plan.target, identity, None, (), told), hop.plan.target_columns
             return TargetChanges(hop, [drop], True, planned, refusals=refused)
-        drifted, notes = drift_of(transfer, hop, gone)
+        drifted, notes = drift_of(transfer, hop, gone, earlier)
         widened = widenings(hop, target)
         problems = [*filter(None, [drifted]), *too_narrow(transfer, hop, widened)]
         steps = [*_steps(transfer, hop, widened, gone)]

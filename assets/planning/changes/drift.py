@@ -14,6 +14,7 @@ from tableferry.assets.log.written_columns import WrittenColumn, written_columns
 from tableferry.assets.planning.resolve import Hop
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
 from tableferry.resources.keys.range import KeyKind
+from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ class Unplanned:
         return [*lost, *self.left_out]
 
 
-def drift_of(transfer: Transfer, hop: Hop, gone: Unplanned) -> tuple[str, list[str]]:
+def drift_of(
+    transfer: Transfer, hop: Hop, gone: Unplanned, earlier: Sequence[Hop] = ()
+) -> tuple[str, list[str]]:
     """Say why the columns of a hop's source refuse a run, or an empty text; and what is told.
 
     A target that no run has written to yet is left to `Target.verify`.
@@ -55,12 +58,13 @@ def drift_of(transfer: Transfer, hop: Hop, gone: Unplanned) -> tuple[str, list[s
         transfer: the transfer, with its policies.
         hop: the hop.
         gone: the columns that its target has from earlier runs, and that it lacks.
+        earlier: hops of which it is said, too; what is new to them is not explained again.
     """
     if hop.existing is None or gone.filled is None:
         return "", []
     refused, notes = _dropped(transfer, hop, gone)
     if not refused and transfer.on_schema_drift not in ADDING:
-        refused = _new(transfer, hop, gone)
+        refused = _new(transfer, hop, gone, earlier)
     return refused, notes
 
 
@@ -147,7 +151,7 @@ def _perhaps_renamed(
     return None
 
 
-def _new(transfer: Transfer, hop: Hop, gone: Unplanned) -> str:
+def _new(transfer: Transfer, hop: Hop, gone: Unplanned, earlier: Sequence[Hop]) -> str:
     """Say which columns the source has more, and which the target has lost, with the remedy."""
     plan, policy = hop.plan, transfer.on_schema_drift
     lacking = {*hop.lacking}
@@ -155,6 +159,10 @@ def _new(transfer: Transfer, hop: Hop, gone: Unplanned) -> str:
     new = [column.source for column in plan.columns if column.target.name in lacking - before]
     lost = [column.target for column in plan.columns if column.target.name in lacking & before]
     problems = []
+    explained = {place for each in earlier for place in _lacked(each)}
+    if again := [column for column in new if (plan.source, column.name) in explained]:
+        problems.append(f"{plan.target} lacks {', '.join(repr(each.name) for each in again)}, too")
+        new = [column for column in new if column not in again]
     if new:
         problems.append(
             f"{plan.source} has {_listed('a new column', 'new columns', new)}, which "
@@ -168,6 +176,14 @@ def _new(transfer: Transfer, hop: Hop, gone: Unplanned) -> str:
             f"{'it' if len(lost) == 1 else 'them'} again and moves every range again"
         )
     return "; ".join(problems)
+
+
+def _lacked(hop: Hop) -> Iterator[tuple[TableRef, str]]:
+    """The columns that a hop's target lacks, by their names in both of its tables."""
+    for column in hop.plan.columns:
+        if column.target.name in hop.lacking:
+            yield hop.plan.source, column.source.name
+            yield hop.plan.target, column.target.name
 
 
 def unfilled_before(transfer: Transfer, hop: Hop, gone: Unplanned) -> Iterator[str]:

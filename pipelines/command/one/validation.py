@@ -199,7 +199,10 @@ def _target_problems(
             yield str(error)
     (hop,) = with_hazards([hop], servers)
     gone = session.ask_log(lambda log: unplanned_columns(hops, log))[hop.number]
-    changes = session.ask_log(lambda log: target_changes(transfer, hop, servers, log, gone))
+    earlier = hops[: hop.number - 1]
+    changes = session.ask_log(
+        lambda log: target_changes(transfer, hop, servers, log, gone, earlier)
+    )
     yield from changes.refusals
 
 
