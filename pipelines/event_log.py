@@ -106,5 +106,5 @@ def no_log_message() -> str | None:
     """Return a line for the user while there is no event log."""
     if exists():
         return None
-    line = f"nothing is recorded yet in {home_path()}"
+    line = f"Nothing is recorded yet: the first run creates the event log in {home_path()}"
     return line if os.environ.get(DAGSTER_HOME) else f"{line}; {ELSEWHERE}"

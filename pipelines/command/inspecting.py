@@ -309,7 +309,7 @@ def _warn_without_log() -> None:
     from tableferry.pipelines.event_log import no_log_message
 
     if line := no_log_message():
-        click.echo(f"ferry: {line}", err=True)
+        click.echo(line, err=True)  # no error
 
 
 def _invalid_files(session: Session, done: str, select_all: bool) -> list[str]:
