@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
-from tableferry.resources.contract.fingerprint import KnownFigures, Way
+from tableferry.resources.contract.fingerprint import Figures, KnownFigures, Way
 from tableferry.resources.digest import native
 from tableferry.resources.digest.definition import definition
 from tableferry.resources.digest.expressions import RowDigest
@@ -19,7 +19,7 @@ from tableferry.resources.digest.fields import relaxed_fields
 from tableferry.resources.digest.fingerprinting import source_digest
 from tableferry.resources.digest.measure import DIGEST, ROWS, client_computes, empty
 from tableferry.resources.digest.native import SentRows
-from tableferry.resources.errors import ReceiptMismatch, SentDiffers
+from tableferry.resources.errors import ReceiptMismatch, SentDiffers, SourceMoved
 
 
 class DeliveredRows:
@@ -144,7 +144,7 @@ def with_digest_of(attempt: RangeAttempt, stream: StreamDigest) -> RangeAttempt:
     Raises:
         SentDiffers: the source's server was asked as well, and computes others; the run ends.
         ReceiptMismatch: the server has counted other rows than it sent, or not all were taken.
-        SourceMoved: the source has changed since it was read.
+        SourceMoved: the source has changed since it was read, or answers otherwise each time.
     """
     reading, work, figures = attempt.reading, attempt.work, stream.known_figures()
     sent, rows = figures.figures, reading.rows
@@ -155,11 +155,15 @@ def with_digest_of(attempt: RangeAttempt, stream: StreamDigest) -> RangeAttempt:
             "nothing was committed"
         )
     if stream.as_sent and work.asks_too():
-        source = attempt.source_side
-        grouped = source.by_range([attempt.key_range])
-        asked = source.measure(grouped, digest=stream.digest).get(0, empty(True, ()))
+        asked = _asked(attempt, stream.digest)
         if asked != sent:
             attempt.require_source_unchanged()
+            if asked != _asked(attempt, stream.digest):
+                raise SourceMoved(
+                    f"{attempt.hop.plan.source} range {attempt.name}: asked twice under one "
+                    "snapshot, the server computes other digests. No snapshot holds what a view's "
+                    "volatile function or a foreign table returns"
+                )
             work.stop.set()
             raise SentDiffers(
                 f"{attempt.hop.plan.source}: range {attempt.name} was sent with {sent[ROWS]} rows "
@@ -169,3 +173,10 @@ def with_digest_of(attempt: RangeAttempt, stream: StreamDigest) -> RangeAttempt:
             )
     used = definition(stream.digest.dialect.algorithm)
     return replace(attempt, reading=work.source.sent(attempt.name, reading, used, figures))
+
+
+def _asked(attempt: RangeAttempt, digest: RowDigest) -> Figures:
+    """Ask the source's server for the figures of an attempt's rows."""
+    source = attempt.source_side
+    grouped = source.by_range([attempt.key_range])
+    return source.measure(grouped, digest=digest).get(0, empty(True, ()))

@@ -217,6 +217,24 @@ def test_a_digest_that_is_not_the_servers_ends_the_run(
     assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
 
 
+def test_what_no_snapshot_holds_does_not_end_the_run(
+    ferry: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the server answers otherwise each time, the digest is not blamed."""
+    view = (
+        "CREATE VIEW {t} AS SELECT g AS id, 'x' AS name, "
+        "(CASE WHEN g < 101 THEN random() ELSE 1 END)::numeric(12, 2) AS amount "
+        "FROM generate_series(1, 300) g"
+    )
+    one = ferry(f"[{TEXT}]", view, ranges=BOUNDS, profile="safe")
+    try:
+        moved = one.run()
+    finally:
+        one.source("DROP VIEW {t}")
+    assert moved.good and len(one.moved(moved)) == 4, "with the range of NULL keys"
+    assert "No snapshot holds" in caplog.text
+
+
 def test_an_attempt_after_one_that_failed_publishes_what_was_sent(
     ferry: Make, monkeypatch: pytest.MonkeyPatch, digested: list[str]
 ) -> None:
