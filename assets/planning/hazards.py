@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from tableferry.assets.planning.columns.hop_columns import target_columns
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
 from tableferry.resources.contract.hazards import Hazard, require_publishable
@@ -36,7 +37,8 @@ def hazards_of(hop: Hop, servers: Servers) -> list[Hazard]:
 def _lost_rows_and_columns(hop: Hop, servers: Servers, mode: WriteMode) -> Iterator[Hazard]:
     """What a table that is recreated out of the source would lack of the present one."""
     plan, says = hop.plan, "would not be in the table that is recreated"
-    if names := [repr(column.name) for column in unfilled(plan, [*(hop.existing or {}).values()])]:
+    present = target_columns(servers.endpoint(plan.target), plan.target) or {}
+    if names := [repr(column.name) for column in unfilled(plan, present.values())]:
         remedy = "Drop what nobody needs, or alter the table by hand"
         yield Hazard("columns", ", ".join(names), "refused", f"{says}, with their values", remedy)
     if replace(hop.options, mode=mode).keeps_rows(plan):

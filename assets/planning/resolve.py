@@ -74,7 +74,8 @@ class Hop:
     schema_hash: str
     settings_hash: str
     existing: Mapping[str, Column] | None
-    """The target's columns by name when it was resolved; None if it does not exist yet."""
+    """The target's columns by name when it was resolved, or those that it will have if it is
+    recreated; None if it does not exist yet."""
     renames: Renames = ()
     """What the target's columns are still called, of those in `existing`."""
     wire: WireFormat = "arrow"
@@ -181,8 +182,7 @@ def resolve_hops(
         require_filter(transfer, servers)
     columns, source = with_expressions(transfer, raw)
     require_expressions(transfer, raw, endpoint)
-    # a target recreated is for the mode that is declared
-    mode = declared.write if intent.recreate else transfer.write
+    mode = declared.write
     chain = _Chain(transfer, servers, intent.recreate, mode, raw, source, columns, transfer.key)
     hops = []
     for number, spec in enumerate(transfer.hops, start=1):
@@ -204,7 +204,7 @@ class _Chain:
     anew: bool
     """Whether targets are made anew."""
     mode: WriteMode
-    """The mode of the targets."""
+    """The mode that is declared, however the intent is carried out."""
     raw: Sequence[Column]
     """The columns of the transfer's source, without its expressions."""
     source: TableRef
@@ -261,6 +261,8 @@ class _Chain:
             plan = replace(plan, fitting=fitting(guards))
         if transfer.incremental:
             watermark_column(plan, transfer)
+        if self.anew and existing is not None:
+            existing, renames = {column.name: column for column in plan.target_columns}, ()
         schema = digest([(column.source, column.target) for column in plan.columns])
         settings = digest(
             self.mode,

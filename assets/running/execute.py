@@ -300,9 +300,9 @@ def _earlier(
     instance: dg.DagsterInstance, plan: TransferPlan, hop: Hop, gone: Unplanned
 ) -> Earlier:
     """Return what earlier runs recorded of values that are not the source's."""
-    # a table that is recreated has the planned columns alone, and so have files
-    anew = plan.intent.recreate or hop.plan.target.system.by_path
-    kept = () if anew else tuple(gone.kept(plan.transfer.dropped_columns))
+    # files have the planned columns alone
+    by_path = hop.plan.target.system.by_path
+    kept = () if by_path else tuple(gone.kept(plan.transfer.dropped_columns))
     relaxed = any(column.on_overflow != "refuse" or column.lossy for column in hop.plan.columns)
     if not (kept or relaxed or hop.plan.fitting):
         return Earlier()

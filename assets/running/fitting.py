@@ -132,11 +132,9 @@ def prepare(
     """
     hop_written = written(plan, hop)
     table, target = hop_written.written_plan.target, servers.target(hop.plan.target)
-    columns, notes = [*(hop.existing or {}).values()], list[str]()
-    if columns and hop.options.recreate is None:
-        notes += target.unapplied(hop.plan, hop.options)
+    columns = [*(hop.existing or {}).values()]
     with _naming(table):
-        notes += target.prepare(hop.plan, hop_written.options, columns or None)
+        notes = target.prepare(hop.plan, hop_written.options, columns or None)
     if target.created:
         Writer(context, hop.asset, plan.transfer).created(target.created)
     _tell(context, caller, notes)

@@ -65,9 +65,8 @@ def shadow_owner(
     resource: ClickHouseServer, plan: CopyPlan, options: TargetOptions, layout: TableLayout
 ) -> Owner:
     """What the comment of a shadow says: which table it replaces, and what it was made like."""
-    made_like = resource.definition(plan.target)
-    if options.recreate:
-        made_like += create_table(plan, options)
+    made_like = resource.definition(plan.target) + create_table(plan, options)
+    made_like += str(options.recreate)
     token = hashlib.blake2b(made_like.encode(), digest_size=8).hexdigest()
     return Owner(token=token, replaces=layout.uuid)
 
@@ -90,34 +89,31 @@ def ensure_shadow(
         ClickHouseMarkers(resource, target).remove(table_identity(shadow, former.uuid))
         drop_former(resource, target, shadow)
         owner = shadow_owner(resource, plan, options, layout)
+    filling = replace(shadow, name=f"{shadow.name}_filling")
+    made, copied = f"CREATE TABLE {qualified(filling)} AS {qualified(target)}", target
     if options.recreate:
-        statement = create_table(replace(plan, target=shadow), options)
-        resource.execute(f"{statement} COMMENT {owner.comment()}")
-        return
-    filling = f"{shadow.name}_filling"
-    resource.execute(drop_table(shadow, filling))
-    resource.execute(
-        f"CREATE TABLE {qualified(shadow, filling)} AS {qualified(target)} "
-        f"COMMENT {owner.comment()}"
-    )
+        made, copied = create_table(replace(plan, target=filling), options), filling
+    resource.execute(drop_table(filling))
+    resource.execute(f"{made} COMMENT {owner.comment()}")
     for (identity,) in resource.query(
         f"SELECT DISTINCT partition_id FROM system.parts WHERE active "
-        f"AND database = {literal(target.schema)} AND table = {literal(target.name)}"
+        f"AND database = {literal(copied.schema)} AND table = {literal(copied.name)}"
     ):
         resource.execute(
-            f"ALTER TABLE {qualified(shadow, filling)} "
-            f"ATTACH PARTITION ID {literal(identity)} FROM {qualified(target)}"
+            f"ALTER TABLE {qualified(filling)} "
+            f"ATTACH PARTITION ID {literal(identity)} FROM {qualified(copied)}"
         )
-    resource.execute(f"RENAME TABLE {qualified(shadow, filling)} TO {qualified(shadow)}")
+    resource.execute(f"RENAME TABLE {qualified(filling)} TO {qualified(shadow)}")
 
 
 def unapplied(resource: ClickHouseServer, plan: CopyPlan, options: TargetOptions) -> list[str]:
     """Name the declared options that an existing table does not have; see `Target.unapplied`."""
     if not any((options.engine, options.order_by, options.partition_by)):
         return []
+    table = options.written_to(plan)
     rows = resource.query(
         "SELECT engine_full, sorting_key, partition_key FROM system.tables "
-        f"WHERE database = {literal(plan.target.schema)} AND name = {literal(plan.target.name)}"
+        f"WHERE database = {literal(table.schema)} AND name = {literal(table.name)}"
     )
     if not rows:
         return []

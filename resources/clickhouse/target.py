@@ -123,9 +123,9 @@ class ClickHouseTarget(Target):
         layout = answer(self.resource, layouts_of, plan.target)
         if layout is not None and options.mode.moves:
             self._require_place(plan.target, layout.engine_full, layout.database_engine)
-        kept = layout if not options.recreate else None
-        _check_mode(plan, options, kept.atomic if kept else options.partition_by is None)
-        if kept is None:
+        like = _of_loaded(layout, options)
+        _check_mode(plan, options, like.atomic if like else options.partition_by is None)
+        if like is None:
             require_named(plan.target)
             self._require_database(plan.target, options.engine or "")
             if any((options.engine, options.order_by, options.partition_by)):
@@ -136,8 +136,7 @@ class ClickHouseTarget(Target):
         self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]
     ) -> list[str]:
         """See `Target.verify`."""
-        if not options.recreate:
-            verify_columns(plan, columns, incompatibility)
+        verify_columns(plan, columns, incompatibility)
         return unfilled_notes(plan, options, unfilled(plan, columns, options.mark))
 
     def prepare(
@@ -173,7 +172,7 @@ class ClickHouseTarget(Target):
                 f"{plan.target} is not partitioned by key range ({RANGE_COLUMN}), so that a range "
                 "is replaced by delete and insert: readers may see it half done"
             )
-        return notes
+        return [*notes, *self.unapplied(plan, options)]
 
     def _create(self, plan: CopyPlan, options: TargetOptions) -> bool:
         """Create the target; return False if another session was faster: its table is as good."""
@@ -317,7 +316,7 @@ class ClickHouseTarget(Target):
     def publication(self, publication: Publication, options: TargetOptions) -> list[str]:
         """See `Target.publication`."""
         plan, key_range = publication.plan, publication.key_range
-        layout = None if options.recreate else layout_of(self.resource, plan.target)
+        layout = _of_loaded(layout_of(self.resource, plan.target), options)
         atomic = options.partition_by is None if layout is None else layout.atomic
         table, name = options.written_to(plan), staging_name(plan.target, key_range.name)
         staging, owner = f"{name}_{ATTEMPT}", Owner(RUN, ATTEMPT)
@@ -585,6 +584,11 @@ class ClickHouseTarget(Target):
         if layout is None:
             raise TableMissing(f"{table} does not exist")
         return layout
+
+
+def _of_loaded(layout: TableLayout | None, options: TargetOptions) -> TableLayout | None:
+    """The target's layout if the table that is loaded has it; None if that is as declared."""
+    return None if options.recreate else layout
 
 
 def _check_mode(plan: CopyPlan, options: TargetOptions, atomic: bool) -> None:

@@ -170,7 +170,7 @@ class Target(Protocol):
         """
 
     def unapplied(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
-        """Which options of a new table an existing one does not have, a sentence each."""
+        """Which options of a new table the one that is loaded does not have, a sentence each."""
         return []
 
     def script(

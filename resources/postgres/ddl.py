@@ -316,20 +316,6 @@ class PostgresStatements(Statements):
             f"ELSE pg_catalog.pg_xact_status(({epoch} + {writer})::text::xid8) = 'in progress' END"
         )
 
-    def lost_by_swap(self, table: TableRef) -> str:
-        """A query that describes what the shadow of a table would lack."""
-        oid = f"{self.text(qualified(table))}::regclass"
-        return (
-            "SELECT 'its partitions' FROM pg_catalog.pg_class "
-            f"WHERE oid = {oid} AND relkind = 'p' UNION ALL "
-            "SELECT 'its row-level security' FROM pg_catalog.pg_class "
-            f"WHERE oid = {oid} AND (relrowsecurity OR EXISTS "
-            f"(SELECT FROM pg_catalog.pg_policy WHERE polrelid = {oid})) UNION ALL "
-            "SELECT format('the sequence of column %L', attname) FROM pg_catalog.pg_attribute "
-            f"WHERE attrelid = {oid} AND attnum > 0 AND NOT attisdropped AND "
-            f"pg_catalog.pg_get_serial_sequence({self.text(qualified(table))}, attname) IS NOT NULL"
-        )
-
 
 STATEMENTS = PostgresStatements()
 

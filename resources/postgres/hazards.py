@@ -81,6 +81,20 @@ UNION ALL
 SELECT root, 'row security', '', oid::regclass::text, '', 0, false, NULL, 0
 FROM named WHERE pg_catalog.row_security_active(oid)
 UNION ALL
+SELECT root, 'part', 'its partitions', oid::regclass::text, '', 0, false, NULL, 0
+FROM named WHERE relkind = 'p'
+UNION ALL
+SELECT root, 'part', 'its row-level security', c.oid::regclass::text, '', 0, false, NULL, 0
+FROM named n JOIN pg_catalog.pg_class c ON c.oid = n.oid
+WHERE relrowsecurity OR EXISTS (SELECT FROM pg_catalog.pg_policy WHERE polrelid = c.oid)
+UNION ALL
+SELECT root, 'part', pg_catalog.format('the sequence of column %L', a.attname),
+    n.oid::regclass::text, '', 0, false, NULL, 0
+FROM named n JOIN pg_catalog.pg_depend d ON d.refobjid = n.oid AND d.deptype IN ('a', 'i')
+    AND d.classid = 'pg_catalog.pg_class'::regclass AND d.refclassid = d.classid
+JOIN pg_catalog.pg_class s ON s.oid = d.objid AND s.relkind = 'S'
+JOIN pg_catalog.pg_attribute a ON a.attrelid = n.oid AND a.attnum = d.refobjsubid
+UNION ALL
 SELECT DISTINCT n.root, 'reading view', '', v.oid::regclass::text, '', 0, false, NULL::text[], 0
 FROM named n JOIN pg_catalog.pg_depend d ON d.refobjid = n.oid
     AND d.refclassid = 'pg_catalog.pg_class'::regclass
@@ -151,6 +165,9 @@ def _of_swap(row: HazardRow) -> Hazard | None:
         kind = "view" if row.kind == "reading view" else row.kind
         remedy = f"Declare another write mode, or drop the {kind}"
         return Hazard(kind, row.where, "refused", "is of a table that a swap drops", remedy)
+    if row.kind == "part":
+        lost = f"would lose {row.name} by a swap"
+        return Hazard("table", row.place, "refused", lost, "Declare another write mode")
     if row.kind.endswith("trigger") or row.kind in ("rule", "row security"):
         says = "is not carried over to the new table by a swap"
         return Hazard(row.kind, row.where, "noted", says)
@@ -160,7 +177,7 @@ def _of_swap(row: HazardRow) -> Hazard | None:
 def _hazard(row: HazardRow, plan: CopyPlan, events: int, without: str) -> Hazard | None:
     """Describe a row of the query; `without` says how nothing would be deleted."""
     match row.kind:
-        case "reading view":
+        case "reading view" | "part":
             return None  # concerns a swap only
         case "foreign key":
             return _foreign_key(row, plan, without)

@@ -12,7 +12,6 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.target_names import shadow_of
 from tableferry.resources.contract.target_options import TargetOptions
-from tableferry.resources.errors import InputError
 from tableferry.resources.postgres import anew
 from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.postgres.hazards import hazards
@@ -63,11 +62,6 @@ class PostgresTarget(TransactionalTarget[PostgresSession]):
 
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> PostgresLoad:
         return PostgresLoad(**parts)
-
-    def _require_swap(self, session: PostgresSession, plan: CopyPlan) -> None:
-        lost = [part for (part,) in session.query(STATEMENTS.lost_by_swap(plan.target))]
-        if lost:
-            raise InputError(f"{plan.target}: swap would lose {', '.join(lost)}; write replace")
 
     def _add_indexes(self, session: PostgresSession, plan: CopyPlan, shadow: TableRef) -> None:
         anew.ensure_indexes(session, plan.target, shadow)

@@ -102,10 +102,6 @@ class TransactionalTarget(Target, Generic[AnySession]):
         columns: Sequence[Column],
     ) -> list[str]:
         MarkerTable(self.sql, plan.target).require_writable(session)
-        if options.recreate:
-            return []
-        if options.mode.whole_table:
-            self._require_swap(session, plan)
         return verify_table(self.sql, session, plan, options, columns)
 
     def prepare(
@@ -137,9 +133,6 @@ class TransactionalTarget(Target, Generic[AnySession]):
             if options.mode.whole_table:
                 self._ensure_shadow(session, plan, options, shadow)
                 self._identities[shadow] = MarkerTable(self.sql, target, shadow).identity(session)
-                # a shadow has no identity column
-                columns = plan.target_columns if options.recreate else self._columns[target]
-                self._columns[shadow] = [replace(column, identity=False) for column in columns]
         return notes
 
     def unalterable(self, table: TableRef, statements: Sequence[str]) -> str:
@@ -431,9 +424,6 @@ class TransactionalTarget(Target, Generic[AnySession]):
     def _before_swap(self, session: AnySession, plan: CopyPlan) -> None:
         """Give the shadow what it still lacks before it replaces the target."""
 
-    def _require_swap(self, session: AnySession, plan: CopyPlan) -> None:
-        """Refuse to swap a table if the shadow would lack something of it."""
-
     def _ensure_shadow(
         self, session: AnySession, plan: CopyPlan, options: TargetOptions, shadow: TableRef
     ) -> None:
@@ -448,19 +438,20 @@ class TransactionalTarget(Target, Generic[AnySession]):
             return
         exists = bool(session.query(self.sql.table_exists(shadow)))
         former = markers.identity(session)
-        create = self.sql.create_table if options.recreate else self.sql.create_shadow
-        with self.sql.transaction(session):
-            for statement in [*([drop_table(shadow)] if exists else []), *create(plan, shadow)]:
-                session.execute(statement)
-            if options.recreate:
-                # what is refused leaves no shadow
-                self._add_indexes(session, plan, shadow)
-            markers.begin_shadow(session, shape if options.recreate else "", former)
+        made = self.sql.create_shadow(plan, shadow)
+        filled = [self.sql.insert_all(plan, shadow, plan.target)]
         if options.recreate:
-            return
+            made, filled = self.sql.create_table(plan, shadow), []
+        with self.sql.transaction(session):
+            for statement in [*([drop_table(shadow)] if exists else []), *made]:
+                session.execute(statement)
+            # an index that is refused leaves no shadow
+            self._add_indexes(session, plan, shadow)
+            markers.begin_shadow(session, "", former)
         # SQL Server blocks whoever reads its catalog until statements of DDL are committed
         with self.sql.transaction(session):
-            session.execute(self.sql.insert_all(plan, shadow, plan.target))
+            for statement in filled:
+                session.execute(statement)
             markers.begin_shadow(session, shape, former)
 
     def _shape(self, session: AnySession, plan: CopyPlan, options: TargetOptions) -> str:

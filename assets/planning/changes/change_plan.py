@@ -131,26 +131,21 @@ def target_changes(
         except InputError as error:
             refused.append(str(error))
     target, columns = servers.target(hop.plan.target), {**hop.existing}
-    steps: list[Change] = []
-    notes: list[str] = []
-    problems: list[str] = []
-    drifted = ""
-    if hop.options.recreate is None:
-        if identity := _unfit(hop, servers, log):
-            told = f"{hop.plan.target}: is empty and does not fit, and is recreated"
-            drop, planned = Drop(hop.plan.target, identity, None, (), told), hop.plan.target_columns
-            return TargetChanges(hop, [drop], True, planned, refusals=refused)
-        drifted, notes = drift_of(transfer, hop, gone, earlier)
-        widened = widenings(hop, target)
-        problems = [*filter(None, [drifted]), *too_narrow(transfer, hop, widened)]
-        steps = [*_steps(transfer, hop, widened, gone)]
-        if sent := [each for step in steps for each in step.statements]:
-            problems += filter(None, [target.unalterable(hop.plan.target, sent)])
-        for step in steps:
-            if step.after is None:
-                del columns[step.name]
-            else:
-                columns[step.name] = step.after
+    if identity := _unfit(hop, servers, log):
+        told = f"{hop.plan.target}: is empty and does not fit, and is recreated"
+        drop, planned = Drop(hop.plan.target, identity, None, (), told), hop.plan.target_columns
+        return TargetChanges(hop, [drop], True, planned, refusals=refused)
+    drifted, notes = drift_of(transfer, hop, gone, earlier)
+    widened = widenings(hop, target)
+    problems = [*filter(None, [drifted]), *too_narrow(transfer, hop, widened)]
+    steps = [*_steps(transfer, hop, widened, gone)]
+    if sent := [each for step in steps for each in step.statements]:
+        problems += filter(None, [target.unalterable(hop.plan.target, sent)])
+    for step in steps:
+        if step.after is None:
+            del columns[step.name]
+        else:
+            columns[step.name] = step.after
     # what is refused already is taken for mended, so that the rest is told with it
     unfit = misfits(hop) if problems else {}
     mended = {

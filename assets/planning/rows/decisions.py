@@ -113,16 +113,17 @@ def _decided(
     *,
     before: Mapping[str, Decision] | None,
 ) -> dict[str, Decision]:
-    with concerning(f"{plan.transfer.transfer}: {hop.plan.target}"):
-        alone = _each_alone(plan, hop, servers, log, previous)
-    if before is not None:
-        alone = _after_mends(hop, alone, previous, before)
+    if plan.intent.recreate:
+        alone = dict.fromkeys(plan.versions(hop), Decision(Reason.RECREATED))
+    else:
+        with concerning(f"{plan.transfer.transfer}: {hop.plan.target}"):
+            alone = _each_alone(plan, hop, servers, log, previous)
+        if before is not None:
+            alone = _after_mends(hop, alone, previous, before)
     if plan.intent.repair:
         # what another tool has moved need never have been equal
         done = previous if plan.declared.write.moves else alone
         return {name: Decision(Reason.REPAIR) if name in done else alone[name] for name in alone}
-    if plan.intent.recreate:
-        alone = dict.fromkeys(alone, Decision(Reason.RECREATED))
     if not plan.transfer.write.whole_table:
         return alone
     reasons = {name: decision.reason for name, decision in alone.items()}

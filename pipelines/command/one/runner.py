@@ -130,7 +130,7 @@ def _drift_notes(transfer: Transfer, servers: Servers, changes: ChangePlan) -> I
         for step in planned.steps if not changes.refusals else ():
             yield step.foreseen
         if not planned.creates:
-            yield from servers.target(table).unapplied(hop.plan, hop.options)
+            yield from servers.target(table).unapplied(hop.plan, hop.in_place.options)
             yield from planned.notes
             yield from unfilled_before(transfer, hop, changes.gone[hop.number])
 
