@@ -8,6 +8,7 @@ import pytest
 
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.postgres.resource import PostgresResource
+from tableferry.resources.sqlserver.resource import SqlServerResource
 from tests.guide import Block, blocks, pages
 from tests.integration.support import homes
 from tests.integration.support.guide_shell import Shell, environment
@@ -57,6 +58,8 @@ def reader(stack: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             f"AND name LIKE '{shell.named('orders')}%'"
         ):
             clickhouse.execute(f"DROP TABLE warehouse.{table} SYNC")
+        chain = shell.named("orders_chain")
+        SqlServerResource(url=stack.sqlserver_url).execute(f"DROP TABLE IF EXISTS dbo.{chain}")
 
 
 def test_a_table_is_moved_and_proven_by_the_first_chapter(reader: Shell, stack: Servers) -> None:

@@ -91,16 +91,20 @@ class Shell:
         program, *arguments = shlex.split(command.replace("\\\n", " "), comments=True)
         with mock.patch.dict(os.environ, self.environment, clear=True), chdir(self.folder):
             if program == "python":
-                return 0, self._python(arguments[0])
+                return 0, self._python(arguments)
             result = CliRunner().invoke(main, arguments, prog_name="ferry")
         if result.exception and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result.exit_code, result.output
 
-    def _python(self, script: str) -> str:
+    def _python(self, arguments: list[str]) -> str:
         output = io.StringIO()
-        with redirect_stdout(output), mock.patch.object(sys, "path", [str(self.folder), *sys.path]):
-            runpy.run_path(script, run_name="__main__")
+        with (
+            redirect_stdout(output),
+            mock.patch.object(sys, "path", [str(self.folder), *sys.path]),
+            mock.patch.object(sys, "argv", arguments),
+        ):
+            runpy.run_path(arguments[0], run_name="__main__")
         return output.getvalue()
 
     def _bash(self, command: str) -> tuple[int, str]:
