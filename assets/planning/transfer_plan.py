@@ -44,7 +44,7 @@ from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.markers import Published, require_written_as
 from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.digest.fingerprinting import fingerprints
+from tableferry.resources.digest.fingerprinting import SourceReading, fingerprints
 from tableferry.resources.digest.stretches import expected_rows
 from tableferry.resources.errors import InputError, KeyChanged, TableMissing, concerning
 from tableferry.resources.keys.cover import in_key_order
@@ -298,21 +298,18 @@ def fingerprints_of(
     as_sent: Collection[str] = (),
 ) -> dict[str, SourceFingerprint]:
     """Compute the declared fingerprint of a transfer's source rows, by range name."""
-    expected = known_rows(transfer, ranges, recorded)
+    reading = SourceReading(
+        servers.endpoint(transfer.source),
+        first.plan,
+        snapshot,
+        known_rows(transfer, ranges, recorded),
+        watermark=transfer.watermark,
+        greatest=transfer.incremental is not None,
+        segmented=uses_segments(transfer),
+    )
+    method = "watermark" if transfer.watermark else transfer.fingerprint
     with concerning(f"{transfer.transfer}: {transfer.source}"):
-        found = fingerprints(
-            servers.endpoint(transfer.source),
-            first.plan,
-            ranges,
-            "watermark" if transfer.watermark else transfer.fingerprint,
-            snapshot=snapshot,
-            watermark_column=transfer.watermark,
-            greatest=transfer.incremental is not None,
-            recorded=recorded,
-            segmented=uses_segments(transfer),
-            expected=expected,
-            as_sent=as_sent,
-        )
+        found = fingerprints(reading, ranges, method, recorded=recorded, as_sent=as_sent)
     if first.plan.fitting is None:
         return found
     # its figures are those of all rows: rejected ones may be mended, and become others

@@ -30,7 +30,7 @@ from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.digest.expressions import DigestSql
 from tableferry.resources.digest.fields import fields
-from tableferry.resources.digest.fingerprinting import fingerprints
+from tableferry.resources.digest.fingerprinting import SourceReading, fingerprints
 from tableferry.resources.digest.measure import Grouped, measuring
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
@@ -95,14 +95,20 @@ def _measure(source: PostgresResource, target: ClickHouseResource, rows: int, re
     before = meter("checksum, before", lambda: source.query(BEFORE.read_text("utf-8")))
     step = max(1, rows // RANGES)
     ranges = [KeyRange("integer", low, low + step) for low in range(1, rows + 1, step)]
-    now = meter(f"fingerprints, {RANGES} ranges", lambda: fingerprints(source, plan, ranges))
-    source_figures = fingerprints(source, plan, [EVERYTHING])[EVERYTHING.name].source_figures
+    now = meter(
+        f"fingerprints, {RANGES} ranges", lambda: fingerprints(SourceReading(source, plan), ranges)
+    )
+    source_figures = fingerprints(SourceReading(source, plan), [EVERYTHING])[
+        EVERYTHING.name
+    ].source_figures
     assert source_figures is not None
     both = Comparison(plan, source, target, [EVERYTHING])
     after = replace(both, known={EVERYTHING.name: source_figures})
     now += meter("checksum after them", lambda: reconcile(after, "checksum"))
     between = plan_copy(table, source.columns(table), replace(table, name="copy"), key="id")
-    meter("between PostgreSQL servers", lambda: fingerprints(source, between, ranges))
+    meter(
+        "between PostgreSQL servers", lambda: fingerprints(SourceReading(source, between), ranges)
+    )
     for level in LEVELS:
         meter(level, lambda: reconcile(both, level))  # noqa: B023
     target.execute(

@@ -7,7 +7,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tableferry.resources.columns.key_kind import key_kind
@@ -69,18 +69,32 @@ Figure = tuple[str, str]
 """An expression on a row, and an aggregate with `{}` in the expression's place."""
 
 
+@dataclass(frozen=True)
+class SourceReading:
+    """How the source of a hop is read for its fingerprints."""
+
+    endpoint: Endpoint
+    """The server of `plan.source`."""
+    plan: CopyPlan
+    """The hop; `content` reads only its columns."""
+    snapshot: str | None = None
+    """The exported PostgreSQL snapshot to read under."""
+    expected: Mapping[str, int] = field(default_factory=dict)
+    """How many rows the ranges have, as far as that is known."""
+    watermark: str | None = None
+    """For `watermark`, the column that every update raises."""
+    greatest: bool = False
+    """Find each range's greatest watermark, too."""
+    segmented: bool = False
+    """Hash contents by `segments`, too."""
+
+
 def fingerprints(
-    endpoint: Endpoint,
-    plan: CopyPlan,
+    reading: SourceReading,
     ranges: Sequence[KeyRange],
     method: str = "content",
     *,
-    snapshot: str | None = None,
-    watermark_column: str | None = None,
-    greatest: bool = False,
     recorded: Mapping[str, SourceFingerprint] | None = None,
-    segmented: bool = False,
-    expected: Mapping[str, int] | None = None,
     as_sent: Collection[str] = (),
 ) -> dict[str, SourceFingerprint]:
     """Fingerprint ranges of a hop's source by aggregate queries, see `stretches`.
@@ -90,16 +104,10 @@ def fingerprints(
     it.
 
     Args:
-        endpoint: the server of `plan.source`.
-        plan: the hop; `content` reads only its columns.
+        reading: how the source is read.
         ranges: ranges that do not overlap; they need not cover the table.
         method: one of `METHODS`, which says what each can miss.
-        snapshot: the exported PostgreSQL snapshot to read under.
-        watermark_column: for `watermark`, the column that every update raises.
-        greatest: whether to find each range's greatest watermark, too.
         recorded: for `auto`, earlier fingerprints with `row_versions`, by range name.
-        segmented: whether contents are hashed by `segments`, too.
-        expected: how many rows the ranges have, as far as that is known.
         as_sent: with `auto` and `content`, the names of ranges that are counted only, under the
             snapshot: `with_content` gives their fingerprints the value.
 
@@ -110,39 +118,25 @@ def fingerprints(
         InputError: the method is unknown or needs something that the table does not have.
         DigestRefused: the server does not compute the row digest.
     """
-    table, source, expected = plan.source, source_of(endpoint.system), expected or {}
+    endpoint, table = reading.endpoint, reading.plan.source
+    source = source_of(endpoint.system)
     if sent := [each for each in ranges if each.name in as_sent]:
-        unsent = _unsent(endpoint, plan, sent, method, snapshot, expected)
-        ranges = [each for each in ranges if each.name not in as_sent]
-        if not ranges:
-            return unsent
-        return unsent | fingerprints(
-            endpoint,
-            plan,
-            ranges,
-            method,
-            snapshot=snapshot,
-            recorded=recorded,
-            segmented=segmented,
-            expected=expected,
-        )
+        unsent = _unsent(reading, sent, method)
+        others = [each for each in ranges if each.name not in as_sent]
+        return unsent | (fingerprints(reading, others, method, recorded=recorded) if others else {})
     if method in ("auto", "content") and source.file_key is not None:
-        return source.fingerprints(endpoint, table, ranges, plan.where)
+        return source.fingerprints(endpoint, table, ranges, reading.plan.where)
     if method == "auto":
-        return _by_versions_first(
-            endpoint, plan, ranges, snapshot, recorded or {}, segmented, expected
-        )
+        return _by_versions_first(reading, ranges, recorded or {})
     if method == "content":
-        return _contents(endpoint, plan, ranges, snapshot, segmented, expected)
+        return _contents(reading, ranges)
     if method == "row_version" and not source.versions_last:
         raise InputError(
             f"{table}: fingerprint row_version would take each merge of {endpoint.system} for a "
             "change; use auto, which then looks at the content"
         )
     with concerning(f"{table}: fingerprint {method}"):
-        results = _aggregates(
-            endpoint, plan, ranges, method, snapshot, expected, watermark_column, greatest
-        )
+        results = _aggregates(reading, ranges, method)
     if method not in OF_WRITES:
         return results
     # asked last, so that rows of the old history may pass for the new one's, but not the reverse
@@ -153,26 +147,20 @@ def fingerprints(
 
 
 def _aggregates(
-    endpoint: Endpoint,
-    plan: CopyPlan,
-    ranges: Sequence[KeyRange],
-    method: str,
-    snapshot: str | None,
-    expected: Mapping[str, int],
-    watermark_column: str | None = None,
-    greatest: bool = False,
+    reading: SourceReading, ranges: Sequence[KeyRange], method: str
 ) -> dict[str, SourceFingerprint]:
     """Fingerprint ranges by the figures of a method other than `content`."""
+    endpoint, plan = reading.endpoint, reading.plan
     table, system, key = plan.source, endpoint.system, plan.key.source
     sql, source = system.dialect, source_of(system)
-    digested = _watermarked(endpoint, plan, watermark_column) if method == "watermark" else []
+    digested = _watermarked(endpoint, plan, reading.watermark) if method == "watermark" else []
     figures = _figures(endpoint, table, method, digested)
     counts_keys = bool(digested) and not any(column.primary_key for column in digested)
     if counts_keys:
         count = sql.count.replace("*", "DISTINCT {}")
         figures.append((sql.grouping_key(system.quote(key.name), key), count))
     mark_kind = None
-    if greatest and digested:
+    if reading.greatest and method == "watermark":
         mark_kind, mark = key_kind(digested[-1], system)[0], digested[-1]
         value = sql.key_value(system.quote(mark.name), mark, mark_kind)
         figures.append((value, sql.text("MAX({})")))
@@ -182,7 +170,7 @@ def _aggregates(
         copied = [column.source.name for column in plan.columns]
         # an expression may read columns that are not copied
         copied += plan.excluded if plan.source.read_as else ()
-        detail = source.catalog_state(endpoint, table, copied, snapshot)
+        detail = source.catalog_state(endpoint, table, copied, reading.snapshot)
     label = f"{method}:{detail}" if detail else method
 
     def fingerprint(rows: int, values: Sequence[Any], mark: str | None) -> SourceFingerprint:
@@ -191,7 +179,7 @@ def _aggregates(
 
     nothing = fingerprint(0, [None] * (len(figures) - bool(mark_kind) - counts_keys), None)
     results = {key_range.name: nothing for key_range in ranges}
-    for chunk in _chunks(endpoint, plan, ranges, len(digested), expected):
+    for chunk in _chunks(reading, ranges, len(digested)):
         began = time.monotonic()
         group, where = range_number(chunk, key, system), within(chunk, key, system)
         where = filtered(where, plan.where)
@@ -203,7 +191,7 @@ def _aggregates(
             f"(SELECT {group} AS {prefix}g{selected} FROM {qualified(table)} "
             f"WHERE {where}{sql.barrier}) AS {prefix}rows GROUP BY {prefix}g"
         )
-        for number, rows, *values in endpoint.query(query, snapshot=snapshot):
+        for number, rows, *values in endpoint.query(query, snapshot=reading.snapshot):
             if number >= 0:
                 greatest_mark = _finite(values.pop(), mark_kind) if mark_kind else None
                 if counts_keys:
@@ -214,21 +202,17 @@ def _aggregates(
 
 
 def _chunks(
-    endpoint: Endpoint,
-    plan: CopyPlan,
-    ranges: Sequence[KeyRange],
-    columns: int,
-    expected: Mapping[str, int],
+    reading: SourceReading, ranges: Sequence[KeyRange], columns: int
 ) -> Iterator[Sequence[KeyRange]]:
     """Cut ranges into those of one statement; see `stretches`."""
     return stretches(
-        endpoint,
-        plan.source,
-        plan.key.source,
+        reading.endpoint,
+        reading.plan.source,
+        reading.plan.key.source,
         ranges,
         columns=columns,
-        rows=expected,
-        most=endpoint.system.dialect.most_branches,
+        rows=reading.expected,
+        most=reading.endpoint.system.dialect.most_branches,
     )
 
 
@@ -244,20 +228,16 @@ def _note_seconds(
 
 
 def _by_versions_first(
-    endpoint: Endpoint,
-    plan: CopyPlan,
+    reading: SourceReading,
     ranges: Sequence[KeyRange],
-    snapshot: str | None,
     recorded: Mapping[str, SourceFingerprint],
-    segmented: bool,
-    expected: Mapping[str, int],
 ) -> dict[str, SourceFingerprint]:
     """Fingerprint the contents of ranges, but for those whose row versions are the recorded ones.
 
     Where readers share no snapshot, the row versions are looked at again after the
     contents: only versions that did not change meanwhile are those of the rows that were read.
     """
-    versions, refused = _row_versions(endpoint, plan, ranges, snapshot, expected)
+    versions, refused = _row_versions(reading, ranges)
     results: dict[str, SourceFingerprint] = {}
     for name, (version, row_versions) in versions.items():
         before = recorded.get(name)
@@ -274,11 +254,12 @@ def _by_versions_first(
     changed = [key_range for key_range in ranges if key_range.name not in results]
     if not changed:
         return results
-    expected = {**expected, **{name: version.rows for name, (version, _) in versions.items()}}
-    contents = _contents(endpoint, plan, changed, snapshot, segmented, expected)
+    counted = {name: version.rows for name, (version, _) in versions.items()}
+    reading = replace(reading, expected={**reading.expected, **counted})
+    contents = _contents(reading, changed)
     after = versions
-    if versions and not _share_snapshots(endpoint):
-        after, _ = _row_versions(endpoint, plan, changed, snapshot, expected)
+    if versions and not _share_snapshots(reading.endpoint):
+        after, _ = _row_versions(reading, changed)
     for name, content in contents.items():
         version, row_versions = versions.get(name, (content, ""))
         if after.get(name) != versions.get(name) or version.rows != content.rows:
@@ -295,20 +276,15 @@ def _by_versions_first(
 
 
 def _unsent(
-    endpoint: Endpoint,
-    plan: CopyPlan,
-    ranges: Sequence[KeyRange],
-    method: str,
-    snapshot: str | None,
-    expected: Mapping[str, int],
+    reading: SourceReading, ranges: Sequence[KeyRange], method: str
 ) -> dict[str, SourceFingerprint]:
     """Count ranges whose contents are digested as they are sent, with row versions for `auto`."""
     counts: dict[str, tuple[SourceFingerprint, str]] = {}
-    refused, digest = "", source_digest(endpoint, plan)
+    refused, digest = "", source_digest(reading.endpoint, reading.plan)
     if method == "auto":
-        counts, refused = _row_versions(endpoint, plan, ranges, snapshot, expected)
+        counts, refused = _row_versions(reading, ranges)
     if not counts:
-        counted = _aggregates(endpoint, plan, ranges, "none", snapshot, expected)
+        counted = _aggregates(reading, ranges, "none")
         counts = {name: (count, "") for name, count in counted.items()}
     used = definition(digest.dialect.algorithm)
     results: dict[str, SourceFingerprint] = {}
@@ -362,15 +338,11 @@ def with_content(
 
 
 def _row_versions(
-    endpoint: Endpoint,
-    plan: CopyPlan,
-    ranges: Sequence[KeyRange],
-    snapshot: str | None,
-    expected: Mapping[str, int],
+    reading: SourceReading, ranges: Sequence[KeyRange]
 ) -> tuple[dict[str, tuple[SourceFingerprint, str]], str]:
     """Read the versions of rows; nothing, and what the server says, if it refuses to show them."""
     try:
-        return _versions_of_rows(endpoint, plan, ranges, snapshot, expected), ""
+        return _versions_of_rows(reading, ranges), ""
     except StatementFailed as error:
         if error.transient:
             raise
@@ -379,23 +351,20 @@ def _row_versions(
 
 
 def _versions_of_rows(
-    endpoint: Endpoint,
-    plan: CopyPlan,
-    ranges: Sequence[KeyRange],
-    snapshot: str | None,
-    expected: Mapping[str, int],
+    reading: SourceReading, ranges: Sequence[KeyRange]
 ) -> dict[str, tuple[SourceFingerprint, str]]:
     """Count the rows of each range and hash their versions; {} if these stand for no values.
 
     The hash covers how the content is computed, so that it holds for one content fingerprint only.
     """
+    endpoint, plan, snapshot = reading.endpoint, reading.plan, reading.snapshot
     if plan.source.read_as:
         return {}  # an expression may read more than the row
     source, copied = source_of(endpoint.system), [column.source.name for column in plan.columns]
     tie = source.version_scope(endpoint, plan.source, copied, snapshot)
     if tie is None:
         return {}
-    versions = _aggregates(endpoint, plan, ranges, "row_version", snapshot, expected)
+    versions = _aggregates(reading, ranges, "row_version")
     # a server that took over meanwhile may have given the same versions to other rows
     unshared = not _share_snapshots(endpoint)
     if unshared and source.version_scope(endpoint, plan.source, copied, snapshot) != tie:
@@ -416,22 +385,16 @@ def _hash(*parts: object) -> str:
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
-def _contents(
-    endpoint: Endpoint,
-    plan: CopyPlan,
-    ranges: Sequence[KeyRange],
-    snapshot: str | None,
-    segmented: bool,
-    expected: Mapping[str, int],
-) -> dict[str, SourceFingerprint]:
+def _contents(reading: SourceReading, ranges: Sequence[KeyRange]) -> dict[str, SourceFingerprint]:
+    endpoint, plan = reading.endpoint, reading.plan
     digest = source_digest(endpoint, plan)
     used = definition(digest.dialect.algorithm)
     summed = [field for field in fields(plan) if field.name in plan.figures]
     # other figures than sums are not put together here
-    segmented = segmented and not summed
+    segmented = reading.segmented and not summed
     grouped = Grouped.by_segment if segmented else Grouped.by_range
     results: dict[str, SourceFingerprint] = {}
-    for chunk in _chunks(endpoint, plan, ranges, len(digest.fields), expected):
+    for chunk in _chunks(reading, ranges, len(digest.fields)):
         began = time.monotonic()
         measured = measure(
             endpoint,
@@ -440,7 +403,7 @@ def _contents(
             grouped(chunk, plan.key.source, endpoint.system, plan.where),
             digest=digest,
             figures=summed,
-            snapshot=snapshot,
+            snapshot=reading.snapshot,
         )
         hashes: dict[int, str] = {}
         if segmented:

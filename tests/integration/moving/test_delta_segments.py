@@ -11,7 +11,7 @@ import pytest
 from tableferry.pipelines.command.one import runner
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.columns.planner import plan_copy
-from tableferry.resources.digest.fingerprinting import fingerprints
+from tableferry.resources.digest.fingerprinting import SourceReading, fingerprints
 from tableferry.resources.digest.segments import changed_segments
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
@@ -218,8 +218,8 @@ def test_segments_take_nothing_from_a_fingerprint(
             middle,
             KeyRange("integer", lowest + 20000, None),
         ]
-        plain = fingerprints(server, plan, ranges)
-        segmented = fingerprints(server, plan, ranges, segmented=True)
+        plain = fingerprints(SourceReading(server, plan), ranges)
+        segmented = fingerprints(SourceReading(server, plan, segmented=True), ranges)
         assert segmented == plain
         assert [plain[each.name].rows for each in ranges] == [0, 20000, 10000]
         for each in ranges:
@@ -232,7 +232,7 @@ def test_segments_take_nothing_from_a_fingerprint(
                 f"ALTER TABLE {name} UPDATE v = NULL WHERE {where} SETTINGS mutations_sync = 2"
             )
         server.execute(changing)
-        now = fingerprints(server, plan, [middle], segmented=True)[middle.name]
+        now = fingerprints(SourceReading(server, plan, segmented=True), [middle])[middle.name]
         before = segmented[middle.name].segments
         changed = changed_segments(middle, before, now.segments)
         assert changed is not None and len(changed) == 3

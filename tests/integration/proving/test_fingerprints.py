@@ -18,7 +18,7 @@ from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.fingerprint import SourceFingerprint
-from tableferry.resources.digest.fingerprinting import METHODS, fingerprints
+from tableferry.resources.digest.fingerprinting import METHODS, SourceReading, fingerprints
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.resource import PostgresResource
@@ -118,12 +118,9 @@ def read(
     snapshot: str | None = None,
 ) -> dict[str, SourceFingerprint]:
     return fingerprints(
-        source,
-        plan_of(source, TABLE),
+        SourceReading(source, plan_of(source, TABLE), snapshot=snapshot, watermark=watermark),
         ranges,
         method,
-        snapshot=snapshot,
-        watermark_column=watermark,
     )
 
 
@@ -217,9 +214,9 @@ def test_content_does_not_see_what_is_not_copied(
 def test_content_sees_only_what_is_copied(source: PostgresResource) -> None:
     make(source)
     plan = plan_of(source, TABLE, exclude=["b"])
-    before = fingerprints(source, plan, RANGES)
+    before = fingerprints(SourceReading(source, plan), RANGES)
     looking.execute(source, f"UPDATE {T} SET b = b + 1")
-    assert fingerprints(source, plan, RANGES) == before
+    assert fingerprints(SourceReading(source, plan), RANGES) == before
 
 
 def test_content_does_not_mind_where_the_rows_lie(source: PostgresResource) -> None:
@@ -371,7 +368,7 @@ def test_row_version_sees_rows_that_read_otherwise(source: PostgresResource) -> 
     plan = plan_of(source, TABLE, exclude=["left_out"])
 
     def read() -> set[str]:
-        found = fingerprints(source, plan, RANGES, "row_version")
+        found = fingerprints(SourceReading(source, plan), RANGES, "row_version")
         return {found[name].value for name in (FIRST, SECOND, THIRD)}
 
     for statements in READ_ALIKE:
@@ -383,9 +380,13 @@ def test_row_version_sees_rows_that_read_otherwise(source: PostgresResource) -> 
         looking.execute(source, statements.format(t=T, s=SCHEMA))
         assert not read() & before, statements
     with source.snapshot() as snapshot:
-        as_of = fingerprints(source, plan, RANGES, "row_version", snapshot=str(snapshot))
+        as_of = fingerprints(
+            SourceReading(source, plan, snapshot=str(snapshot)), RANGES, "row_version"
+        )
         looking.execute(source, f"ALTER TYPE {SCHEMA}.lamp RENAME VALUE 'lit' TO 'bright'")
-        again = fingerprints(source, plan, RANGES, "row_version", snapshot=str(snapshot))
+        again = fingerprints(
+            SourceReading(source, plan, snapshot=str(snapshot)), RANGES, "row_version"
+        )
         assert again == as_of, "it is of the snapshot's state"
     looking.execute(source, f"DROP TABLE {T}; DROP TYPE {SCHEMA}.two, {SCHEMA}.lamp")
 
@@ -399,7 +400,9 @@ def test_watermark_tells_rows_apart_by_their_primary_key(source: PostgresResourc
     plan = replace(plan, key=next(one for one in plan.columns if one.source.name == "day"))
 
     def read() -> SourceFingerprint:
-        return fingerprints(source, plan, RANGES, "watermark", watermark_column="at")[SECOND]
+        return fingerprints(SourceReading(source, plan, watermark="at"), RANGES, "watermark")[
+            SECOND
+        ]
 
     with pytest.raises(InputError, match=r"no primary key.*301 rows have 1 different.*'day'"):
         read()
@@ -427,7 +430,7 @@ def test_watermark_tells_rows_apart_elsewhere(system: str, mssql_url: str, ch_ur
         plan = plan_copy(table, columns, TableRef("postgres", "public", "t"), key="day")
 
         def read() -> str:
-            return fingerprints(server, plan, RANGES, "watermark", watermark_column="at")[
+            return fingerprints(SourceReading(server, plan, watermark="at"), RANGES, "watermark")[
                 SECOND
             ].value
 
@@ -449,9 +452,9 @@ def test_row_version_refuses_a_view(source: PostgresResource) -> None:
     looking.execute(source, f"CREATE OR REPLACE VIEW {SCHEMA}.v AS SELECT 1 AS id")
     view = TableRef("postgres", SCHEMA, "v")
     plan = plan_of(source, view)
-    assert fingerprints(source, plan, RANGES)[FIRST].rows == 1
+    assert fingerprints(SourceReading(source, plan), RANGES)[FIRST].rows == 1
     with pytest.raises(InputError, match="this is a view; use content"):
-        fingerprints(source, plan, RANGES, "row_version")
+        fingerprints(SourceReading(source, plan), RANGES, "row_version")
 
 
 def test_the_greatest_watermark_is_one_that_can_be_gone_on_from(source: PostgresResource) -> None:
@@ -463,7 +466,9 @@ def test_the_greatest_watermark_is_one_that_can_be_gone_on_from(source: Postgres
         f"UPDATE {T} SET at = NULL WHERE id IS NULL",
     )
     plan = plan_of(source, TABLE)
-    found = fingerprints(source, plan, RANGES, "watermark", watermark_column="at", greatest=True)
+    found = fingerprints(
+        SourceReading(source, plan, watermark="at", greatest=True), RANGES, "watermark"
+    )
     assert {name: one.greatest for name, one in found.items()} == {
         FIRST: "2024-01-01T00:00:00",
         SECOND: "2024-02-03T04:05:06.789000",

@@ -11,7 +11,7 @@ from tableferry.assets.planning.ranges.cutting import plan_ranges
 from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.resources.clickhouse.resource import ClickHouseResource
 from tableferry.resources.contract.fingerprint import SourceFingerprint
-from tableferry.resources.digest.fingerprinting import fingerprints
+from tableferry.resources.digest.fingerprinting import SourceReading, fingerprints
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
@@ -93,7 +93,7 @@ def read(
 ) -> dict[str, SourceFingerprint]:
     extra = {column.name for column in source.columns(TABLE)} & {"later"}
     plan = replace(plan_of(source, TABLE, exclude=extra), where=where)
-    return fingerprints(source, plan, RANGES, method, recorded=recorded)
+    return fingerprints(SourceReading(source, plan), RANGES, method, recorded=recorded)
 
 
 def by_content(fingerprints: dict[str, SourceFingerprint]) -> set[str]:

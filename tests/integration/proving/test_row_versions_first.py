@@ -18,7 +18,7 @@ from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.one.validation import validate
 from tableferry.resources.contract.fingerprint import SourceFingerprint
-from tableferry.resources.digest.fingerprinting import fingerprints
+from tableferry.resources.digest.fingerprinting import SourceReading, fingerprints
 from tableferry.resources.errors import InputError, StatementFailed, TableferryError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.postgres.places import blocks
@@ -137,7 +137,9 @@ def read(
     method: str = "auto",
     **plan: Any,
 ) -> dict[str, SourceFingerprint]:
-    return fingerprints(source, plan_of(source, TABLE, **plan), RANGES, method, recorded=recorded)
+    return fingerprints(
+        SourceReading(source, plan_of(source, TABLE, **plan)), RANGES, method, recorded=recorded
+    )
 
 
 def by_content(found: dict[str, SourceFingerprint]) -> list[str]:
@@ -305,7 +307,7 @@ def test_rowversion_columns_of_sql_server_are_asked_first(mssql_url: str) -> Non
 
     def read(recorded: dict[str, SourceFingerprint]) -> dict[str, SourceFingerprint]:
         plan = plan_of(resource, table, exclude=["v"])
-        return fingerprints(resource, plan, RANGES, "auto", recorded=recorded)
+        return fingerprints(SourceReading(resource, plan), RANGES, "auto", recorded=recorded)
 
     try:
         execute("CREATE TABLE {t} (id int PRIMARY KEY, a nvarchar(20), v rowversion)")

@@ -20,7 +20,7 @@ from tableferry.resources.contract.inspection import Use, inspection_of
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_options import TargetOptions, WriteMode
-from tableferry.resources.digest.fingerprinting import fingerprints
+from tableferry.resources.digest.fingerprinting import SourceReading, fingerprints
 from tableferry.resources.errors import ColumnsRefused, InputError, RowsHidden, StatementFailed
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.registry import system
@@ -180,7 +180,7 @@ def read(server: ClickHouseResource) -> dict[str, object]:
     plan = plan_copy(SOURCE, columns, TableRef("postgres", "public", "x"), key="id")
     with server.read_arrow(f"SELECT * FROM {table} {where}") as reader:
         arrow = reader.read_all()
-    found = fingerprints(server, plan, [EVERYTHING])
+    found = fingerprints(SourceReading(server, plan), [EVERYTHING])
     statistics = key_statistics(server, SOURCE, next(one for one in columns if one.name == "id"))
     return {
         "columns": columns,
@@ -311,8 +311,8 @@ def test_where_only_columns_are_granted_the_content_counts(login: Login) -> None
     server = login("columns")
     columns = [one for one in server.columns(SOURCE) if one.name in ("id", "note")]
     plan = plan_copy(SOURCE, columns, TableRef("postgres", "public", "x"), key="id")
-    found = fingerprints(server, plan, [EVERYTHING], "auto")[EVERYTHING.name]
-    assert found == fingerprints(login("plain"), plan, [EVERYTHING])[EVERYTHING.name]
+    found = fingerprints(SourceReading(server, plan), [EVERYTHING], "auto")[EVERYTHING.name]
+    assert found == fingerprints(SourceReading(login("plain"), plan), [EVERYTHING])[EVERYTHING.name]
     assert (found.found_by, found.row_versions) == ("content", "")
 
 

@@ -18,7 +18,7 @@ from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_options import TargetOptions, WriteMode
-from tableferry.resources.digest.fingerprinting import fingerprints
+from tableferry.resources.digest.fingerprinting import SourceReading, fingerprints
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.registry import system
 from tests.integration.support import looking
@@ -213,14 +213,14 @@ def fingerprints_of(hop: Hop) -> dict[str, str]:
     where = " AND ".join(f"{system.quote(name)} >= 0" for name in NAMES)
     plan = replace(hop.plan, where=where)
     rows = [KeyRange("integer", number, number + 1) for number in range(1, ROWS + 1)]
-    by_row = fingerprints(endpoint, plan, rows)
+    by_row = fingerprints(SourceReading(endpoint, plan), rows)
     assert {one.rows for one in by_row.values()} == {1}
     found = {name: one.value for name, one in by_row.items()}
     for name in MARKS:
         # two, so that their number has to be computed
         halves = [KeyRange("integer", upper=0), KeyRange("integer", 0)]
         marks = fingerprints(
-            endpoint, plan, halves, "watermark", watermark_column=name, greatest=True
+            SourceReading(endpoint, plan, watermark=name, greatest=True), halves, "watermark"
         )
         found[f"by {name}"] = marks[halves[1].name].value
         assert marks[halves[1].name].rows == ROWS

@@ -11,7 +11,7 @@ from tableferry.assets.planning.ranges.cutting import plan_ranges
 from tableferry.assets.planning.ranges.statistics import key_statistics
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.table_sql import predicate
-from tableferry.resources.digest.fingerprinting import fingerprints
+from tableferry.resources.digest.fingerprinting import SourceReading, fingerprints
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.registry import system
@@ -71,7 +71,7 @@ def source(stack: Servers) -> Iterator[SqlServerResource]:
 
 
 def content(source: SqlServerResource) -> str:
-    return fingerprints(source, plan_of(source, TABLE), [ALL])[ALL.name].value
+    return fingerprints(SourceReading(source, plan_of(source, TABLE)), [ALL])[ALL.name].value
 
 
 @pytest.mark.parametrize(("type_", "one", "other"), CASES.values(), ids=CASES)
@@ -124,7 +124,7 @@ def test_snapshot_isolation_is_set_by_a_batch_of_its_own(
 def test_row_version_needs_a_rowversion_column(source: SqlServerResource) -> None:
     looking.execute(source, f"CREATE TABLE {T} (id int NOT NULL)")
     with pytest.raises(InputError, match="needs a rowversion column"):
-        fingerprints(source, plan_of(source, TABLE), [ALL], "row_version")
+        fingerprints(SourceReading(source, plan_of(source, TABLE)), [ALL], "row_version")
 
 
 @pytest.mark.parametrize(
@@ -159,5 +159,5 @@ def test_ranges_hold_every_row_once_and_evenly(
     ]
     assert depths == [100, 100, 100, 0, 1]
     for method in ("content", "none"):
-        found = fingerprints(source, plan_of(source, TABLE), ranges, method)
+        found = fingerprints(SourceReading(source, plan_of(source, TABLE)), ranges, method)
         assert [found[r.name].rows for r in ranges] == depths
