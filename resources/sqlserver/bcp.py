@@ -98,7 +98,6 @@ def load_files(
     resource: SqlServerServer,
     session: SqlServerConnection,
     plan: CopyPlan,
-    key_range: KeyRange,
     staging: TableRef,
     chunks: Iterable[bytes],
     framing: Framing,
@@ -124,7 +123,7 @@ def load_files(
         artifacts: list[Artifact] = []
         rows = 0
         for artifact in _artifacts(folder, chunks, framing, most_bytes()):
-            task = f"{plan.target} range {key_range.name}: {artifact.path.name}"
+            task = f"{staging}: {artifact.path.name}"
             _copy_in(resource, text_table, artifact, framing, task)
             artifacts.append(artifact)
             rows += artifact.rows

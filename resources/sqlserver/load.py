@@ -63,7 +63,6 @@ class SqlServerLoad(TransactionalLoad[SqlServerConnection]):
             self.resource,
             self.session,
             self.plan,
-            self.key_range,
             self.staging,
             chunks,
             framing,

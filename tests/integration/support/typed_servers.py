@@ -193,9 +193,7 @@ class SqlServerEnd:
             sql = framing.in_query(plan.select(EVERYTHING, "text"))
             with source.resource.read_arrow(sql) as batches:
                 rows = framed_rows(batches, framing, len(plan.columns))
-                load_files(
-                    self.resource, connection, plan, EVERYTHING, plan.target, rows, framing, files
-                )
+                load_files(self.resource, connection, plan, plan.target, rows, framing, files)
 
     def read(self, table: TableRef, expression: str) -> list[Any]:
         """By ODBC, in the order of the ids."""
