@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import click
@@ -18,6 +18,7 @@ from tableferry.resources.errors import InputError
 
 if TYPE_CHECKING:
     from tableferry.pipelines.certifying.ground import Ground
+    from tableferry.pipelines.certifying.scenarios import Trials
     from tableferry.pipelines.certifying.site import Site
 
 FOLDER = Path("certificate")
@@ -69,19 +70,14 @@ FEWEST_ROWS = 100
 @as_json
 @user_errors
 def certify(
-    route: str | None,
-    source: str | None,
-    target_urls: Sequence[str],
-    schemas: Sequence[str],
-    rows: int,
     output: Path,
     keep: bool,
     dry_run: bool,
-    restart_command: str | None,
     with_hosts: bool,
     compare: Path | None,
     quiet: bool,
     as_json: bool,
+    **asked: Any,  # --route, --source, --target, --schema, --rows, --restart-command
 ) -> None:
     """Try your own servers: full run, changes, kills, damage, refusals, cut sessions.
 
@@ -94,11 +90,12 @@ def certify(
     from tableferry.pipelines.certifying import certificate as certificates
     from tableferry.pipelines.certifying.edges import TYPES
     from tableferry.pipelines.certifying.looking import ROWS
-    from tableferry.pipelines.certifying.scenarios import Trials, tried
+    from tableferry.pipelines.certifying.scenarios import tried
 
     old = certificates.read(compare) if compare else None
     began = time.monotonic()
-    ground = _ground(_route(route, source, target_urls), schemas, rows)
+    trials = _trials(**asked)
+    ground = trials.ground
     if dry_run:
         for line in _dry_run(ground):
             click.echo(line)
@@ -112,7 +109,7 @@ def certify(
         ground.declare(ROWS, ranges={"bounds": ground.bounds})
         ground.declare(TYPES, exclude=ground.edges.excluded())
         scenarios = []
-        for trial in Trials(ground, restart_command).all():
+        for trial in trials.all():
             scenarios.append(tried(ground, trial))
             if not quiet and not as_json:
                 last = scenarios[-1]
@@ -169,17 +166,26 @@ def _route(route: str | None, source: str | None, targets: Sequence[str]) -> lis
     return names
 
 
-def _ground(names: Sequence[str], schemas: Sequence[str], rows: int) -> Ground:
-    """Return what is to be worked on; nothing is made yet.
+def _trials(
+    route: str | None,
+    source: str | None,
+    target_urls: Sequence[str],
+    schemas: Sequence[str],
+    rows: int,
+    restart_command: str | None,
+) -> Trials:
+    """Return what is to be tried, and on what; nothing is made yet.
 
     Raises:
         InputError: a connection is not configured, or its server cannot be reached or certified.
     """
     from tableferry.pipelines.certifying.commands import CommandLine
     from tableferry.pipelines.certifying.ground import Ground
+    from tableferry.pipelines.certifying.scenarios import Trials
     from tableferry.pipelines.certifying.site import Site
     from tableferry.pipelines.settings import server
 
+    names = _route(route, source, target_urls)
     given = dict(each.partition("=")[::2] for each in schemas)
     if unknown := sorted(given.keys() - {*names}) or [each for each in given if not given[each]]:
         of = ", ".join(names)
@@ -194,7 +200,7 @@ def _ground(names: Sequence[str], schemas: Sequence[str], rows: int) -> Ground:
         sites.append(Site(name, endpoint, schema, position, name in given, failures))
         _ = sites[-1].plain
         endpoint.ping()
-    return Ground(sites, rows, CommandLine(Path()))
+    return Trials(Ground(sites, rows, CommandLine(Path())), restart_command)
 
 
 @contextmanager

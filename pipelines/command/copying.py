@@ -9,22 +9,12 @@ from functools import partial
 from glob import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tableferry.pipelines.command.moving import Output, move, move_one
-from tableferry.pipelines.command.shell import (
-    BY_CORES,
-    as_json,
-    end,
-    quiet,
-    say,
-    side_by_side,
-    user_errors,
-    verbosity,
-    wide,
-)
+from tableferry.pipelines.command.moving import Output, move, move_one, showing
+from tableferry.pipelines.command.shell import BY_CORES, end, say, side_by_side, user_errors
 from tableferry.resources.errors import CutDifferently, InputError, TableferryError
 from tableferry.resources.keys.range import NULL_NAME
 
@@ -50,26 +40,17 @@ if TYPE_CHECKING:
     help="Also write the transfer, for later runs.",
 )
 @side_by_side(BY_CORES)
-@quiet
-@wide
-@verbosity
-@as_json
 @user_errors
+@showing
 def copy(
     first: str,
     second: str,
     append: bool,
     replace: bool,
-    key: str | None,
-    where: str | None,
-    exclude: Sequence[str],
-    views: bool,
     save: Path | None,
     jobs: int | None,
-    quiet: bool,
-    wide: bool,
-    log_level: str | None,
-    as_json: bool,
+    display: Output,
+    **asked: Any,  # --where, --key, --exclude, --views
 ) -> None:
     """Copy table A to B once, and prove it; no transfer file is needed, and none is left.
 
@@ -92,24 +73,18 @@ def copy(
         raise InputError("--append and --replace are two ways; give one of them")
     table = table_of(first)
     many = is_pattern(table)
-    if key and many:
+    if asked["key"] and many:
         raise InputError(f"--key is for one table, and {first} is a pattern")
     name = f"{table.schema}.{table.name}"
+    asked["views"] |= not many
+    where = asked.pop("where")
     settings = {"write": "append"} if append else {}
     settings |= {"where": where} if where else {}
     with _temporary_folders() as folder:
         servers, _ = configured_servers()
-        result = onboarding.init(
-            servers,
-            table.connection,
-            [name if many else escape(name)],
-            exclude,
-            [second],
-            folder,
-            views=views or not many,
-            key=key,
-            settings=settings,
-        )
+        tables = [name if many else escape(name)]
+        wish = onboarding.Wish(table.connection, tables, [second], settings=settings, **asked)
+        result = onboarding.init(servers, wish, folder)
         ready, left = _decided(result)
         if left and not many:
             raise InputError("\n".join(left))
@@ -120,9 +95,8 @@ def copy(
         if save:
             for saved in onboarding.save([*ready.values()], save):
                 say(f"{saved.file} declares {saved.source}, for `ferry adopt` and `ferry run`")
-        selected = Selection(log_level=log_level, offers_adopting=False)
+        selected = Selection(log_level=display.log_level, offers_adopting=False)
         try:
-            display = Output(quiet, wide, as_json)
             if many:
                 errors = move(session, [*ready], selected, display, jobs=jobs, left=left)
             else:

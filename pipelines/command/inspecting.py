@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -13,6 +14,7 @@ from tableferry.checks.levels import LEVELS
 from tableferry.pipelines.command.shell import (
     BY_CORES,
     RANGE_HELP,
+    Chosen,
     LevelChoice,
     as_json,
     end,
@@ -38,9 +40,7 @@ if TYPE_CHECKING:
 @as_json
 @user_errors
 def plan(
-    transfers: Sequence[str],
-    select_all: bool,
-    tags: Sequence[str],
+    chosen: Chosen,
     jobs: int | None,
     force: bool,
     values: bool,
@@ -58,20 +58,20 @@ def plan(
     from tableferry.pipelines.command.many import attempts
     from tableferry.pipelines.command.one import runner
     from tableferry.pipelines.command.one.validation import catalog_changes
-    from tableferry.pipelines.command.session import open_session, select_transfers
+    from tableferry.pipelines.command.session import invalid_files, open_session, select_transfers
     from tableferry.pipelines.command.show import fleet_views
     from tableferry.pipelines.command.show.render import console, show_plan
 
-    session = open_session(*transfers, records=False)
-    names = select_transfers(session, transfers, tags, select_all=select_all, moving=True)
+    session = open_session(*chosen.names, records=False)
+    names = select_transfers(session, chosen, moving=True)
     if values:
-        alone = len(names) == 1 and bool(transfers)
+        alone = len(names) == 1 and bool(chosen.names)
         at_a_time = 0 if alone else jobs or attempts.PLANNED_AT_A_TIME
-        _show_values(session, names, at_a_time, select_all=select_all, as_json=as_json)
+        _show_values(session, chosen, names, at_a_time, as_json=as_json)
     changes = catalog_changes(session, names)
     differences = [line for change in changes for line in change.lines()]
     in_catalog = {"catalog": [change.json() for change in changes]}
-    if len(names) == 1 and transfers:
+    if len(names) == 1 and chosen.names:
         try:
             view = runner.plan(session, names[0], force=force, count_rows=True)
         except TableferryError:
@@ -88,7 +88,7 @@ def plan(
             _warn_without_log()
         end(view.errors)
     plans = attempts.plan_each(session, names, jobs or attempts.PLANNED_AT_A_TIME, force=force)
-    errors = [*fleet_views.attempt_errors(plans), *_invalid_files(session, "planned", select_all)]
+    errors = [*fleet_views.attempt_errors(plans), *invalid_files(session, "planned", chosen)]
     if as_json:
         print_json({**fleet_views.attempts_document(plans, errors), **in_catalog})
     else:
@@ -100,11 +100,12 @@ def plan(
 
 
 def _show_values(
-    session: Session, names: Sequence[str], jobs: int, *, select_all: bool, as_json: bool
+    session: Session, chosen: Chosen, names: Sequence[str], jobs: int, *, as_json: bool
 ) -> NoReturn:
     """List the values that runs of some transfers would refuse, and exit; 0 jobs: of one alone."""
     from tableferry.pipelines.command.many import attempts
     from tableferry.pipelines.command.one.values import ValuesView, examine_values
+    from tableferry.pipelines.command.session import invalid_files
     from tableferry.pipelines.command.show import fleet_views
 
     def examine(name: str) -> ValuesView:
@@ -119,7 +120,7 @@ def _show_values(
             click.echo(line)
         end(view.errors)
     views = attempts.in_threads(names, jobs, examine, lambda view: view.errors)
-    errors = [*fleet_views.attempt_errors(views), *_invalid_files(session, "examined", select_all)]
+    errors = [*fleet_views.attempt_errors(views), *invalid_files(session, "examined", chosen)]
     if as_json:
         print_json(fleet_views.attempts_document(views, errors))
     else:
@@ -134,9 +135,7 @@ def _show_values(
 @wide
 @as_json
 @user_errors
-def status(
-    transfers: Sequence[str], select_all: bool, tags: Sequence[str], wide: bool, as_json: bool
-) -> None:
+def status(chosen: Chosen, wide: bool, as_json: bool) -> None:
     """Show the state, rows, last run and checks of each range, from the event log.
 
     Several transfers, or without a name all of them, have a line each, failures first; the exit
@@ -148,11 +147,11 @@ def status(
     from tableferry.pipelines.command.session import open_session, select_transfers
     from tableferry.pipelines.command.show import fleet_views
 
-    session = open_session(*transfers, records=False, queries=False)
-    if len(set(transfers)) == 1 and not (select_all or tags):
+    session = open_session(*chosen.names, records=False, queries=False)
+    if len(set(chosen.names)) == 1 and not (chosen.all or chosen.tags):
         from tableferry.pipelines.command.one.status import status as read_status
 
-        view = read_status(session, transfers[0])
+        view = read_status(session, chosen.names[0])
         if as_json:
             print_json(view.json())
         else:
@@ -163,8 +162,8 @@ def status(
         end(view.errors if view.failed else [])
     if wide:
         raise InputError("--wide is for one transfer at a time")
-    whole = select_all or not (transfers or tags)
-    names = select_transfers(session, transfers, tags, select_all=whole)
+    whole = chosen.all or not (chosen.names or chosen.tags)
+    names = select_transfers(session, replace(chosen, all=whole))
     states = fleet_views.read_fleet(session, names, whole=whole)
     if as_json:
         print_json(fleet_views.fleet_document(states))
@@ -196,9 +195,7 @@ def status(
 @as_json
 @user_errors
 def check(
-    transfers: Sequence[str],
-    select_all: bool,
-    tags: Sequence[str],
+    chosen: Chosen,
     jobs: int | None,
     as_of: str | None,
     as_json: bool,
@@ -215,19 +212,19 @@ def check(
     from tableferry.pipelines.command.many import attempts
     from tableferry.pipelines.command.many.side_by_side import usable_cores
     from tableferry.pipelines.command.one import runner
-    from tableferry.pipelines.command.session import open_session, select_transfers
+    from tableferry.pipelines.command.session import invalid_files, open_session, select_transfers
     from tableferry.pipelines.command.show import fleet_views
     from tableferry.pipelines.command.show.render import console, show_checks
 
-    session = open_session(*transfers)
-    names = select_transfers(session, transfers, tags, select_all=select_all)
+    session = open_session(*chosen.names)
+    names = select_transfers(session, chosen)
     if as_of and (options["level"] or options["up_to_date"]):
         raise InputError("--as-of compares digests with the event log; it takes no other level")
     if len(names) > 1 and options["ranges"]:
         raise InputError("--range is for one transfer at a time")
 
     options["as_of_last_run"] = as_of is not None
-    if len(names) == 1 and transfers:
+    if len(names) == 1 and chosen.names:
         report_waiting(runner.blocking_runs(session, names[0]))
         view = runner.check(session, names[0], **options)
         if as_json:
@@ -238,7 +235,7 @@ def check(
         end(view.errors)
     at_a_time = min(jobs or usable_cores(), len(names))
     views = attempts.check_each(session, names, at_a_time, options)
-    errors = [*fleet_views.attempt_errors(views), *_invalid_files(session, "checked", select_all)]
+    errors = [*fleet_views.attempt_errors(views), *invalid_files(session, "checked", chosen)]
     if as_json:
         print_json(fleet_views.attempts_document(views, errors))
     else:
@@ -266,9 +263,7 @@ def check(
 @as_json
 @user_errors
 def report(
-    transfers: Sequence[str],
-    select_all: bool,
-    tags: Sequence[str],
+    chosen: Chosen,
     format_: str,
     output: str | None,
     dagster_url: str | None,
@@ -284,9 +279,9 @@ def report(
     from tableferry.pipelines.command.show import fleet_views
 
     format_ = "json" if as_json else format_
-    one = len(set(transfers)) == 1
-    session = open_session(*transfers, records=False, queries=one)
-    names = select_transfers(session, transfers, tags, select_all=select_all)
+    one = len(set(chosen.names)) == 1
+    session = open_session(*chosen.names, records=False, queries=one)
+    names = select_transfers(session, chosen)
     if one:
         from tableferry.pipelines.reporting.collect import report as collect
         from tableferry.pipelines.reporting.html import Format, render
@@ -295,7 +290,7 @@ def report(
         text = render(collected, cast(Format, format_))
         errors = [about(names[0], problem.text) for problem in collected.problems]
     else:
-        states = fleet_views.read_fleet(session, names, whole=select_all)
+        states = fleet_views.read_fleet(session, names, whole=chosen.all)
         text = fleet_views.fleet_report(states, format_, dagster_url)
         errors = fleet_views.fleet_errors(states)
     if output:
@@ -310,11 +305,3 @@ def _warn_without_log() -> None:
 
     if line := no_log_message():
         click.echo(line, err=True)  # no error
-
-
-def _invalid_files(session: Session, done: str, select_all: bool) -> list[str]:
-    """Name the files that `--all` could not include."""
-    if not select_all or not session.declared.invalid:
-        return []
-    files = ", ".join(file.path.name for file in session.declared.invalid)
-    return [f"not {done}, because they are invalid: {files}"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +17,15 @@ from tableferry.assets.declaring.profiles import PROFILES
 from tableferry.pipelines.command.shell import (
     BY_CORES,
     RANGE_HELP,
+    Chosen,
     as_json,
     end,
     print_json,
     quiet,
     report_waiting,
     say,
+    several_transfers,
     side_by_side,
-    transfers_argument,
     user_errors,
     verbosity,
     wide,
@@ -35,12 +37,48 @@ if TYPE_CHECKING:
     from tableferry.pipelines.command.show.range_views import TransferOutcome
 
 
+@dataclass(frozen=True)
+class Output:
+    """What a command that moves rows shows and keeps of it."""
+
+    quiet: bool
+    """Show no progress."""
+    wide: bool
+    """Show the seconds of phases, too."""
+    as_json: bool
+    """Print a JSON document."""
+    log_level: str | None
+    """Log Dagster's events from this level on to standard error."""
+    evidence: Path | None = None
+    """The folder for the evidence; by default what each transfer declares."""
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether the progress of a move is shown, rather than log lines or nothing."""
+        logged = self.log_level and sys.stderr.isatty()
+        return not self.quiet and not self.as_json and not logged
+
+
+def showing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--quiet --wide --verbose --log-level --json`, passed to the command as `display`."""
+
+    @quiet
+    @wide
+    @verbosity
+    @as_json
+    @wraps(command)
+    def wrapped(
+        quiet: bool, wide: bool, as_json: bool, log_level: str | None, **kwargs: Any
+    ) -> Any:
+        return command(display=Output(quiet, wide, as_json, log_level), **kwargs)
+
+    return wrapped
+
+
 @click.command()
-@transfers_argument
-@click.option("--all", "select_all", is_flag=True, help="All transfers of the folder.")
+@several_transfers
 @click.option("--failed", is_flag=True, help="Only ranges whose latest attempt or check failed.")
 @click.option("--force", is_flag=True, help="Also move unchanged ranges.")
-@click.option("--tag", "tags", multiple=True, metavar="KEY[=VALUE]", help="Transfers that have it.")
 @click.option("--hop", type=int, help="Only this hop, counted from 1.")
 @click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
 @click.option("--rejected", is_flag=True, help="Only ranges with rejected rows, tried again.")
@@ -58,27 +96,18 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Write there what the run did, as JSON, Markdown, and a trail.",
 )
-@quiet
 @click.option("--dry-run", is_flag=True, help="Show the statements that would be sent; send none.")
-@wide
-@verbosity
-@as_json
 @user_errors
+@showing
 def run(
-    transfers: Sequence[str],
-    select_all: bool,
-    tags: Sequence[str],
-    profile: str | None,
+    chosen: Chosen,
     consistent: bool,
     jobs: int | None,
     evidence: Path | None,
-    quiet: bool,
     dry_run: bool,
     rejected: bool,
-    wide: bool,
-    log_level: str | None,
-    as_json: bool,
-    **selection: Any,  # --hop, --range, --failed, --force, --recreate
+    display: Output,
+    **selection: Any,  # --hop, --range, --failed, --force, --recreate, --profile
 ) -> None:
     """Move what needs moving. Exit code 0 only if all ranges are committed and all checks green.
 
@@ -88,11 +117,11 @@ def run(
     """
     from tableferry.pipelines.command.one import running
     from tableferry.pipelines.command.one.finding import Selection
-    from tableferry.pipelines.command.session import open_session, select_transfers
+    from tableferry.pipelines.command.session import invalid_files, open_session, select_transfers
     from tableferry.resources.errors import InputError
 
-    session = open_session(*transfers, records=not dry_run)
-    names = select_transfers(session, transfers, tags, select_all=select_all, moving=True)
+    session = open_session(*chosen.names, records=not dry_run)
+    names = select_transfers(session, chosen, moving=True)
     if len(names) > 1 and (selection["ranges"] or selection["hop"] is not None):
         raise InputError("--range and --hop are for one transfer at a time")
     part = selection["ranges"] or selection["failed"] or rejected
@@ -109,45 +138,23 @@ def run(
         if not selection["ranges"]:
             click.echo(f"{names[0]}: no row is rejected", err=True)
             end([])
-    selected = Selection(**selection, profile=profile, log_level=log_level)
+    selected = Selection(**selection, log_level=display.log_level)
     if dry_run:
         from tableferry.pipelines.command.one import dry_run as dry_runs
 
         plans = [dry_runs.dry_run(session, name, selected) for name in names]
-        if as_json:
+        if display.as_json:
             documents = [plan.json() for plan in plans]
             print_json(documents[0] if len(names) == 1 else {"ok": True, "transfers": documents})
         else:
             click.echo("\n".join(line for plan in plans for line in plan.lines()))
         return
 
-    left: list[str] = []
-    if select_all and session.declared.invalid:
-        files = ", ".join(file.path.name for file in session.declared.invalid)
-        left.append(f"not run, because they are invalid: {files}")
-    display = Output(quiet, wide, as_json, evidence)
-    if transfers and len(names) == 1 and not consistent:
+    left = invalid_files(session, "run", chosen)
+    display = replace(display, evidence=evidence)
+    if chosen.names and len(names) == 1 and not consistent:
         end(move_one(session, names[0], selected, display))
     end(move(session, names, selected, display, jobs=jobs, consistent=consistent, left=left))
-
-
-@dataclass(frozen=True)
-class Output:
-    """What a command that moves rows shows and keeps of it."""
-
-    quiet: bool
-    """Show no progress."""
-    wide: bool
-    """Show the seconds of phases, too."""
-    as_json: bool
-    """Print a JSON document."""
-    evidence: Path | None = None
-    """The folder for the evidence; by default what each transfer declares."""
-
-    def shows_progress(self, selected: Selection) -> bool:
-        """Whether the progress of a move is shown, rather than log lines or nothing."""
-        logged = selected.log_level and sys.stderr.isatty()
-        return not self.quiet and not self.as_json and not logged
 
 
 def move_one(session: Session, name: str, selected: Selection, display: Output) -> list[str]:
@@ -160,7 +167,7 @@ def move_one(session: Session, name: str, selected: Selection, display: Output) 
 
     report_waiting(running.blocking_runs(session, name, moves=True))
     began = time.perf_counter()
-    with watch_one(name, shown=display.shows_progress(selected)) as watch:
+    with watch_one(name, shown=display.shows_progress) as watch:
         view = running.run_selected(session, name, selected, watch.progress, say)
         watch.finished(TransferOutcome(view, time.perf_counter() - began))
     unwritten = keep(session, [view], display.evidence)
@@ -204,7 +211,7 @@ def move(
     from tableferry.pipelines.command.show.render import console
     from tableferry.pipelines.command.show.watching import watch_several
 
-    shown = display.shows_progress(selected)
+    shown = display.shows_progress
     views: list[TransferOutcome] = []
     interrupted = False
     lost: list[str] = []

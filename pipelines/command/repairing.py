@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -21,6 +20,7 @@ from tableferry.pipelines.command.shell import (
 )
 
 if TYPE_CHECKING:
+    from tableferry.pipelines.command.one.finding import Selection
     from tableferry.pipelines.command.session import Session
 
 
@@ -38,13 +38,11 @@ if TYPE_CHECKING:
 @user_errors
 def repair(
     transfer: str,
-    ranges: Sequence[str],
-    hop: int | None,
     dry_run: bool,
     as_sql: bool,
     wide: bool,
-    log_level: str | None,
     as_json: bool,
+    **selection: Any,  # --range, --hop, the log level
 ) -> None:
     """Fix the rows of committed ranges that differ from their source, and nothing else.
 
@@ -55,26 +53,17 @@ def repair(
     Example: ferry repair orders --dry-run
     """
     from tableferry.pipelines.command.one import running
+    from tableferry.pipelines.command.one.finding import Selection
     from tableferry.pipelines.command.session import open_session
     from tableferry.pipelines.command.show.render import console, show_ranges
 
-    session = open_session(transfer)
+    session, selected = open_session(transfer), Selection(**selection, repair=True)
     if dry_run:
-        _show(session, transfer, ranges, hop, as_json=as_json)
-        return
+        _show(session, transfer, selected, as_json=as_json)
     if as_sql:
-        _print_statements(session, transfer, ranges, hop, as_json=as_json)
-        return
+        _print_statements(session, transfer, selected, as_json=as_json)
     report_waiting(running.blocking_runs(session, transfer, moves=True))
-    view = running.run(
-        session,
-        transfer,
-        hop=hop,
-        ranges=ranges,
-        repair=True,
-        on_note=say,
-        log_level=log_level,
-    )
+    view = running.run_selected(session, transfer, selected, on_note=say)
     if as_json:
         print_json(view.json())
     else:
@@ -83,14 +72,14 @@ def repair(
 
 
 def _print_statements(
-    session: Session, name: str, ranges: Sequence[str], hop: int | None, *, as_json: bool
-) -> None:
+    session: Session, name: str, selected: Selection, *, as_json: bool
+) -> NoReturn:
     """Print a transaction for each committed range that differs, and exit."""
     from tableferry.pipelines.command.one.repair_sql import scripts
     from tableferry.resources.words import counted
 
     document = []
-    for script in scripts(session, name, ranges, hop=hop):
+    for script in scripts(session, name, selected.ranges, hop=selected.hop):
         document.append(vars(script))
         if not as_json:
             click.echo("\n".join(script.lines()))
@@ -101,9 +90,7 @@ def _print_statements(
     end([f"{name}: {counted(len(document), 'range')} would be repaired"] if document else [])
 
 
-def _show(
-    session: Session, name: str, ranges: Sequence[str], hop: int | None, *, as_json: bool
-) -> None:
+def _show(session: Session, name: str, selected: Selection, *, as_json: bool) -> NoReturn:
     """Show what differs in the committed ranges, with up to 20 rows of each, and exit.
 
     Those of a transfer that moves nothing are all compared.
@@ -116,6 +103,7 @@ def _show(
     from tableferry.pipelines.command.show.render import console, difference_table
     from tableferry.resources.words import counted
 
+    hop, ranges = selected.hop, selected.ranges
     servers, plan = plan_of_repair(session, name, hop)
     log, moves = session.instance, plan.declared.write.moves
     present = [committed(log, each.spec.to, ()) for each in select_hops(name, plan.hops, hop)]

@@ -30,6 +30,8 @@ from tableferry.sensors.sending import require_valid_variables
 if TYPE_CHECKING:
     import dagster as dg
 
+    from tableferry.pipelines.command.shell import Chosen
+
 
 Answer = TypeVar("Answer")
 
@@ -178,37 +180,26 @@ def use_local_stack() -> None:
     os.environ.update(start_local_stack())
 
 
-def select_transfers(
-    session: Session,
-    names: Sequence[str],
-    tags: Sequence[str],
-    *,
-    select_all: bool,
-    moving: bool = False,
-) -> list[str]:
-    """Return the transfers that a command names, or that have all tags (`key` or `key=value`).
+def select_transfers(session: Session, chosen: Chosen, *, moving: bool = False) -> list[str]:
+    """Return the names of the transfers that a user chooses.
 
-    Args:
-        session: the session of the command.
-        names: the transfers that the user names.
-        tags: the tags that transfers should have.
-        select_all: take all transfers.
-        moving: leave out transfers that move nothing, unless they are named.
+    With `moving`, transfers that move nothing are left out, unless they are named.
 
     Raises:
         InputError: not exactly one way of selection is used, or nothing matches.
     """
-    if sum((bool(names), bool(tags), select_all)) != 1:
+    tags = chosen.tags
+    if sum((bool(chosen.names), bool(tags), chosen.all)) != 1:
         raise InputError("give transfer names, --tag or --all")
-    if names:
-        return list(dict.fromkeys(names))
+    if chosen.names:
+        return list(dict.fromkeys(chosen.names))
     matches = [
         name
         for name, transfer in session.transfers.items()
         if all(_tagged(transfer.tags, tag) for tag in tags) and (transfer.write.moves or not moving)
     ]
     if not matches:
-        if select_all:
+        if chosen.all:
             raise InputError(
                 f"there is no valid transfer in {session.declared.path}: `ferry init` writes one, "
                 "or name another folder by TABLEFERRY_TRANSFERS"
@@ -220,6 +211,14 @@ def select_transfers(
             f"{those_there(tags[0], known, 'tag')}"
         )
     return matches
+
+
+def invalid_files(session: Session, done: str, chosen: Chosen) -> list[str]:
+    """Name the files that `--all` could not include."""
+    if not chosen.all or not session.declared.invalid:
+        return []
+    files = ", ".join(file.path.name for file in session.declared.invalid)
+    return [f"not {done}, because they are invalid: {files}"]
 
 
 def _tagged(tags: dict[str, str], wanted: str) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tableferry.assets.planning.servers import Servers
     from tableferry.pipelines.command.one.values import ValuesView
     from tableferry.pipelines.command.show.range_views import Attempt
+    from tableferry.pipelines.onboarding.init import Wish
     from tableferry.pipelines.onboarding.names import Arrangement
 
 TABLES_HELP = "Tables by schema.table, as 'shop.*'; without a dot, by name; repeatable."
@@ -46,16 +48,12 @@ TABLES_HELP = "Tables by schema.table, as 'shop.*'; without a dot, by name; repe
 @as_json
 @user_errors
 def init(
-    connection: str,
-    tables: Sequence[str],
-    exclude: Sequence[str],
-    to: Sequence[str],
     output: str,
     chain: bool,
     each: bool,
-    views: bool,
     values: bool,
     as_json: bool,
+    **asked: Any,  # --from, --tables, --to, --exclude, --views
 ) -> None:
     """Write a commented transfer file for each table, from the source's catalog.
 
@@ -67,19 +65,12 @@ def init(
     """
     from tableferry.pipelines.command.session import configured_servers
     from tableferry.pipelines.command.show import fleet_views
-    from tableferry.pipelines.onboarding.init import init as write
+    from tableferry.pipelines.onboarding import init as onboarding
 
     servers, _ = configured_servers()
-    result = write(
-        servers,
-        connection,
-        tables,
-        exclude,
-        to,
-        Path(output),
-        arrangement=_arrangement(connection, to, chain=chain, each=each, asks=not as_json),
-        views=views,
-    )
+    wish = onboarding.Wish(**asked)
+    wish = replace(wish, arrangement=_arrangement(wish, chain=chain, each=each, asks=not as_json))
+    result = onboarding.init(servers, wish, Path(output))
     written = [table.transfer for table in result.declared if table.written]
     examined = _examined(written, Path(output), servers) if values else []
     errors = fleet_views.attempt_errors(examined)
@@ -114,9 +105,7 @@ def _examined(names: Sequence[str], output: Path, servers: Servers) -> list[Atte
     return in_threads(names, PLANNED_AT_A_TIME, examine, lambda view: view.errors)
 
 
-def _arrangement(
-    connection: str, to: Sequence[str], *, chain: bool, each: bool, asks: bool
-) -> Arrangement | None:
+def _arrangement(wish: Wish, *, chain: bool, each: bool, asks: bool) -> Arrangement | None:
     """Return how several targets are reached; a person at a terminal is asked.
 
     Raises:
@@ -128,9 +117,9 @@ def _arrangement(
         raise InputError("--chain and --each are two ways; give one of them")
     if chain or each:
         return "chain" if chain else "each"
-    if len(to) < 2 or not (asks and has_terminal()):
+    if len(wish.to) < 2 or not (asks and has_terminal()):
         return None
-    click.echo(f"{len(to)} targets: {arrangements(connection, to)}", err=True)
+    click.echo(f"{len(wish.to)} targets: {arrangements(wish.connection, wish.to)}", err=True)
     answer = click.prompt("which", type=click.Choice(("chain", "each")), err=True)
     return "chain" if answer == "chain" else "each"
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, NoReturn
 
@@ -57,15 +58,31 @@ transfer_argument = click.argument("transfer", shell_complete=transfer_names)
 transfers_argument = click.argument("transfers", nargs=-1, shell_complete=transfer_names)
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """The transfers that a command is about, as the user says it."""
+
+    names: Sequence[str]
+    all: bool
+    tags: Sequence[str]
+    """What all of them have: `key` or `key=value`."""
+
+
 def several_transfers(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `[TRANSFERS]... --all --tag`, as `transfers`, `select_all` and `tags`."""
-    command = click.option(
+    """Add `[TRANSFERS]... --all --tag`, passed to the command as `chosen`."""
+
+    @transfers_argument
+    @click.option("--all", "select_all", is_flag=True, help="All transfers of the folder.")
+    @click.option(
         "--tag", "tags", multiple=True, metavar="KEY[=VALUE]", help="Transfers that have it."
-    )(command)
-    select_all = click.option(
-        "--all", "select_all", is_flag=True, help="All transfers of the folder."
     )
-    return transfers_argument(select_all(command))
+    @wraps(command)
+    def wrapped(
+        transfers: Sequence[str], select_all: bool, tags: Sequence[str], **kwargs: Any
+    ) -> Any:
+        return command(chosen=Chosen(transfers, select_all, tags), **kwargs)
+
+    return wrapped
 
 
 def side_by_side(default: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tableferry.assets.declaring.dagster_rules import op_name
 from tableferry.assets.planning.servers import Servers
-from tableferry.pipelines.onboarding.init import init
+from tableferry.pipelines.onboarding.init import Wish, init
 from tableferry.pipelines.onboarding.names import Arrangement, identifier
 from tableferry.pipelines.settings import servers
 from tableferry.resources.connecting.names import names_file, set_variable, system_of, url_variable
@@ -147,16 +147,9 @@ def _write_transfers(params: ScaffoldParams, output: Path, shown: Path) -> list[
     if missing := [flag for flag, value in required.items() if not value]:
         raise click.ClickException(f"{' and '.join(missing)} should be given, too")
     source = str(params.source)
-    result = init(
-        Servers(servers()),
-        source,
-        params.tables,
-        params.exclude,
-        params.to,
-        output,
-        arrangement=_arrangement(params),
-        views=params.views,
-    )
+    asked = params.model_dump(include={"tables", "to", "exclude", "views"})
+    wish = Wish(source, arrangement=_arrangement(params), **asked)
+    result = init(Servers(servers()), wish, output)
     if not any(table.written for table in result.declared):
         raise click.ClickException("\n".join(["there is nothing to move", *result.lines()]))
     for line in result.lines():

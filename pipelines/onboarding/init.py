@@ -135,39 +135,40 @@ class InitResult:
                 yield f"{word:<8} {listed(names)}: {why}"
 
 
-def init(
-    servers: Servers,
-    connection: str,
-    tables: Sequence[str],
-    exclude: Sequence[str],
-    to: Sequence[str],
-    output: Path,
-    *,
-    arrangement: Arrangement | None = None,
-    views: bool = False,
-    key: str | None = None,
-    settings: Mapping[str, str] | None = None,
-) -> InitResult:
+@dataclass(frozen=True)
+class Wish:
+    """What the user asks `ferry init` for."""
+
+    connection: str
+    """The source's."""
+    tables: Sequence[str]
+    """Shell patterns of `schema.table`, or of the table's name if without a dot."""
+    to: Sequence[str]
+    """The targets in order, with `{schema}` and `{table}` for the source's names."""
+    exclude: Sequence[str] = ()
+    """Patterns of tables to leave out."""
+    views: bool = False
+    """Include views."""
+    key: str | None = None
+    """The column to cut by; by default it is chosen."""
+    arrangement: Arrangement | None = None
+    """How several targets are reached; may be None for a single one."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Further keys of the files, with their values."""
+
+
+def init(servers: Servers, wish: Wish, output: Path) -> InitResult:
     """Write a transfer file for each selected table that has none, or for each of its targets.
 
-    Args:
-        servers: the servers of all connections.
-        connection: the source's connection.
-        tables: shell patterns of `schema.table`, or of the table's name if without a dot.
-        exclude: patterns of tables to leave out.
-        to: the targets in order, with `{schema}` and `{table}` for the source's names.
-        output: the folder of the files, which is created if needed.
-        arrangement: how several targets are reached; may be None for a single one.
-        views: include views.
-        key: the column to cut by; by default it is chosen.
-        settings: further keys of the files, with their values.
+    The folder of the files, `output`, is created if needed.
 
     Raises:
         InputError: a pattern matches no table, a server is not configured, two tables have the
             same target, or several targets have no arrangement.
     """
+    connection, to = wish.connection, wish.to
     templates = [template_of(text) for text in to]
-    if len(to) > 1 and arrangement is None:
+    if len(to) > 1 and wish.arrangement is None:
         raise InputError(
             f"{len(to)} targets may be reached in two ways: {arrangements(connection, to)}"
         )
@@ -176,7 +177,7 @@ def init(
     known = load_transfers(output) if output.is_dir() else TransferFolder(output, {})
     taken, moved = _taken_names(known), _moved_targets(known)
     result = InitResult()
-    each = arrangement == "each" and len(to) > 1
+    each = wish.arrangement == "each" and len(to) > 1
 
     def suffix(targets: Hops) -> str:
         return suffix_of(targets[0], templates) if each else ""
@@ -191,13 +192,13 @@ def init(
 
     wanted = Wanted(
         connection,
-        tables,
-        exclude,
+        wish.tables,
+        wish.exclude,
         [target.connection for target in templates],
         targets=lambda table: [table_of(filled(text, table)) for text in to],
-        takes_view=lambda table: views,
+        takes_view=lambda table: wish.views,
         views_remedy="--views includes views",
-        key=lambda table: key,
+        key=lambda table: wish.key,
         transfers=new,
     )
     proposed = propose_tables(servers, wanted)
@@ -206,7 +207,7 @@ def init(
     for proposal in proposed.proposals:
         try:
             name = _free_name(proposal.source, suffix(proposal.hops), taken)
-            settled = replace(proposal, settings=settings or {})
+            settled = replace(proposal, settings=wish.settings)
             result.declared.append(_declare(settled, name, output / f"{name}.yaml"))
         except TableferryError as error:
             why = reason(error, proposal.source, proposal.hops)

@@ -14,6 +14,7 @@ from tableferry.pipelines.command.many.side_by_side import Queue, error_lines, i
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.shell import report_waiting
 from tableferry.pipelines.command.show.range_views import Attempt, View
+from tableferry.pipelines.command.show.watching import Watch
 
 if TYPE_CHECKING:
     from tableferry.pipelines.command.show.views import CheckView, PlanView
@@ -64,7 +65,8 @@ def check_each(
     queue = Queue(expected(session, names, anew=True))
     for name in names:
         queue.put(name)
-    by_name = {attempt.transfer: attempt for attempt in in_processes(session, work, queue, jobs)}
+    done = in_processes(session, work, queue, jobs, watch=Watch())
+    by_name = {attempt.transfer: attempt for attempt in done}
     return [by_name[name] for name in names]
 
 

@@ -109,14 +109,7 @@ def run_fleet(
             yield outcome
         return
     for outcome in in_processes(
-        session,
-        work,
-        queue,
-        jobs,
-        settled=looks,
-        on_start=watch.started,
-        on_progress=watch.progress,
-        may_start=may_start,
+        session, work, queue, jobs, watch=watch, settled=looks, may_start=may_start
     ):
         _record(session, outcome)
         watch.finished(outcome)

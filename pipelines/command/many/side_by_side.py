@@ -16,12 +16,13 @@ from typing import Any, Protocol, TypeVar
 
 from tableferry.assets.declaring.transfer_files import TransferFolder
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.running.progress import OnProgress, Progress, ignore_progress
+from tableferry.assets.running.progress import OnProgress, Progress
 from tableferry.assets.running.source_slots import sharing
 from tableferry.pipelines import event_log
 from tableferry.pipelines.command.one.child import Child, Children, Ended, Parent
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.shell import start_logging
+from tableferry.pipelines.command.show.watching import Watch
 from tableferry.pipelines.settings import servers
 from tableferry.resources.errors import TableferryError
 
@@ -108,9 +109,8 @@ def in_processes(
     queue: Queue,
     jobs: int,
     *,
+    watch: Watch,
     settled: Iterable[tuple[Result | None, str]] = (),
-    on_start: Callable[[str], None] = lambda name: None,
-    on_progress: OnProgress = ignore_progress,
     may_start: Callable[[], bool] = lambda: True,
 ) -> Iterator[Result]:
     """Work on the transfers of a queue, in processes that are started as they are worth it.
@@ -120,10 +120,9 @@ def in_processes(
         work: what to do.
         queue: the transfers.
         jobs: how many processes there may be.
+        watch: told when a transfer begins, and of its progress.
         settled: read by a thread meanwhile: the outcomes of other transfers; None for one that is
             to join the queue.
-        on_start: told when a transfer begins.
-        on_progress: told of its progress.
         may_start: asked before each; once it says no, those that have begun are the last.
 
     Yields:
@@ -155,7 +154,7 @@ def in_processes(
             for child, _ in zip(idle, range(len(queue)), strict=False):
                 worker = workers[child]
                 worker.transfer, worker.began = queue.take(), time.perf_counter()
-                on_start(worker.transfer)
+                watch.started(worker.transfer)
                 child.send(_alone(session.declared, worker.transfer))
             if queue and len(workers) < allowed():
                 continue
@@ -163,7 +162,7 @@ def in_processes(
             also = reported if more else None
             for sender, message in children.messages(SECONDS_TO_START if waits else None, also):
                 if isinstance(message, Progress):
-                    on_progress(message)
+                    watch.progress(message)
                     continue
                 outcome = message
                 if sender is None:
