@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from statistics import median
 
+from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log import sqlite_home
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.runs import seconds_of_last_runs
-from tableferry.assets.planning.expected import expected_seconds, sizes_of
+from tableferry.assets.planning.servers import Servers
 from tableferry.assets.running.progress import OnProgress, Progress
 from tableferry.pipelines.command.many.side_by_side import Queue, error_lines, in_processes
 from tableferry.pipelines.command.one import running
@@ -20,9 +22,19 @@ from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.shell import say
 from tableferry.pipelines.command.show.range_views import TransferOutcome, TransferView
 from tableferry.pipelines.command.show.watching import Watch
+from tableferry.resources.contract.catalog import TableSize
+from tableferry.resources.contract.source import source_of
+from tableferry.resources.errors import TableferryError
+from tableferry.resources.tables import TableRef
 
 LOOKING = 4
 """Transfers that are compared with the event log at a time; that is mostly waiting for servers."""
+
+SECONDS_PER_HOP = 0.3
+"""What a table takes that is empty."""
+ROWS_PER_SECOND = 150_000
+BYTES_PER_SECOND = 20_000_000
+"""About what one process moves and proves; the greater of the two estimates is taken."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +165,55 @@ def _expected(
     transfers = [session.transfer(name) for name in names]
     sized = [item.source for item in transfers if anew or past.get(item.transfer) is None]
     return expected_seconds(transfers, past, sizes_of(sized, session.servers))
+
+
+def expected_seconds(
+    transfers: Collection[Transfer],
+    past: Mapping[str, float | None],
+    sizes: Mapping[TableRef, TableSize],
+) -> dict[str, float]:
+    """Return how long each transfer is expected to take, by its name.
+
+    That is as long as its last run took, or as the size of its source suggests, whichever is
+    longer. A transfer of which neither is known is expected to take as long as the median of the
+    others, so that it begins neither first nor last.
+
+    Args:
+        transfers: the transfers.
+        past: the seconds of their last runs; None where a run has not ended.
+        sizes: the sizes of their sources, as far as they are known and matter.
+    """
+    seconds: dict[str, float] = {}
+    for transfer in transfers:
+        taken, size = past.get(transfer.transfer), sizes.get(transfer.source)
+        estimates = [] if taken is None else [taken]
+        if size is not None:
+            estimates.append(seconds_of(size, len(transfer.hops)))
+        if estimates:
+            seconds[transfer.transfer] = max(estimates)
+    usual = median(seconds.values()) if seconds else 1.0
+    return {item.transfer: seconds.get(item.transfer, usual) for item in transfers}
+
+
+def seconds_of(size: TableSize, hops: int) -> float:
+    """Estimate how long the first load of a table takes."""
+    moving = max(size.rows / ROWS_PER_SECOND, (size.bytes or 0) / BYTES_PER_SECOND)
+    return hops * (SECONDS_PER_HOP + moving)
+
+
+def sizes_of(tables: Collection[TableRef], servers: Servers) -> dict[TableRef, TableSize]:
+    """Return the sizes of tables in the catalogs of their servers, as far as these know them."""
+    by_connection: dict[str, list[TableRef]] = {}
+    for table in dict.fromkeys(tables):
+        by_connection.setdefault(table.connection, []).append(table)
+    sizes: dict[TableRef, TableSize] = {}
+    for group in by_connection.values():
+        try:
+            sizes |= source_of(group[0].system).sizes(servers.endpoint(group[0]), group)
+        except TableferryError:
+            # the transfers themselves will say what is wrong with their server
+            continue
+    return sizes
 
 
 def _looks(

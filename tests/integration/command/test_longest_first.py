@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tableferry.assets.planning.expected import sizes_of
-from tableferry.pipelines.command.many.fleet import run_fleet
+from tableferry.pipelines.command.many.fleet import run_fleet, sizes_of
 from tableferry.pipelines.command.one.finding import Selection
 from tableferry.pipelines.command.show.watching import Watch
 from tableferry.resources.contract.catalog import TableSize

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.planning.expected import expected_seconds
+from tableferry.pipelines.command.many.fleet import expected_seconds
 from tableferry.resources.contract.catalog import TableSize
 
 NAMES = ("a_small", "b_wide", "c_long", "d_unknown", "e_ran", "f_killed")
