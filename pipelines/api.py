@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import dagster as dg
+import pyarrow as pa
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.transfer_files import TransferFolder
@@ -18,20 +20,26 @@ from tableferry.checks.recheck import Recheck
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Verdict
 from tableferry.pipelines import event_log
-from tableferry.pipelines.command.one import reading, runner
+from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.one.comparison import (
     compare_pair,
     compared_table,
     paired,
     reading_final,
 )
-from tableferry.pipelines.command.one.finding import resolve_range
+from tableferry.pipelines.command.one.finding import resolve_range, select_hops
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.range_views import TransferView
 from tableferry.pipelines.definitions import build
 from tableferry.pipelines.reporting import collect
-from tableferry.resources.contract.endpoint import Endpoint
+from tableferry.resources.columns.conform import conform, schema
+from tableferry.resources.columns.planner import plan_copy
+from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.endpoint import BATCH_ROWS, Endpoint
+from tableferry.resources.contract.source import source_of
 from tableferry.resources.digest.tolerance import Tolerance
+from tableferry.resources.errors import InputError
+from tableferry.resources.tables import TableRef
 
 
 class TransferSession(Session):
@@ -45,7 +53,6 @@ class TransferSession(Session):
     status = runner.status
     check = runner.check
     diff = runner.differences
-    read = reading.read
     report = collect.report
 
     def repair(
@@ -62,6 +69,51 @@ class TransferSession(Session):
             InputError: the transfer, hop or a range does not exist, or a target cannot be repaired.
         """
         return runner.run(self, name, ranges=ranges, hop=hop, repair=True)
+
+    def read(
+        self,
+        name: str,
+        range: str,
+        *,
+        side: Literal["source", "target"] = "source",
+        hop: int | None = None,
+    ) -> pa.Table:
+        """Read a range into an Arrow table; `to_pandas()` makes a data frame of it.
+
+        The source's rows have the types and names of the target, as they are loaded; those of the
+        target are read as a transfer from it would read them. All of the range is held in memory.
+
+        Args:
+            name: the transfer.
+            range: the range, by partition key, or by a key in it.
+            side: whose rows.
+            hop: of this hop (1-based); by default the first one's source, the last one's target.
+
+        Raises:
+            InputError: the transfer, hop or range does not exist.
+            TypeRefused: no Arrow type holds the values of a column of the target.
+            ValueRefused: the target cannot hold a value of the source.
+        """
+        if side not in ("source", "target"):
+            raise InputError(f"side is 'source' or 'target', not {side!r}")
+        servers, resolved, key_range = resolve_range(self, name, range)
+        of_source = side == "source"
+        selected = select_hops(name, resolved.hops, hop)[0 if of_source else -1]
+        plan = selected.plan
+        if not of_source:
+            plan = _from_target(selected.found_plan, servers.endpoint(plan.target))
+        server, sql = servers.endpoint(plan.source), plan.select(key_range, "arrow")
+        rows = (
+            source_of(plan.source.system).read_arrow(
+                server, plan, key_range, sql, batch_rows=BATCH_ROWS
+            )
+            if of_source
+            else server.read_arrow(sql, batch_rows=BATCH_ROWS)
+        )
+        with rows as reader:
+            return pa.Table.from_batches(
+                [conform(batch, plan, {}) for batch in reader], schema(plan)
+            )
 
     def compare(
         self,
@@ -118,6 +170,15 @@ class TransferSession(Session):
         looks = Recheck.parse(recheck) if recheck else None
         pairing = paired(servers, *tables, scope)
         return compare_pair(servers, pairing, level, ranges=ranges, recheck=looks)
+
+
+def _from_target(plan: CopyPlan, server: Endpoint) -> CopyPlan:
+    """Plan to read the columns that a hop writes from its target, as if for a Parquet file."""
+    written = {column.target.name for column in plan.columns}
+    columns = [column for column in server.columns(plan.target) if column.name in written]
+    in_memory = TableRef("files", ".", "memory.parquet")
+    reading = plan_copy(plan.target, columns, in_memory, key=plan.key.target.name)
+    return replace(reading, where=plan.target_where)
 
 
 def definitions(transfers: Iterable[Transfer], servers: Mapping[str, Endpoint]) -> dg.Definitions:
