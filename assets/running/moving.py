@@ -223,9 +223,8 @@ def _export(
 
     def chunks(plan: CopyPlan) -> AbstractContextManager[Iterator[bytes]]:
         assert into.format is not None
-        return sending.read_bytes(
-            source, plan, attempt.key_range, into.format, artifacts, snapshot=snapshot
-        )
+        sql = plan.select(attempt.key_range, wire)
+        return sending.read_bytes(source, plan, sql, into.format, artifacts, snapshot=snapshot)
 
     @contextmanager
     def framed(plan: CopyPlan) -> Iterator[Iterator[bytes]]:

@@ -453,24 +453,22 @@ class Source:
         self,
         resource: Any,
         plan: CopyPlan,
-        key_range: KeyRange,
+        sql: str,
         format: Format,
         artifacts: list[Artifact] | None = None,
         *,
         snapshot: str | None = None,
-        rows_of: str | None = None,
         silence: float | None = None,
     ) -> AbstractContextManager[Iterator[bytes]]:
-        """Stream a key range in a format of bytes, in chunks of about 1 MiB that end at row ends.
+        """Stream rows in a format of bytes, in chunks of about 1 MiB that end at row ends.
 
         Args:
             resource: the server.
             plan: the hop.
-            key_range: the rows.
+            sql: selects the rows, see `CopyPlan.select`.
             format: one of `sends` other than `arrow`.
             artifacts: a list that gets the file through which the rows passed, if any.
             snapshot: the name of a `shared_snapshot`.
-            rows_of: see `CopyPlan.select`.
             silence: seconds without output until a tool is stopped; by default the resource's.
         """
         raise InputError(f"{plan.source.system} sends rows as record batches only")

@@ -15,7 +15,7 @@ from tableferry.resources.contract.snapshots import HeldSnapshot, SetSnapshot, S
 from tableferry.resources.contract.source import Source
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import ConnectionFailed, InputError
-from tableferry.resources.keys.range import KeyKind, KeyRange
+from tableferry.resources.keys.range import KeyKind
 from tableferry.resources.keys.text import LONGEST
 from tableferry.resources.postgres import catalog, places
 from tableferry.resources.postgres.copy_out import joined_binary
@@ -341,18 +341,15 @@ class PostgresSource(Source):
         self,
         resource: PostgresServer,
         plan: CopyPlan,
-        key_range: KeyRange,
+        sql: str,
         format: Format,
         artifacts: list[Artifact] | None = None,
         *,
         snapshot: str | None = None,
-        rows_of: str | None = None,
         silence: float | None = None,
     ) -> AbstractContextManager[Iterator[bytes]]:
         """See `Source.read_bytes`."""
-        binary = format == "pgcopy"
-        sql = plan.select(key_range, "pgcopy" if binary else "text", rows_of=rows_of)
-        return resource.read_text(sql, snapshot=snapshot, binary=binary)
+        return resource.read_text(sql, snapshot=snapshot, binary=format == "pgcopy")
 
     def joined(
         self, format: Format | None, streams: Iterator[Iterator[Any]]

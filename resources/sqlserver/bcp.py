@@ -34,7 +34,6 @@ from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.errors import ReceiptMismatch, ValueRefused
-from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.sqlserver.bcp_process import (
     POLL_SECONDS,
     BcpProcess,
@@ -230,20 +229,19 @@ def _require_rows(
 def read_tab_separated(
     resource: SqlServerServer,
     plan: CopyPlan,
-    key_range: KeyRange,
+    sql: str,
     artifacts: list[Artifact] | None = None,
     *,
-    rows_of: str | None = None,
     silence: float | None = None,
 ) -> Iterator[Iterator[bytes]]:
-    """Stream a key range as TabSeparated chunks of about 1 MiB that end at row ends.
+    """Stream selected rows as TabSeparated chunks of about 1 MiB that end at row ends.
 
     The file that bcp writes is a named pipe: nothing is on disk, and only the pipe's own buffer is
     ahead of the reader. The chunks end without an error only if the tool ended well, complained of
     nothing, and counted as many rows as came.
 
-    `artifacts` gets an entry when all rows have been read; `rows_of` is that of `CopyPlan.select`;
-    the tool may be silent for `silence` seconds, by default those of the resource.
+    `artifacts` gets an entry when all rows have been read; the tool may be silent for `silence`
+    seconds, by default those of the resource.
 
     Raises:
         ValueRefused: bcp cannot write a text as it is.
@@ -251,8 +249,7 @@ def read_tab_separated(
         ReceiptMismatch: the tool counted another number of rows.
     """
     empty = f"~{secrets.token_hex(16)}"
-    sql = plan.select(key_range, "text", rows_of=rows_of).replace(EMPTY, empty)
-    task = f"{plan.source} range {key_range.name}"
+    sql, task = sql.replace(EMPTY, empty), f"rows of {plan.source}"
     with workspace(artifact_folder()) as folder:
         pipe = folder / "rows.tsv"
         os.mkfifo(pipe, 0o600)

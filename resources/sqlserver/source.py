@@ -11,7 +11,6 @@ from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Source
 from tableferry.resources.errors import InputError, StatementFailed
-from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.sqlserver.bcp import read_tab_separated
 from tableferry.resources.sqlserver.bcp_tool import find_tool
 from tableferry.resources.sqlserver.catalog import (
@@ -220,18 +219,15 @@ class SqlServerSource(Source):
         self,
         resource: SqlServerServer,
         plan: CopyPlan,
-        key_range: KeyRange,
+        sql: str,
         format: Format,
         artifacts: list[Artifact] | None = None,
         *,
         snapshot: str | None = None,
-        rows_of: str | None = None,
         silence: float | None = None,
     ) -> AbstractContextManager[Iterator[bytes]]:
         """By bcp queryout."""
-        return read_tab_separated(
-            resource, plan, key_range, artifacts, rows_of=rows_of, silence=silence
-        )
+        return read_tab_separated(resource, plan, sql, artifacts, silence=silence)
 
     @contextmanager
     def asking(self, resource: SqlServerServer) -> Iterator[Callable[[str], object]]:

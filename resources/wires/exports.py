@@ -157,8 +157,9 @@ class _Probe:
     def _tab_separated(self, plan: CopyPlan, table: str) -> Iterable[TextRow]:
         from tableferry.resources.wires.text_rows import tab_separated
 
+        sql = plan.select(EVERYTHING, "text", rows_of=table)
         stream = self._sending.read_bytes(
-            self.source, plan, EVERYTHING, "tab_separated", rows_of=table, silence=SILENT_SECONDS
+            self.source, plan, sql, "tab_separated", silence=SILENT_SECONDS
         )
         with stream as chunks:
             data = b"".join(chunks)

@@ -21,7 +21,7 @@ from tableferry.resources.columns.conform import conform, schema
 from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan, Format
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.formats import formats_between
+from tableferry.resources.contract.formats import WIRES, formats_between
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.source import columns_of_rows, source_of
 from tableferry.resources.contract.table_sql import qualified
@@ -139,8 +139,9 @@ class Hop:
             return
         (format, *_) = formats_between(self.plan.source, self.plan.target)
         sending = source_of(self.plan.source.system)
+        sql = self.plan.select(key_range, WIRES[format])
         with (
-            sending.read_bytes(self.source.endpoint, self.plan, key_range, format) as chunks,
+            sending.read_bytes(self.source.endpoint, self.plan, sql, format) as chunks,
             self._attempt(key_range, format) as attempt,
         ):
             attempt.load_bytes(chunks)

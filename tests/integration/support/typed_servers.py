@@ -349,7 +349,7 @@ def move(source: Source, target: Target, case: Case, wire: str) -> list[Any]:
         target.create(plan)
         names = [column.name for column in plan.target_columns]
         if isinstance(source, SqlServerEnd):
-            stream = read_tab_separated(source.resource, plan, EVERYTHING)
+            stream = read_tab_separated(source.resource, plan, plan.select(EVERYTHING, "text"))
         else:
             assert isinstance(source, PostgresEnd)
             stream = source.resource.read_text(plan.select(EVERYTHING, "text"))
