@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -80,17 +80,16 @@ def render_fleet(fleet: Fleet, fmt: str, *, asset_pages: Mapping[str, str]) -> s
     """
     if fmt == "json":
         return json.dumps(to_document(fleet), indent=2, ensure_ascii=False) + "\n"
-    if fmt == "md":
-        return "\n".join(_markdown(fleet, asset_pages)) + "\n"
     from tableferry.pipelines.reporting.html import page
 
-    return page("fleet.html.j2").render(
+    return page(f"fleet.{fmt}.j2").render(
         fleet=fleet,
         asset_pages=asset_pages,
         proof=proof,
         position=position,
         behind=behind,
         iso_time=iso_time,
+        minute=_minute,
         statement=STATEMENT,
         levels=LEVELS,
         positions=POSITIONS,
@@ -118,60 +117,3 @@ def position(table: TableEntry) -> str:
 def _minute(timestamp: float | None) -> str:
     text = iso_time(timestamp) or ""
     return f"{text[:10]} {text[11:19]} UTC" if text else "never"
-
-
-def _markdown(fleet: Fleet, asset_pages: Mapping[str, str]) -> Iterator[str]:
-    from tableferry.pipelines.reporting.html import Markdown, inline, row
-
-    yield f"# Cutover report: {'passed' if fleet.passed else 'NOT PASSED'}"
-    yield ""
-    yield f"{fleet.summary}. Made {_minute(fleet.created_at)}."
-    if sentence := fleet.departing_sentence:
-        yield ""
-        yield f"**{sentence}**: see the last column."
-    yield ""
-    if fleet.as_of:
-        yield f"One state of the source: {'; '.join(map(inline, fleet.as_of))}."
-        yield ""
-    yield STATEMENT
-    if fleet.unproven or fleet.invalid:
-        yield from ("", "## Not proven", "")
-        yield from (f"- {inline(name)}: {inline(text)}" for name, text in fleet.invalid.items())
-        for entry in fleet.unproven:
-            yield f"- **{inline(entry.transfer)}** ({entry.outcome})"
-            yield from (f"  - {inline(problem)}" for problem in entry.problems)
-    yield from ("", "## Tables", "")
-    yield row(
-        *("transfer", "table", "state", "rows", "ranges", "last proof"),
-        *("source read", "snapshot or position", "behind the source", "not as in the source"),
-    )
-    yield "|---" * 10 + "|"
-    for entry in fleet.transfers:
-        for table in entry.tables:
-            url = asset_pages.get(table.target)
-            text = inline(table.target)
-            yield row(
-                entry.transfer,
-                Markdown(f"[{text}]({url})" if url else text),
-                table.outcome if table.outcome == "proven" else Markdown(f"**{table.outcome}**"),
-                f"{table.rows:,}",
-                f"{table.committed:,} of {table.ranges:,}",
-                proof(table),
-                _minute(table.read_at),
-                position(table),
-                behind(table.behind_ranges, table.behind_rows),
-                "; ".join(table.departures),
-            )
-    if fleet.servers:
-        yield from ("", "## Servers", "", row("connection", "server"), "|---|---|")
-        yield from (row(name, "; ".join(each)) for name, each in fleet.servers.items())
-    yield from (
-        "",
-        f"{LEVELS} {POSITIONS}",
-        "",
-        "## Accepted by",
-        "",
-        row(*SIGNED_BY),
-        "|---" * 4 + "|",
-    )
-    yield row("", "", "", "")

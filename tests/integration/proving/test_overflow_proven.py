@@ -18,7 +18,7 @@ from tableferry.checks.verdict import Verdict
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.session import open_session
 from tableferry.pipelines.reporting.collect import report
-from tableferry.pipelines.reporting.html import render, to_markdown
+from tableferry.pipelines.reporting.html import render
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.keys.range import KeyRange
@@ -173,7 +173,7 @@ def test_every_view_names_what_was_changed_and_left_out(ferry: Make) -> None:
     )
     made = report(one.session, one.table)
     told = "values changed by on_overflow: 1 of f, 1 of n"
-    assert told in to_markdown(made) and told in render(made, "html")
+    assert told in render(made, "md") and told in render(made, "html")
     entries = [entry for hop in made.hops for entry in hop.ranges]
     assert {"f": 4, "n": 4} in [entry.changed for entry in entries]
     *_, hop = resolve_hops(one.session.transfer(one.table), one.session.servers)
