@@ -9,12 +9,15 @@ from collections.abc import Iterable, Iterator
 from tableferry.resources.connecting.health import asked, clock, encryption, login, privileges
 from tableferry.resources.connecting.tls import examine
 from tableferry.resources.contract.inspection import Finding, Use
+from tableferry.resources.contract.markers import markers_of
 from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.extensions import distributed, of_timescale
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.session import POOL_SESSIONS
 from tableferry.resources.tables import TableRef
+from tableferry.resources.transactional.statements import RIGHTS
 
 OLDEST = 140000
 """The oldest server_version_num; docs/contributing/testing.md says which releases are tested."""
@@ -44,15 +47,6 @@ SELECT w.s, n.oid IS NOT NULL, n.oid IS NOT NULL AND has_schema_privilege(n.oid,
     AND has_schema_privilege(n.oid, 'CREATE')
 FROM unnest(ARRAY[{schemas}]) w(s) LEFT JOIN pg_namespace n ON n.nspname = w.s
 """
-
-TABLES_SQL = """
-SELECT w.s, w.t FROM (VALUES {tables}) w(s, t)
-JOIN pg_namespace n ON n.nspname = w.s
-JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t
-WHERE NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
-    AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'))
-"""
-
 
 ENCRYPTED_BY = """
 SELECT CASE WHEN s.ssl THEN s.version END, coalesce(g.encrypted, false)
@@ -176,7 +170,7 @@ def _privileges(resource: PostgresServer, use: Use) -> Iterator[Finding]:
 
 
 def _missing_for_writing(resource: PostgresServer, use: Use, role: str) -> list[str]:
-    """The missing grants on targets, and on their schemas, which also get the staging tables."""
+    """The missing grants on targets and markers, and on their schemas, which get staging tables."""
     missing: list[str] = []
     if not use.writes:
         return missing
@@ -187,9 +181,10 @@ def _missing_for_writing(resource: PostgresServer, use: Use, role: str) -> list[
             missing.append(f"CREATE SCHEMA {name} AUTHORIZATION {role};")
         elif not allowed:
             missing.append(f"GRANT USAGE, CREATE ON SCHEMA {name} TO {role};")
-    for schema, table in resource.query(TABLES_SQL.format(tables=_values(use.writes))):
-        where = f"{DIALECT.quote(schema)}.{DIALECT.quote(table)}"
-        missing.append(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {where} TO {role};")
+    for table in dict.fromkeys([*use.writes, *map(markers_of, use.writes)]):
+        for _, *has in resource.query(STATEMENTS.permissions(table)):
+            if not all(has):
+                missing.append(f"GRANT {', '.join(RIGHTS)} ON {qualified(table)} TO {role};")
     return missing
 
 

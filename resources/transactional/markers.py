@@ -363,7 +363,7 @@ class PublishedIn:
                 raise
             raise InputError(
                 f"{target}: {beside}, which says what runs have published, cannot be read: "
-                f"{error}; GRANT SELECT, INSERT, UPDATE, DELETE ON {qualified(beside)} to the login"
+                f"{error}; GRANT {', '.join(RIGHTS)} ON {qualified(beside)} to the login"
             ) from None
         return map(_row, rows)
 

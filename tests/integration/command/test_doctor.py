@@ -19,6 +19,7 @@ from tableferry.pipelines.cli import main
 from tableferry.pipelines.command import doctor as examining
 from tableferry.resources.connecting import health
 from tableferry.resources.contract.inspection import Finding, Use
+from tableferry.resources.postgres.health import findings as findings_of_postgres
 from tableferry.resources.postgres.resource import PostgresResource
 from tableferry.resources.sqlserver.health import findings
 from tableferry.resources.sqlserver.resource import SqlServerResource
@@ -108,6 +109,26 @@ def test_what_postgres_lacks_is_granted_by_what_is_said(
     assert f"hides rows of postgres://{SCHEMA}.orders" in found["row security"]["says"]
     admin.execute(found["row security"]["do"][0])
     assert "row security" not in found_of(json.loads(doctor("--json").stdout), "postgres")
+
+
+def test_markers_of_another_login_are_granted_too(
+    local_stack: Stack, admin: psycopg.Connection[Any]
+) -> None:
+    table = TableRef("postgres", SCHEMA, "of_another")
+    markers, role = sql.Identifier(SCHEMA, "__ferry_ranges"), sql.Identifier(ROLE)
+    admin.execute(sql.SQL("CREATE TABLE {} (id int)").format(markers))
+    place = urlsplit(local_stack.postgres_url)
+    url = f"postgresql://{ROLE}:{PASSWORD}@{place.hostname}:{place.port}{place.path}"
+
+    def lacking() -> list[str]:
+        found = findings_of_postgres(PostgresResource(url=url), Use((), (table,)))
+        return [do for each in found if each.subject == "privileges" for do in each.do]
+
+    granted = [statement for statement in lacking() if "__ferry_ranges" in statement]
+    assert len(granted) == 1
+    admin.execute(granted[0])
+    assert not any("__ferry_ranges" in statement for statement in lacking())
+    admin.execute(sql.SQL("REVOKE ALL ON {} FROM {}; DROP TABLE {}").format(markers, role, markers))
 
 
 def test_drivers_of_other_versions_are_a_problem(
