@@ -212,7 +212,7 @@ def summary(document: Mapping[str, Any]) -> str:
     commit = f" (commit {made_by['commit']})" if made_by["commit"] else ""
     return (
         f"{counts['passed']} scenarios passed, {counts['failed']} failed, "
-        f"{counts['not possible here']} were not possible here. Certified "
+        f"{counts['not possible here']} not possible here. Certified "
         f"{document['created_at']} with {counted(document['rows'], 'row')} in "
         f"{document['seconds']} s, by Tableferry {made_by['version']}{commit}."
     )
