@@ -281,6 +281,7 @@ def test_a_broken_product_is_found_and_the_scenario_named(
         (["--source", "postgresql://x@y/z"], "give --source with --target"),
         (["--schema", "elsewhere=x"], "--schema elsewhere: it should be CONNECTION=NAME"),
         (["--compare", __file__], "it is no certificate"),
+        (["--output", f"{__file__}/folder"], "Not a directory"),
     ],
 )
 def test_what_cannot_be_certified_is_refused_in_a_line(
@@ -288,7 +289,7 @@ def test_what_cannot_be_certified_is_refused_in_a_line(
 ) -> None:
     result, document = certify(*options)
     assert result.exit_code == 2 and not document
-    assert why in result.stderr
+    assert why in result.stderr and "passed: " not in result.stderr, "before anything is tried"
 
 
 def login(url: str, user: str, password: str) -> str:
