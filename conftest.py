@@ -128,6 +128,7 @@ def _settle_hypothesis() -> None:
     hypothesis.settings.register_profile(
         "tableferry",
         deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
         derandomize=not chosen,
         database=None,
         max_examples=100 if chosen else 50,
