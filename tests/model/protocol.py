@@ -1,9 +1,9 @@
 """The publishing protocol as a model: every order of its steps, and what must hold in each state.
 
 One key range goes into one target. Two runs work on it, of one home (event log) or of two, while
-the source changes, a run crashes or sleeps, a session or an answer is lost, or a log is restored
-from a backup. `explore` goes through all interleavings of that, breadth first, so that the
-counterexample it returns is a shortest one.
+the source changes, a run crashes or sleeps, a session or an answer is lost, a log is restored from
+a backup, or a server restarts and shows again what had been replaced. `explore` goes through all
+interleavings of that, breadth first, so that the counterexample it returns is a shortest one.
 
 A run is a list of steps, each atomic as one statement or transaction of the server is. What a step
 stands for in the product is said at the step. The order of the steps is data (`Protocol`), so that
@@ -24,6 +24,8 @@ DAMAGED = "?"
 """Content that no source ever had: rows that were changed on the wire."""
 NOTHING = "-"
 """No rows, where there should be some: between DELETE and INSERT."""
+TWICE = "+"
+"""Rows beside those that they have replaced."""
 
 
 ANNOUNCED = "!"
@@ -90,6 +92,8 @@ class World(NamedTuple):
     """How many may still happen."""
     shown: frozenset[str]
     """The contents that readers have ever seen."""
+    kept: bool = False
+    """Whether the server still has what was replaced, and a restart brings it back."""
 
 
 class Protocol(NamedTuple):
@@ -162,15 +166,16 @@ CLICKHOUSE = Protocol(
         "plan": PLAN,
         "move": (
             *("lock", "drop_staging", "load", "unmoved", "audit"),
-            *("announce", "look", "replace", "verify", "confirm", "record", "release"),
+            *("announce", "look", "replace", "let_go", "see", "confirm", "record", "release"),
         ),
         "compare": ("compare", "lock", "put_marker", "marked", "record", "release"),
         "skip": ("record",),
     },
     lock_of_session=False,
-    mishaps=frozenset({"crash", "restore", "wire"}),
+    mishaps=frozenset({"crash", "restore", "wire", "restart"}),
 )
-"""ClickHouse: the marker first, a look at it and the lock, REPLACE PARTITION, and a look again."""
+"""ClickHouse: the marker first, a look at it and the lock, REPLACE PARTITION, and a look again once
+a restart cannot bring back what was replaced."""
 
 
 class Broken(Exception):
@@ -368,11 +373,27 @@ def look(p: Protocol, w: World, run: Run, me: int) -> Outcome:
 
 def replace(p: Protocol, w: World, run: Run, me: int) -> Outcome:
     """`REPLACE PARTITION ... FROM <staging>`, in `ClickHouseLoad._replace_partition`."""
-    yield (_publish(w, run, me), run, "next") if run.staged else (w, run, "failed")
+    if run.staged:
+        yield _publish(w, run, me)._replace(kept="restart" in p.mishaps), run, "next"
+    else:
+        yield w, run, "failed"
+
+
+def let_go(p: Protocol, w: World, run: Run, me: int) -> Outcome:
+    """`clickhouse.replaced.let_go`: until a restart cannot bring back what anybody replaced."""
+    yield w._replace(kept=False), run, "next"
+
+
+def see(p: Protocol, w: World, run: Run, me: int) -> Outcome:
+    """`ClickHouseLoad._rows_by_key`, `_require_shown`: are its rows there once, and still its?"""
+    if w.rows.content == TWICE:
+        yield w, run, "failed"  # ReceiptMismatch
+    else:
+        yield from verify(p, w, run, me)
 
 
 def verify(p: Protocol, w: World, run: Run, me: int) -> Outcome:
-    """`ClickHouseLoad._rows_by_key`: is the marker still this attempt's?"""
+    """`RangeMarker.require`: is the marker still this attempt's?"""
     mine = w.marker is not None and w.marker.token == (me, run.attempt)
     yield w, run, "next" if mine else "again"  # TargetMoved
 
@@ -395,9 +416,12 @@ def _is_mine(marker: Marker | None, me: int) -> bool:
 
 
 def compare(p: Protocol, w: World, run: Run, me: int) -> Outcome:
-    """`actions._compare`: the target against the source as it was read, without a lock."""
+    """`actions._compare`: the target against the source as it was read, without a lock; what
+    another has announced is moved (`RangeAttempt.marked_by_moving`)."""
     assert run.read is not None
-    yield w, run, "next" if w.rows.content == run.read.content else "move"
+    announced = run.known is not None and run.known.content == ANNOUNCED
+    same = w.rows.content == run.read.content and not announced
+    yield w, run, "next" if same else "move"
 
 
 def mark(p: Protocol, w: World, run: Run, me: int) -> Outcome:
@@ -428,7 +452,7 @@ STEPS: dict[str, Step] = {
     for step in (
         *(markers, source, decide, decide_by_the_log, lock, drop_lock, drop_staging, drop_seen),
         *(load, unmoved, audit, commit, resolve, commit_rows, mark_anyhow, delete, put_marker),
-        *(announce, confirm),
+        *(announce, confirm, let_go, see),
         *(look, replace, verify, compare, mark, marked, record, release),
     )
 }
@@ -497,6 +521,9 @@ def events(p: Protocol, w: World) -> Iterator[tuple[str, World]]:
             if resting and log != p.history[0]:
                 logs = (*w.logs[:home], p.history[0], *w.logs[home + 1 :])
                 yield f"the log of home {home} is restored", less._replace(logs=logs)
+    if "restart" in p.mishaps and w.kept:
+        both = less._replace(rows=w.rows._replace(content=TWICE), kept=False)
+        yield "the server restarts, and shows what was replaced beside what is", both
 
 
 # --- the invariants ---------------------------------------------------------------------------

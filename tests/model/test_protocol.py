@@ -79,6 +79,14 @@ FAULTS: dict[str, tuple[Protocol, str]] = {
         CLICKHOUSE.replaced("replace", "delete", "replace"),
         "I1",
     ),
+    "a range is recorded while a restart may bring back what it has replaced": (
+        CLICKHOUSE.without("let_go"),
+        "I9",
+    ),
+    "nobody looks whether a restart has brought back what was replaced": (
+        CLICKHOUSE.replaced("see", "verify"),
+        "I9",
+    ),
     "nobody looks at lock and marker before rows are replaced": (
         FAR._replace(history="ABC").without("look"),
         "I8",
