@@ -67,7 +67,8 @@ class Chain:
             looking.run(self.one.stack, self.systems[-1], statement.format(t=self.last))
 
     def state(self) -> list[Any]:
-        """The identity, columns, rows and markers of all targets, and the tables beside them."""
+        """The identity, columns, rows, markers and commits of all targets, and the tables beside
+        them."""
         found: list[Any] = []
         for hop in self.one.session.transfer(self.one.table).hops:
             server = self.one.session.servers.endpoint(hop.to)
@@ -83,6 +84,7 @@ class Chain:
                 sorted(server.query(f"SELECT * FROM {qualified(hop.to)}")),
                 sorted(marker for marker in marked if identity in marker),
                 sorted(names),
+                self.one.materializations(hop.to.system.name, hop.to.schema),
             ]
         return found
 

@@ -1,6 +1,7 @@
 """What a refusal must not have done: written to a server before it was told.
 
-Every run and plan of the tests is watched, so that all refusals that any test meets are asked.
+Every run, plan and validation of the tests is watched, so that all refusals that any test meets are
+asked.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pytest
 
 from tableferry.assets import transfer
 from tableferry.assets.running import execute
-from tableferry.pipelines.command.one import runner
+from tableferry.pipelines.command.one import runner, validation
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.errors import InputError
 from tableferry.resources.postgres.server import PostgresServer
@@ -76,7 +77,7 @@ class Watch:
         return ran
 
     def plan(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Require that a plan writes nothing, whatever comes of it."""
+        """Require that a plan or a validation writes nothing, whatever comes of it."""
 
         def planned(*arguments: Any, **options: Any) -> Any:
             with self.watching():
@@ -99,7 +100,7 @@ class Watch:
 
 @contextmanager
 def refusals_touch_nothing() -> Iterator[None]:
-    """Watch all runs and plans of this process."""
+    """Watch all runs, plans and validations of this process."""
     watch = Watch()
     with pytest.MonkeyPatch.context() as patch:
         for kind in (PostgresServer, PostgresSession, SqlServerConnection, ClickHouseServer):
@@ -107,4 +108,5 @@ def refusals_touch_nothing() -> Iterator[None]:
         patch.setattr(transfer, "execute", watch.run(transfer.execute))
         patch.setattr(execute, "run_ranges", watch.ranges(execute.run_ranges))
         patch.setattr(runner, "plan", watch.plan(runner.plan))
+        patch.setattr(validation, "validate", watch.plan(validation.validate))
         yield
