@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import queue
+import random
 import subprocess
 import sys
 import threading
@@ -22,8 +23,7 @@ PATIENCE = 30.0
 """By default, the seconds of tests that a mutant has to survive, by their times without it, of each
 kind."""
 WITHOUT_SERVERS = 1 / 3
-"""The part of limited time that is for tests without servers; finding out what those with servers
-reach takes most of the rest."""
+"""The part of limited time that is for tests without servers."""
 
 Reach = dict[str, dict[str, Any]]
 """By test: whether it passed, its seconds, and the functions that it got to."""
@@ -141,22 +141,24 @@ class Reaches:
     changes.
     """
 
-    def __init__(self, root: Path, team: list[Worker], end: float = math.inf) -> None:
+    def __init__(self, root: Path, team: list[Worker]) -> None:
         self._root = root
         self._team = team
-        self._end = end
+        self.complete = True
+        """Whether all files that were asked for have ended in time."""
         self._cache = root / "build" / "mutants" / "reach.json"
         self._kept = json.loads(self._cache.read_text()) if self._cache.exists() else {}
 
-    def of(self, tests: list[str]) -> Reach:
-        """What these files' tests get to, but for those that fail."""
+    def of(self, tests: list[str], end: float) -> Reach:
+        """What these files' tests get to until then, but for those that fail."""
         unknown = [test for test in tests if not self._is_known(test)]
         size = 1 + len(unknown) // 10
         on_workers(
             self._team,
             [unknown[at : at + size] for at in range(0, len(unknown), size)],
-            self._run,
+            lambda worker, batch: self._run(worker, batch, end),
         )
+        self.complete &= all(map(self._is_known, tests))
         self._cache.write_text(json.dumps(self._kept))
         seen: Reach = {}
         for test in tests:
@@ -165,8 +167,8 @@ class Reaches:
             print(f"{name}: fails without a mutant, and is left out", flush=True)
         return {name: one for name, one in seen.items() if one["passed"] and "reached" in one}
 
-    def _run(self, worker: Worker, batch: list[str]) -> None:
-        seconds = max(1, min(900, self._end - time.monotonic()))
+    def _run(self, worker: Worker, batch: list[str], end: float) -> None:
+        seconds = max(1, min(900, end - time.monotonic()))
         answer = worker.ask(tests=batch, mutant=None, seconds=seconds)
         for test in batch:
             seen = {
@@ -291,7 +293,8 @@ def run(
         grace: seconds that tests may take beyond six times what they take without a mutant.
         patience: seconds of tests that a mutant has to survive, of each kind.
         seconds: no mutant is begun later. After a third of them come the tests that need servers,
-            of one group, which the seed chooses: those of all take longer than there is time.
+            of one group, which the seed chooses: those of all take longer than there is time. Half
+            of that finds out what they reach; what survives without all of them is not judged.
         tell: is called with each survivor, as soon as it is one.
     """
     start = time.monotonic()
@@ -309,7 +312,7 @@ def run(
         for _ in range(workers)
     ]
     try:
-        reaches = Reaches(root, team, end)
+        reaches = Reaches(root, team)
         for kind in range(kinds):
             last = kind + 1 == kinds
             until = end if last else start + seconds * WITHOUT_SERVERS
@@ -317,7 +320,9 @@ def run(
                 jobs = _of_one_group(jobs, seed, outcomes)
             concerned = {job.group for job in jobs}
             tests = {file for one in groups if one.name in concerned for file in one.tests[kind]}
-            reach = reaches.of(sorted(tests)) if time.monotonic() < end else {}
+            files = sorted(tests, key=lambda file: random.Random(f"{seed}{file}").random())
+            found_out = end if not kind else (time.monotonic() + end) / 2
+            reach = reaches.of(files, found_out) if time.monotonic() < end else {}
             if seconds < math.inf:
                 jobs.sort(key=lambda job: not tests_for(job.mutant, reach))
 
@@ -335,6 +340,8 @@ def run(
                     outcomes[place] = _not_judged(job)
                     return
                 outcome = judge(worker, job, reach, grace=grace, patience=patience)
+                if outcome.state == "survived" and last and not reaches.complete:
+                    outcome = _not_judged(job)  # other tests may kill it
                 outcomes[place] = outcome
                 if outcome.state != "survived" or last:
                     told = f"{place[0]}:{job.mutant.line}: {outcome.state}"

@@ -84,7 +84,8 @@ def test_what_tests_notice_is_killed_and_what_they_do_not_survives(
 def test_mutants_that_need_servers_have_their_part_of_the_time(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Those of one group, however many others the tests without servers could still judge."""
+    """Those of one group, however many others the tests without servers could still judge, and
+    however long some of its own tests take."""
     files = {
         "quick.py": "def reads(row):\n    return row + 1 if row > 2 or row < -2 else row - 1\n",
         "first.py": "def admits(count):\n    return count < 3\n",
@@ -95,15 +96,16 @@ def test_mutants_that_need_servers_have_their_part_of_the_time(
         "    assert admits(2) and not admits(3)\n",
         "tests/test_second.py": "from second import refuses\n\ndef test_refuses():\n"
         "    assert refuses(4) and not refuses(3)\n",
+        "tests/test_long.py": "import time\n\ndef test_long():\n    time.sleep(60)\n",
     }
-    quick = ["tests/test_quick.py"]
+    quick, long = ["tests/test_quick.py"], "tests/test_long.py"
     groups = [
         Group("quick", ["quick.py"], [quick, []]),
-        Group("first", ["first.py"], [quick, ["tests/test_first.py"]]),
-        Group("second", ["second.py"], [quick, ["tests/test_second.py"]]),
+        Group("first", ["first.py"], [quick, ["tests/test_first.py", long]]),
+        Group("second", ["second.py"], [quick, ["tests/test_second.py", long]]),
     ]
     with project(tmp_path_factory, files) as root:
-        outcomes = run(root, groups, tell=lambda one: None, seconds=24)
+        outcomes = run(root, groups, workers=2, tell=lambda one: None, seconds=24)
     states = {
         group.name: {one.state for one in outcomes if one.group == group.name} for group in groups
     }
