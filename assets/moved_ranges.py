@@ -8,13 +8,7 @@ from typing import cast
 
 import dagster as dg
 
-from tableferry.assets.log.downstream import (
-    Marks,
-    key_column,
-    marks,
-    marks_read,
-    record_read,
-)
+from tableferry.assets.log import downstream
 from tableferry.resources.contract.table_sql import within_any
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyKind, KeyRange
@@ -60,12 +54,14 @@ def moved_ranges(context: dg.AssetExecutionContext) -> dict[str, MovedRanges]:
         )
     reading, moved = _Reading(context), dict[str, set[str]]()
     for asset in context.selected_asset_keys:
-        before = marks_read(context.instance, asset)
+        before = downstream.marks_read(context.instance, asset)
         for target, shown in (read := reading.of(asset)).items():
             known = before.get(target, {})
             names = {name for name, mark in shown.by_any if known.get(name) != mark}
             moved.setdefault(target, set()).update(names)
-        record_read(context, asset, {target: dict(shown.by_all) for target, shown in read.items()})
+        downstream.record_read(
+            context, asset, {target: dict(shown.by_all) for target, shown in read.items()}
+        )
     return {
         target: MovedRanges(tuple(sorted(names)), _predicate(context.instance, target, names))
         for target, names in moved.items()
@@ -105,7 +101,7 @@ class _Shown:
     by_all: frozenset[tuple[str, str]]
 
     @classmethod
-    def of(cls, marks_: Marks) -> _Shown:
+    def of(cls, marks_: downstream.Marks) -> _Shown:
         return cls(frozenset(marks_.items()), frozenset(marks_.items()))
 
     def beside(self, other: _Shown) -> _Shown:
@@ -133,14 +129,14 @@ class _Reading:
     def _shown_by(self, parent: dg.AssetKey) -> Mapping[str, _Shown]:
         if parent in self._selected:
             return self.of(parent)
-        if key_column(self._instance, parent) is not None:
-            return {parent.to_user_string(): _Shown.of(marks(self._instance, parent))}
-        read = marks_read(self._instance, parent)
+        if downstream.key_column(self._instance, parent) is not None:
+            return {parent.to_user_string(): _Shown.of(downstream.marks(self._instance, parent))}
+        read = downstream.marks_read(self._instance, parent)
         return {target: _Shown.of(of_target) for target, of_target in read.items()}
 
 
 def _predicate(instance: dg.DagsterInstance, target: str, names: Iterable[str]) -> str:
-    key = key_column(instance, dg.AssetKey.from_user_string(target))
+    key = downstream.key_column(instance, dg.AssetKey.from_user_string(target))
     if key is None:
         return "(1 = 1)"  # its records were deleted
     system_name, _, kind = key.key.partition(".")

@@ -18,16 +18,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from tableferry.checks import suites
 from tableferry.checks.levels import ALL_LEVEL_CHECKS
 from tableferry.checks.limits import with_final
-from tableferry.checks.suites import (
-    SQL,
-    UNEXPECTED_ROWS,
-    ExpectationSpec,
-    expectation,
-    labels,
-    validate_suite,
-)
 from tableferry.checks.table_side import TableSide
 from tableferry.checks.verdict import MOST_SHOWN, Verdict
 from tableferry.resources.connecting.bounds import only_reading
@@ -53,11 +46,13 @@ MAX_BYTES = 128 << 20
 EXAMPLES = 20
 
 _ROW_COUNTS = ("expect_table_row_count_to_be_between", "expect_table_row_count_to_equal")
-_BY_SERVER = (*_ROW_COUNTS, SQL, UNEXPECTED_ROWS)
+_BY_SERVER = (*_ROW_COUNTS, suites.SQL, suites.UNEXPECTED_ROWS)
 _gx_lock = threading.Lock()
 
 
-def run_suite(suite: Sequence[ExpectationSpec], target: TableSide, key_range: KeyRange) -> Verdict:
+def run_suite(
+    suite: Sequence[suites.ExpectationSpec], target: TableSide, key_range: KeyRange
+) -> Verdict:
     """Run a suite on a key range of the target.
 
     Args:
@@ -75,7 +70,7 @@ def run_suite(suite: Sequence[ExpectationSpec], target: TableSide, key_range: Ke
         InputError: see `validate_suite`.
     """
     began = time.monotonic()
-    validate_suite(suite, [column.name for column in target.plan.target_columns])
+    suites.validate_suite(suite, [column.name for column in target.plan.target_columns])
     table, where = qualified(target.table), target.rows_in([key_range])
     count = target.table.system.dialect.count
     rows = int(target.endpoint.query(f"SELECT {count} FROM {table} WHERE {where}")[0][0])
@@ -91,7 +86,7 @@ def run_suite(suite: Sequence[ExpectationSpec], target: TableSide, key_range: Ke
             outcomes.append(_on_server(spec, target, key_range))
         else:
             outcomes.append(next(frame_results))
-    results = [_shown(*item) for item in zip(labels(suite), suite, outcomes, strict=True)]
+    results = [_shown(*item) for item in zip(suites.labels(suite), suite, outcomes, strict=True)]
     failed = [str(result["expectation"]) for result in results if not result["passed"]]
     remarks: list[str] = []
     if one_in > 1 and frame_specs:
@@ -116,7 +111,7 @@ def run_suite(suite: Sequence[ExpectationSpec], target: TableSide, key_range: Ke
 
 
 def _on_frame(
-    suite: Sequence[ExpectationSpec], target: TableSide, where: str, rows: int, one_in: int
+    suite: Sequence[suites.ExpectationSpec], target: TableSide, where: str, rows: int, one_in: int
 ) -> tuple[list[_Outcome], int]:
     """Run Great Expectations on the rows, in a pandas frame.
 
@@ -145,7 +140,7 @@ def _on_frame(
         import great_expectations as gx
 
         batch = _batch_definition().get_batch(batch_parameters={"dataframe": frame})
-        declared = gx.ExpectationSuite("range", [expectation(spec) for spec in suite])
+        declared = gx.ExpectationSuite("range", [suites.expectation(spec) for spec in suite])
         for position, item in enumerate(declared.expectations):
             item.id = str(position)
         # the results come in another order than the suite
@@ -195,19 +190,19 @@ def _frame_outcome(result: Any) -> _Outcome:
     return _Outcome(bool(result.success), result.result or {}, next(filter(None, errors), None))
 
 
-def _row_count(spec: ExpectationSpec, rows: int) -> _Outcome:
+def _row_count(spec: suites.ExpectationSpec, rows: int) -> _Outcome:
     low = spec.kwargs.get("value", spec.kwargs.get("min_value"))
     high = spec.kwargs.get("value", spec.kwargs.get("max_value"))
     passed = (low is None or rows >= low) and (high is None or rows <= high)
     return _Outcome(passed, {"observed_value": rows})
 
 
-def _on_server(spec: ExpectationSpec, target: TableSide, key_range: KeyRange) -> _Outcome:
+def _on_server(spec: suites.ExpectationSpec, target: TableSide, key_range: KeyRange) -> _Outcome:
     """Run a query that should return no rows; of those that it returns, read `MAX_BYTES`."""
     table, where = qualified(target.table), f"({target.plan.target_keys(key_range)})"
     batch = f"(SELECT * FROM {table} WHERE {where}) AS batch"
     parts = {"{table}": table, "{range}": where, "{batch}": batch}
-    query = spec.kwargs["query" if spec.type == SQL else "unexpected_rows_query"]
+    query = spec.kwargs["query" if spec.type == suites.SQL else "unexpected_rows_query"]
     # in one pass: a name may hold a placeholder
     query = re.sub(r"\{(table|range|batch)\}", lambda match: parts[match[0]], query)
     rows, size, examples = 0, 0, list[Any]()
@@ -238,7 +233,7 @@ class _Outcome:
     """Why it could not be computed."""
 
 
-def _shown(label: str, spec: ExpectationSpec, outcome: _Outcome) -> dict[str, Any]:
+def _shown(label: str, spec: suites.ExpectationSpec, outcome: _Outcome) -> dict[str, Any]:
     """Return the line of an expectation in a report."""
     observed = outcome.error or outcome.result.get("observed_value")
     values = outcome.result.get("partial_unexpected_list") or []
@@ -253,7 +248,7 @@ def _shown(label: str, spec: ExpectationSpec, outcome: _Outcome) -> dict[str, An
     }
 
 
-def _whole(suite: Sequence[ExpectationSpec], outcomes: Sequence[_Outcome]) -> dict[str, Any]:
+def _whole(suite: Sequence[suites.ExpectationSpec], outcomes: Sequence[_Outcome]) -> dict[str, Any]:
     """Return the result of a suite in the form of Great Expectations' validation results."""
     met = sum(outcome.success for outcome in outcomes)
     return {

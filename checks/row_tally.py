@@ -8,14 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tableferry.checks.rowhash import (
-    POSITION,
-    Chunk,
-    RowLayout,
-    RowStream,
-    chunks_that_differ,
-    sorted_rows,
-)
+from tableferry.checks import rowhash
 from tableferry.checks.verdict import SHARD, Difference, DifferenceKind, Differences, Sink
 from tableferry.resources.digest.values import shown
 
@@ -36,9 +29,9 @@ class Compared:
 
 
 def merge_rows(
-    layout: RowLayout,
-    source: RowStream,
-    target: RowStream,
+    layout: rowhash.RowLayout,
+    source: rowhash.RowStream,
+    target: rowhash.RowStream,
     *,
     limit: int = 20,
     sink: Sink | None = None,
@@ -53,7 +46,7 @@ def merge_rows(
         sink: gets every difference, chunk by chunk in key order.
     """
     tally = _Tally(layout, limit, sink)
-    for chunk in chunks_that_differ(layout, source, target):
+    for chunk in rowhash.chunks_that_differ(layout, source, target):
         tally.add(chunk)
     differences = tally.differences(source.rows, target.rows)
     return Compared(differences, source.rows, target.rows, source.digest, target.digest)
@@ -68,7 +61,7 @@ def letters(difference: Difference) -> int:
 class _Tally:
     """Counts differences, and keeps the first ones as examples."""
 
-    def __init__(self, layout: RowLayout, limit: int, sink: Sink | None) -> None:
+    def __init__(self, layout: rowhash.RowLayout, limit: int, sink: Sink | None) -> None:
         self._layout, self._limit, self._sink = layout, limit, sink
         self._missing = self._extra = self._different = 0
         self._by_column: dict[str, int] = {}
@@ -91,7 +84,7 @@ class _Tally:
             primary_key=tuple(self._layout.fields[i].name for i in self._layout.primary_key),
         )
 
-    def add(self, chunk: Chunk) -> None:
+    def add(self, chunk: rowhash.Chunk) -> None:
         """Count the differences of one chunk."""
         source, target, pairs = chunk.source, chunk.target, chunk.pairs
         self._missing += len(chunk.missing)
@@ -141,7 +134,7 @@ class _Tally:
     def _one_sided(
         self, frame: pa.Table, rows: pa.Table, kind: DifferenceKind, most: int | None
     ) -> Iterator[tuple[tuple[int, ...], Difference]]:
-        positions = rows.sort_by(POSITION)[POSITION].slice(0, most)
+        positions = rows.sort_by(rowhash.POSITION)[rowhash.POSITION].slice(0, most)
         for row in frame.take(positions).to_pylist():
             key = self._shown(row, self._layout.key)
             yield self._order(row), Difference(key, kind, row=self._named(row, row))
@@ -153,7 +146,7 @@ class _Tally:
         unequal: Mapping[str, pa.ChunkedArray],
         most: int | None,
     ) -> Iterator[tuple[tuple[int, ...], Difference]]:
-        order = sorted_rows(source, self._layout.order).slice(0, most)
+        order = rowhash.sorted_rows(source, self._layout.order).slice(0, most)
         differ = {name: rows.take(order).to_pylist() for name, rows in unequal.items()}
         rows = zip(source.take(order).to_pylist(), target.take(order).to_pylist(), strict=True)
         for position, (source_row, target_row) in enumerate(rows):

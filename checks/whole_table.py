@@ -13,19 +13,11 @@ from tableferry.checks.sides import Comparison
 from tableferry.checks.table_side import TableSide
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.columns.planner import incompatibility
+from tableferry.resources.contract import table_sql, target_names
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.contract.quarantine import IDENTITY
-from tableferry.resources.contract.table_sql import (
-    alias_prefix,
-    filtered,
-    qualified,
-    range_number,
-    within,
-    within_any,
-)
-from tableferry.resources.contract.target_names import of_ranges, quarantine_of
 from tableferry.resources.digest.measure import ROWS, Grouped
 from tableferry.resources.errors import TableMissing, describe
 from tableferry.resources.keys.cover import gaps, partition
@@ -69,8 +61,8 @@ def whole_table(
     known_rows = rows if partition(ranges, nullable=plan.key.source.nullable) else None
     source, in_none = comparison.sides["source"], 0
     if missing := _lacking(comparison):
-        lacking = within_any(missing, source.key, source.table.system)
-        in_none = source.total(filtered(lacking, plan.where))[ROWS]
+        lacking = table_sql.within_any(missing, source.key, source.table.system)
+        in_none = source.total(table_sql.filtered(lacking, plan.where))[ROWS]
     source_rows, target_rows, strays = _count(comparison, known_rows, in_none)
     seconds = time.monotonic() - began
     rejected = _rejected(target, ranges)
@@ -133,10 +125,12 @@ def _count(comparison: Comparison, known_rows: int | None, in_none: int) -> tupl
     nulls = any(key_range.null for key_range in ranges)
     partitioned = partition(ranges, nullable=nulls)
     one_query = not partitioned and len(ranges) <= target.most_ranges
-    where = filtered("1 = 1", target.filter)
+    where = table_sql.filtered("1 = 1", target.filter)
     grouped: dict[Side, Grouped] = {
-        "source": Grouped("0", filtered("1 = 1", plan.where)),
-        "target": Grouped(range_number(ranges, target.key, system) if one_query else "0", where),
+        "source": Grouped("0", table_sql.filtered("1 = 1", plan.where)),
+        "target": Grouped(
+            table_sql.range_number(ranges, target.key, system) if one_query else "0", where
+        ),
     }
     if known_rows is None and partitioned:
         source = comparison.sides["source"]
@@ -144,8 +138,11 @@ def _count(comparison: Comparison, known_rows: int | None, in_none: int) -> tupl
         counting = pool.submit(target.measure, grouped["target"])
         # a source that is lost is told at once, not when the target is counted
         pool.shutdown(wait=False)
-        parts = (within(part, source.key, source.table.system) for part in source.stretches(ranges))
-        counts = (source.total(filtered(part, plan.where)) for part in parts)
+        parts = (
+            table_sql.within(part, source.key, source.table.system)
+            for part in source.stretches(ranges)
+        )
+        counts = (source.total(table_sql.filtered(part, plan.where)) for part in parts)
         source_rows = in_none + sum(int(count[ROWS]) for count in counts)
         target_figures = counting.result()
     elif known_rows is None:
@@ -157,7 +154,7 @@ def _count(comparison: Comparison, known_rows: int | None, in_none: int) -> tupl
     if one_query:
         return source_rows, target_rows, target_figures.get(-1, {ROWS: 0})[ROWS]
     if partitioned:
-        null_key = filtered(f"{system.quote(target.key.name)} IS NULL", target.filter)
+        null_key = table_sql.filtered(f"{system.quote(target.key.name)} IS NULL", target.filter)
         return source_rows, target_rows, 0 if nulls else target.total(null_key)[ROWS]
     return source_rows, target_rows, target_rows - sum(target.counts(ranges).values())
 
@@ -166,7 +163,7 @@ def _rejected(target: TableSide, ranges: Sequence[KeyRange]) -> int:
     """Count the rows of some ranges that are kept beside the target instead of in it."""
     if not target.plan.fitting or not ranges:
         return 0
-    table, system = quarantine_of(target.table), target.table.system
+    table, system = target_names.quarantine_of(target.table), target.table.system
     try:
         present = {column.name: column for column in target.endpoint.columns(table)}
     except TableMissing:
@@ -176,8 +173,8 @@ def _rejected(target: TableSide, ranges: Sequence[KeyRange]) -> int:
         for name in IDENTITY
         if name in present
     )
-    where = of_ranges(target.table, [key_range.name for key_range in ranges])
-    rows = f"SELECT DISTINCT {names} FROM {qualified(table)} WHERE {where}"
+    where = target_names.of_ranges(target.table, [key_range.name for key_range in ranges])
+    rows = f"SELECT DISTINCT {names} FROM {table_sql.qualified(table)} WHERE {where}"
     count = system.dialect.count
     return int(target.endpoint.query(f"SELECT {count} FROM ({rows}) AS ferry__rows")[0][0])
 
@@ -224,9 +221,9 @@ def repeated_keys(target: TableSide, where: str = "1 = 1") -> tuple[int, int]:
         where: the condition that the rows meet.
     """
     grouped_by = _grouped_by(target.plan)
-    prefix, count = alias_prefix(where, grouped_by), target.table.system.dialect.count
+    prefix, count = table_sql.alias_prefix(where, grouped_by), target.table.system.dialect.count
     repeated = (
-        f"SELECT {count} AS {prefix}n FROM {qualified(target.table)} WHERE {where} "
+        f"SELECT {count} AS {prefix}n FROM {table_sql.qualified(target.table)} WHERE {where} "
         f"GROUP BY {grouped_by} HAVING COUNT(*) > 1"
     )
     query = f"SELECT {count}, SUM({prefix}n) FROM ({repeated}) {prefix}keys"
@@ -242,7 +239,7 @@ def _examples(target: TableSide) -> list[str]:
     )
     limit = system.dialect.limited(EXAMPLES)
     rows = target.endpoint.query(
-        f"SELECT {limit[0]}{shown}, COUNT(*) FROM {qualified(target.table)} "
+        f"SELECT {limit[0]}{shown}, COUNT(*) FROM {table_sql.qualified(target.table)} "
         f"GROUP BY {_grouped_by(plan)} HAVING COUNT(*) > 1 ORDER BY 1{limit[1]}"
     )
     return [f"{', '.join(map(str, row[:-1]))} ({row[-1]} times)" for row in rows]

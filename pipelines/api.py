@@ -20,14 +20,7 @@ from tableferry.checks.recheck import Recheck
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Verdict
 from tableferry.pipelines import event_log
-from tableferry.pipelines.command.one import runner
-from tableferry.pipelines.command.one.comparison import (
-    compare_pair,
-    compared_table,
-    paired,
-    reading_final,
-)
-from tableferry.pipelines.command.one.finding import resolve_range, select_hops
+from tableferry.pipelines.command.one import comparison, finding, runner
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.show.range_views import TransferView
 from tableferry.pipelines.definitions import build
@@ -96,9 +89,9 @@ class TransferSession(Session):
         """
         if side not in ("source", "target"):
             raise InputError(f"side is 'source' or 'target', not {side!r}")
-        servers, resolved, key_range = resolve_range(self, name, range)
+        servers, resolved, key_range = finding.resolve_range(self, name, range)
         of_source = side == "source"
-        selected = select_hops(name, resolved.hops, hop)[0 if of_source else -1]
+        selected = finding.select_hops(name, resolved.hops, hop)[0 if of_source else -1]
         plan = selected.plan
         if not of_source:
             plan = _from_target(selected.found_plan, servers.endpoint(plan.target))
@@ -165,11 +158,11 @@ class TransferSession(Session):
             },
             where=where if isinstance(where, tuple) else (where, where),
         )
-        tables = compared_table(first), compared_table(second)
-        servers = reading_final(self.servers, *tables) if final else self.servers
+        tables = comparison.compared_table(first), comparison.compared_table(second)
+        servers = comparison.reading_final(self.servers, *tables) if final else self.servers
         looks = Recheck.parse(recheck) if recheck else None
-        pairing = paired(servers, *tables, scope)
-        return compare_pair(servers, pairing, level, ranges=ranges, recheck=looks)
+        pairing = comparison.paired(servers, *tables, scope)
+        return comparison.compare_pair(servers, pairing, level, ranges=ranges, recheck=looks)
 
 
 def _from_target(plan: CopyPlan, server: Endpoint) -> CopyPlan:
@@ -210,7 +203,7 @@ def compare(
         InputError: the transfer, range or level does not exist.
     """
     require_level(level)
-    servers, plan, key_range = resolve_range(session, name, range_name)
+    servers, plan, key_range = finding.resolve_range(session, name, range_name)
     return {
         str(hop.plan.target): reconcile(servers.comparison(hop.found_plan, [key_range]), level)
         for hop in plan.hops

@@ -19,13 +19,8 @@ from tableferry.assets.log.run_tags import TRANSFER
 from tableferry.assets.planning.planner import make_plan
 from tableferry.assets.planning.servers import Servers, resources_of
 from tableferry.assets.planning.transfer_plan import apply_growth
+from tableferry.assets.running import runs
 from tableferry.assets.running.caller import Caller
-from tableferry.assets.running.runs import (
-    run_requests,
-    run_under_way,
-    runs_under_way,
-    unplanned_request,
-)
 from tableferry.assets.running.source_slots import sharing
 from tableferry.assets.transfer import (
     Origin,
@@ -92,7 +87,7 @@ def transfer_schedule(
     def tick(
         context: dg.ScheduleEvaluationContext,
     ) -> list[dg.RunRequest] | dg.SkipReason:
-        if running := run_under_way(transfer, runs_under_way(context.instance)):
+        if running := runs.run_under_way(transfer, runs.runs_under_way(context.instance)):
             # another one would move the same ranges, or cut those that this one is about to move
             return dg.SkipReason(f"run {running} is under way")
         servers = Servers.of(transfer, context.resources, bound, sharing(context.instance))
@@ -105,7 +100,7 @@ def transfer_schedule(
                 raise
             # a server is away, say: the run waits, is retried, and tells of it if it fails
             context.log.warning(f"launched without a plan: {error}")
-            return [unplanned_request(transfer, key=key)]
+            return [runs.unplanned_request(transfer, key=key)]
         todo = {
             name
             for decided in plan.decided.values()
@@ -119,7 +114,7 @@ def transfer_schedule(
             todo = {[*plan.ranges][-1]}
         apply_growth(plan, servers, context.instance)
         order = context.instance.get_dynamic_partitions(transfer.partitions_name)
-        return run_requests(
+        return runs.run_requests(
             transfer,
             order,
             todo,

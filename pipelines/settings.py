@@ -6,13 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tableferry.resources.connecting.names import (
-    connection_names,
-    login_variables,
-    names_file,
-    set_variable,
-    system_of,
-)
+from tableferry.resources.connecting import names
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -42,16 +36,16 @@ def resources() -> dict[str, dg.ConfigurableResource]:
     import dagster as dg
 
     return {
-        name: system_of(name).dagster_resource(
+        name: names.system_of(name).dagster_resource(
             **{field: dg.EnvVar(variable) for field, variable in _address(name).items()}
         )
-        for name in connection_names()
+        for name in names.connection_names()
     }
 
 
 def servers() -> dict[str, Endpoint]:
     """Build an endpoint per connection, without Dagster."""
-    return {name: server(name) for name in connection_names()}
+    return {name: server(name) for name in names.connection_names()}
 
 
 def server(connection: str) -> Endpoint:
@@ -63,18 +57,18 @@ def server(connection: str) -> Endpoint:
     from tableferry.resources.connecting.address import Variable
 
     fields = {field: Variable(variable) for field, variable in _address(connection).items()}
-    return cast(Any, system_of(connection).resource(**fields))
+    return cast(Any, names.system_of(connection).resource(**fields))
 
 
 def _address(name: str) -> dict[str, str]:
     """Map the fields that the environment sets for a connection to their variables."""
-    variable = set_variable(name)
+    variable = names.set_variable(name)
     if not variable:
         return {}
-    fields = {"url_file" if names_file(variable) else "url": variable}
-    return fields | login_variables(name)
+    fields = {"url_file" if names.names_file(variable) else "url": variable}
+    return fields | names.login_variables(name)
 
 
 def configured() -> list[str]:
     """Return the connections that the environment sets."""
-    return [name for name in connection_names() if set_variable(name)]
+    return [name for name in names.connection_names() if names.set_variable(name)]

@@ -12,15 +12,7 @@ from tableferry.assets.log.attention import with_failures
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.records import digest
 from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
-from tableferry.sensors.rounds import (
-    INTERVAL_SECONDS,
-    MOST_TRIES,
-    Look,
-    Tries,
-    due_retries,
-    given_up_reason,
-    look_round,
-)
+from tableferry.sensors import rounds
 
 
 def failed_ranges_sensor(
@@ -36,18 +28,18 @@ def failed_ranges_sensor(
     @dg.sensor(
         name=name,
         job_name=ASSET_JOB,
-        minimum_interval_seconds=INTERVAL_SECONDS,
-        description=f"Retries failed ranges, up to {MOST_TRIES} times.",
+        minimum_interval_seconds=rounds.INTERVAL_SECONDS,
+        description=f"Retries failed ranges, up to {rounds.MOST_TRIES} times.",
     )
     def failed_ranges(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         moving = runs_under_way(context.instance)
 
-        def survey(batch: Sequence[Transfer]) -> dict[str, Look]:
+        def survey(batch: Sequence[Transfer]) -> dict[str, rounds.Look]:
             failed = with_failures(context.instance, batch)
             good = {transfer.transfer for transfer in batch} - failed
-            return dict.fromkeys(good, Look(_none_due(0)))
+            return dict.fromkeys(good, rounds.Look(_none_due(0)))
 
-        return look_round(
+        return rounds.look_round(
             context,
             watched,
             lambda transfer, tries: _look(context, transfer, tries, moving),
@@ -60,24 +52,26 @@ def failed_ranges_sensor(
 def _look(
     context: dg.SensorEvaluationContext,
     transfer: Transfer,
-    earlier: Mapping[str, Tries],
+    earlier: Mapping[str, rounds.Tries],
     moving: Mapping[dg.AssetKey | None, str],
-) -> Look:
+) -> rounds.Look:
     """Find the failed ranges of a transfer that are due for a retry."""
     failed = _failed(transfer, context.instance)
     now = time()
-    tries, due = due_retries(context, transfer, failed, earlier, now)
+    tries, due = rounds.due_retries(context, transfer, failed, earlier, now)
     if not due:
-        given_up = [name for name in tries if tries[name].count >= MOST_TRIES]
-        return Look(_none_due(len(failed)) + given_up_reason(given_up), tries=tries)
+        given_up = [name for name in tries if tries[name].count >= rounds.MOST_TRIES]
+        return rounds.Look(_none_due(len(failed)) + rounds.given_up_reason(given_up), tries=tries)
     if running := run_under_way(transfer, moving):
-        return Look(f"{len(due)} failed ranges wait for the end of run {running}", tries=tries)
-    tries |= {name: Tries(tries[name].count + 1, now) for name in due}
+        return rounds.Look(
+            f"{len(due)} failed ranges wait for the end of run {running}", tries=tries
+        )
+    tries |= {name: rounds.Tries(tries[name].count + 1, now) for name in due}
     # a repeated tick requests the same runs; a further retry requests new ones
     key = digest(sorted((name, failed[name], tries[name].count) for name in due))
     order = context.instance.get_dynamic_partitions(transfer.partitions_name)
     requests = run_requests(transfer, order, due, key=f"{transfer.transfer}:failed:{key}")
-    return Look(requests=requests, tries=tries)
+    return rounds.Look(requests=requests, tries=tries)
 
 
 def _none_due(failed: int) -> str:

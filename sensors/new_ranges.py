@@ -18,15 +18,7 @@ from tableferry.assets.running.runs import run_requests, run_under_way, runs_und
 from tableferry.assets.running.source_slots import sharing
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.keys.range import WHOLE_NAME
-from tableferry.sensors.rounds import (
-    INTERVAL_SECONDS,
-    Look,
-    Tries,
-    alone,
-    due_retries,
-    given_up_reason,
-    look_round,
-)
+from tableferry.sensors import rounds
 
 
 def new_ranges_sensor(
@@ -51,7 +43,7 @@ def new_ranges_sensor(
     @dg.sensor(
         name=name,
         job_name=ASSET_JOB,
-        minimum_interval_seconds=INTERVAL_SECONDS,
+        minimum_interval_seconds=rounds.INTERVAL_SECONDS,
         description="Adds key ranges for new keys of the sources, and moves them.",
         required_resource_keys=set().union(
             *(resources_of(transfer, bound) for transfer in watched.values())
@@ -60,12 +52,12 @@ def new_ranges_sensor(
     def new_ranges(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         moving = runs_under_way(context.instance)
 
-        def look(transfer: Transfer, tries: Mapping[str, Tries]) -> Look:
+        def look(transfer: Transfer, tries: Mapping[str, rounds.Tries]) -> rounds.Look:
             servers = Servers.of(transfer, context.resources, bound, sharing(context.instance))
-            with alone(transfer.transfer):
+            with rounds.alone(transfer.transfer):
                 return _look(context, transfer, servers, tries, moving)
 
-        def survey(batch: Sequence[Transfer]) -> dict[str, Look | TableferryError]:
+        def survey(batch: Sequence[Transfer]) -> dict[str, rounds.Look | TableferryError]:
             servers = {
                 transfer.transfer: Servers.of(
                     transfer, context.resources, bound, sharing(context.instance)
@@ -74,14 +66,14 @@ def new_ranges_sensor(
             }
             return _settled(context.instance, batch, servers)
 
-        return look_round(context, watched, look, survey)
+        return rounds.look_round(context, watched, look, survey)
 
     return new_ranges
 
 
 def _settled(
     instance: dg.DagsterInstance, transfers: Sequence[Transfer], servers: Mapping[str, Servers]
-) -> dict[str, Look | TableferryError]:
+) -> dict[str, rounds.Look | TableferryError]:
     """Find the transfers without new keys of which runs have recorded all ranges."""
     by_partitions = ranges_by_name(instance, [transfer.partitions_name for transfer in transfers])
     ranges = {
@@ -92,7 +84,7 @@ def _settled(
     whole = [transfer for transfer in complete if WHOLE_NAME in ranges[transfer.transfer]]
     settled = not_growing(complete, servers, ranges, with_empty_range(instance, whole))
     return {
-        transfer.transfer: settled[transfer.transfer] or Look(_no_keys(transfer))
+        transfer.transfer: settled[transfer.transfer] or rounds.Look(_no_keys(transfer))
         for transfer in complete
         if transfer.transfer in settled
     }
@@ -106,13 +98,15 @@ def _look(
     context: dg.SensorEvaluationContext,
     transfer: Transfer,
     servers: Servers,
-    earlier: Mapping[str, Tries],
+    earlier: Mapping[str, rounds.Tries],
     moving: Mapping[dg.AssetKey | None, str],
-) -> Look:
+) -> rounds.Look:
     """Add the ranges of a transfer's new keys, and find those that no run has recorded."""
     plan = plan_transfer(transfer, servers, context.instance, purpose="cut")
     if running := run_under_way(transfer, moving):
-        return Look(f"run {running} is under way; new ranges wait for its end", tries=earlier)
+        return rounds.Look(
+            f"run {running} is under way; new ranges wait for its end", tries=earlier
+        )
     apply_growth(plan, servers, context.instance)
     order = context.instance.get_dynamic_partitions(transfer.partitions_name)
     # the daemon may have died between adding ranges and starting their run
@@ -121,13 +115,13 @@ def _look(
         missing.add(WHOLE_NAME)
     now = time()
     never = dict.fromkeys(missing, 0.0)
-    tries, due = due_retries(context, transfer, never, earlier, now)
+    tries, due = rounds.due_retries(context, transfer, never, earlier, now)
     if not due:
         reason = _no_keys(transfer)
         given_up = [name for name in tries if tries[name].reported]
         if waiting := len(tries) - len(given_up):
             reason += f"; {waiting} ranges wait for a retry"
-        return Look(reason + given_up_reason(given_up), tries=tries)
+        return rounds.Look(reason + rounds.given_up_reason(given_up), tries=tries)
     occasion = f"{transfer.transfer}:new{f':{emptied}' if emptied else ''}"
     requests = [
         request
@@ -140,8 +134,8 @@ def _look(
             key=f"{occasion}{f':{count}' if count else ''}",
         )
     ]
-    tries |= {name: Tries(tries[name].count + 1, now) for name in due}
-    return Look(requests=requests, tries=tries)
+    tries |= {name: rounds.Tries(tries[name].count + 1, now) for name in due}
+    return rounds.Look(requests=requests, tries=tries)
 
 
 def _filled(

@@ -10,10 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
-from tableferry.resources import extras
-from tableferry.resources.connecting import secret_files
-from tableferry.resources.connecting.names import connection_names, connection_url, system_of
-from tableferry.resources.errors import ConnectionFailed, InputError, TableferryError, shortened
+from tableferry.resources import errors, extras
+from tableferry.resources.connecting import names, secret_files
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -93,7 +91,7 @@ def require_valid_variables(*, sends: bool) -> None:
     for name in sorted(os.environ):
         if name.startswith("TABLEFERRY_ALERT_") and os.environ[name]:
             instead = GONE.get(name.removesuffix(secret_files.SUFFIX), "a URL of Apprise")
-            raise InputError(
+            raise errors.InputError(
                 f"{name} is no longer read, so that nobody would be alerted: unset it, and write "
                 f"into {ALERTS} {instead}"
             )
@@ -114,7 +112,7 @@ def send(alert: Alert) -> None:
     for number, (url, service) in enumerate(services, start=1):
         result = service.notify(
             body="\n".join(lines) or title,
-            title=shortened(f"Tableferry: {title}"),
+            title=errors.shortened(f"Tableferry: {title}"),
             notify_type=LEVELS[alert.kind],
             body_format="text",
         )
@@ -124,7 +122,7 @@ def send(alert: Alert) -> None:
             which = f"service {number} ({url.partition('://')[0]})"
             failed.append(f"{ALERTS}: {which} does not take the alert: {reason}")
     if failed:
-        raise ConnectionFailed("; ".join(failed), transient=len(failed) == len(services))
+        raise errors.ConnectionFailed("; ".join(failed), transient=len(failed) == len(services))
 
 
 def tell(context: dg.SensorEvaluationContext, alert: Alert) -> tuple[str, bool]:
@@ -136,7 +134,7 @@ def tell(context: dg.SensorEvaluationContext, alert: Alert) -> tuple[str, bool]:
     context.log.error(alert.text)
     try:
         send(alert)
-    except TableferryError as error:
+    except errors.TableferryError as error:
         return str(error), getattr(error, "transient", False)
     return alert.text, False
 
@@ -167,7 +165,7 @@ def _services() -> list[tuple[str, Any]]:
             lines = (line for line in said.getvalue().splitlines() if "://" not in line)
             reason = _masked(next(lines, ""), url)
         if not known:
-            raise InputError(
+            raise errors.InputError(
                 f"{ALERTS}: URL {number} of {len(urls)} is none that Apprise can use, such as "
                 "mailtos://user:password@host?to=me@example.com or jsons://host/path; blanks stand "
                 f"between several, and within one they are %20{f' ({reason})' if reason else ''}"
@@ -187,11 +185,11 @@ def _masked(text: str, url: str) -> str:
 
 def redacted(text: str) -> str:
     """Return a text on one line, without the passwords of the configured servers."""
-    for name in connection_names():
+    for name in names.connection_names():
         try:
-            if url := connection_url(name):
-                server = system_of(name).resource(url=url)
+            if url := names.connection_url(name):
+                server = names.system_of(name).resource(url=url)
                 text = server.settings().redact(text)
-        except InputError:
+        except errors.InputError:
             continue
     return " ".join(text.split())

@@ -17,46 +17,12 @@ from pydantic import (
     model_validator,
 )
 
-from tableferry.assets.declaring.dagster_rules import (
-    cron_line,
-    group_name,
-    op_name,
-    owner,
-    tag_key,
-    tag_value,
-)
+from tableferry.assets.declaring import dagster_rules, rules, sections
 from tableferry.assets.declaring.freshness import BY_SCHEDULE, fresh_for
 from tableferry.assets.declaring.hop_columns import hop_column_problems, name_in, settings_in
 from tableferry.assets.declaring.movers import MoverName
 from tableferry.assets.declaring.problems import InvalidParts, as_value_error
 from tableferry.assets.declaring.profiles import DEFAULT, PROFILES
-from tableferry.assets.declaring.rules import (
-    RULES,
-    column_problems,
-    hop_problems,
-    most_rejected,
-    own_key,
-    place_of,
-    share,
-)
-from tableferry.assets.declaring.sections import (
-    CheckSpec,
-    ColumnSpec,
-    DeclaredHop,
-    DeclaredLevel,
-    ExpectationDeclared,
-    Fingerprint,
-    Freshness,
-    HopSpec,
-    Incremental,
-    LimitsSpec,
-    MarkSpec,
-    ParallelSpec,
-    RangesSpec,
-    Section,
-    Table,
-    null_word,
-)
 from tableferry.checks.suites import ExpectationSpec
 from tableferry.resources.contract.hazards import PublishAudit
 from tableferry.resources.contract.limits import Value
@@ -78,7 +44,7 @@ LENIENT = "lenient"
 """Validation context: accept any route of hops, so that the rules after it are applied as well."""
 
 
-class Transfer(Section):
+class Transfer(sections.Section):
     """The declaration of one table: its source and targets, and how its rows get there.
 
     See docs/reference.md for each key.
@@ -87,13 +53,13 @@ class Transfer(Section):
     so every problem is reported at once.
     """
 
-    transfer: Annotated[str, AfterValidator(op_name)]
+    transfer: Annotated[str, AfterValidator(dagster_rules.op_name)]
     """Name of the transfer, its schedules and partitions."""
     description: str | None = None
     """Shown with Dagster's assets."""
-    source: Table
+    source: sections.Table
     """The table to move: system://schema.table, or connection://schema.table."""
-    hops: Annotated[list[DeclaredHop], Field(min_length=1)]
+    hops: Annotated[list[sections.DeclaredHop], Field(min_length=1)]
     """Target tables, in order; each is read from the one before."""
     where: Annotated[str, Field(min_length=1)] | None = None
     """SQL of the source: only rows that meet it are copied, counted and proven. Others leave the
@@ -101,7 +67,7 @@ class Transfer(Section):
     row_security: RowSecurity = "refuse"
     """If row-level security hides rows from the login: refuse the table, or treat the visible rows
     as the whole table."""
-    ranges: RangesSpec = RangesSpec(rows=250_000)
+    ranges: sections.RangesSpec = sections.RangesSpec(rows=250_000)
     """How the table is divided into key ranges. Each file is a range; Parquet files can be divided
     by `rows`, at row groups."""
     key: Annotated[str, Field(min_length=1, validate_default=True)] = ""
@@ -119,83 +85,85 @@ class Transfer(Section):
     version of each row."""
     on_missing: MissingPolicy = "keep"
     """Files: what happens to the rows of a file that no longer exists."""
-    reconcile: DeclaredLevel = "checksum"
+    reconcile: sections.DeclaredLevel = "checksum"
     """How strictly each range is proven before it becomes visible."""
     publish_audit: PublishAudit = "auto"
     """When a range is compared again as readers will see it: if the target has triggers or the
     like, or always (visible)."""
-    checks: dict[str, CheckSpec] = {}
+    checks: dict[str, sections.CheckSpec] = {}
     """What a check's failure means, by its name. Checks block by default."""
     expectations: Annotated[
-        list[ExpectationDeclared],
+        list[sections.ExpectationDeclared],
         BeforeValidator(
             lambda value: [value] if isinstance(value, dict) else value,
-            json_schema_input_type=list[ExpectationDeclared] | ExpectationDeclared,
+            json_schema_input_type=list[sections.ExpectationDeclared]
+            | sections.ExpectationDeclared,
         ),
     ] = []
     """Expectations and suite files of Great Expectations, and SQL of your own, for each range."""
-    fingerprint: Annotated[Fingerprint, Field(validate_default=True)] = "auto"
+    fingerprint: Annotated[sections.Fingerprint, Field(validate_default=True)] = "auto"
     """How a changed range is detected."""
     on_reject: Annotated[RejectPolicy, Field(validate_default=True)] = "fail"
     """If a target cannot hold a row's value: fail its range, or move the range without the
     row, which goes to `<target>__rejected`."""
     max_rejected: Annotated[
-        str, BeforeValidator(most_rejected, json_schema_input_type=int | str)
+        str, BeforeValidator(rules.most_rejected, json_schema_input_type=int | str)
     ] = "100"
     """`on_reject: quarantine`: a range fails if it has more rejected rows, or a greater share such
     as 0.1%. At most 10,000 rows."""
     on_shrink: Literal["warn", "fail"] = "warn"
     """If the source has lost more rows than `max_shrink`: warn before publishing, or fail. Not for
     targets that keep such rows, nor below 1,000 rows."""
-    max_shrink: Annotated[str, BeforeValidator(share, json_schema_input_type=str)] = "50%"
+    max_shrink: Annotated[str, BeforeValidator(rules.share, json_schema_input_type=str)] = "50%"
     """The share of committed rows that a source may lose between runs."""
     figures: list[str] = []
     """Columns whose sum, least and greatest value a checksum also shows."""
-    columns: Annotated[dict[str, ColumnSpec], Field(validate_default=True)] = {}
+    columns: Annotated[dict[str, sections.ColumnSpec], Field(validate_default=True)] = {}
     """A mapping describes single columns; a list selects columns. All by default."""
     only: list[str] | None = None
     exclude: list[str] = []
     """Columns to leave out."""
-    incremental: Incremental = None
+    incremental: sections.Incremental = None
     """Move only those rows of a changed range whose watermark is not below the last committed one.
     Needs `write: upsert` and `fingerprint: {watermark: column}`."""
-    deletes: DeletesPolicy | MarkSpec = "keep"
+    deletes: DeletesPolicy | sections.MarkSpec = "keep"
     """`write: upsert`: whether rows that the source has deleted stay, go when their range next runs
     (apply), or are marked in a column (mark)."""
     delta: DeltaPolicy = "auto"
     """Whether only the rows that differ in a changed range move: if they are few (auto), never, or
     up to 50,000 of them (always)."""
-    parallel: ParallelSpec = ParallelSpec()
+    parallel: sections.ParallelSpec = sections.ParallelSpec()
     """Ranges read and written at the same time (the profile's by default), and runs that share a
     table."""
-    source_limits: LimitsSpec = LimitsSpec()
+    source_limits: sections.LimitsSpec = sections.LimitsSpec()
     """How long the source's statements and snapshots may last, and when to wait for it."""
     profile: Annotated[str, Field(json_schema_extra={"enum": [*PROFILES]})] = DEFAULT
     """How much is in progress at once."""
     on_schema_drift: DriftPolicy = "fail"
     """What to do if the columns of source and target differ."""
-    dropped_columns: Annotated[DroppedPolicy | None, BeforeValidator(null_word)] = None
+    dropped_columns: Annotated[DroppedPolicy | None, BeforeValidator(sections.null_word)] = None
     """If the source has lost a column: the target's keeps its values, becomes null in all rows, or
     is dropped. By default on_schema_drift decides."""
     tags: dict[
-        Annotated[str, AfterValidator(tag_key)], Annotated[str, AfterValidator(tag_value)]
+        Annotated[str, AfterValidator(dagster_rules.tag_key)],
+        Annotated[str, AfterValidator(dagster_rules.tag_value)],
     ] = {}
     """Tags of Dagster's assets."""
-    owners: list[Annotated[str, AfterValidator(owner)]] = []
+    owners: list[Annotated[str, AfterValidator(dagster_rules.owner)]] = []
     """E-mail addresses, or team:name."""
-    group: Annotated[str, AfterValidator(group_name)] | None = None
+    group: Annotated[str, AfterValidator(dagster_rules.group_name)] | None = None
     """Group of Dagster's assets; the schema of each table by default."""
     new_ranges: bool = True
     """Whether the sensor `new_ranges` includes this transfer."""
     retry_failed: bool = True
     """Whether the sensor `failed_ranges` includes this transfer."""
-    schedule: Annotated[str, AfterValidator(cron_line)] | None = None
+    schedule: Annotated[str, AfterValidator(dagster_rules.cron_line)] | None = None
     """Cron line (UTC): run what has changed."""
-    check_schedule: Annotated[str, AfterValidator(cron_line)] | None = None
+    check_schedule: Annotated[str, AfterValidator(dagster_rules.cron_line)] | None = None
     """Cron line (UTC): check the committed ranges, move nothing."""
     evidence: str | None = None
     """A folder in which `ferry run` leaves what each run did, as JSON and Markdown, and a trail."""
-    freshness: Freshness = BY_SCHEDULE
+    freshness: sections.Freshness = BY_SCHEDULE
     """How old the newest range may be before Dagster calls the targets stale: by the schedule, an
     age such as 36h or 7d, or none."""
 
@@ -210,13 +178,13 @@ class Transfer(Section):
             return {**data, "columns": named, "only": list(named)}
         return data
 
-    @field_validator(*RULES)
+    @field_validator(*rules.RULES)
     @classmethod
     def check_rules(cls, value: Any, info: ValidationInfo) -> Any:
         """Check a value by the rule for its key, which changes nothing."""
         assert info.field_name is not None
         with as_value_error():
-            problems = RULES[info.field_name](value, info.data)
+            problems = rules.RULES[info.field_name](value, info.data)
             InvalidParts.raise_any(
                 ((), each) if isinstance(each, str) else each for each in problems
             )
@@ -225,7 +193,7 @@ class Transfer(Section):
     @field_validator("key", mode="before")
     @classmethod
     def check_key(cls, value: object, info: ValidationInfo) -> object:
-        own, place = own_key(info.data), place_of(info.data)
+        own, place = rules.own_key(info.data), rules.place_of(info.data)
         if place is not None:
             if value not in ("", None):
                 raise ValueError(
@@ -243,32 +211,34 @@ class Transfer(Section):
 
     @field_validator("hops")
     @classmethod
-    def check_hops(cls, value: list[HopSpec], info: ValidationInfo) -> list[HopSpec]:
+    def check_hops(
+        cls, value: list[sections.HopSpec], info: ValidationInfo
+    ) -> list[sections.HopSpec]:
         if not (info.context or {}).get(LENIENT):
-            InvalidParts.raise_any(hop_problems(info.data.get("source"), value))
+            InvalidParts.raise_any(rules.hop_problems(info.data.get("source"), value))
         return value
 
     @field_validator("columns")
     @classmethod
     def check_columns(
-        cls, value: dict[str, ColumnSpec], info: ValidationInfo
-    ) -> dict[str, ColumnSpec]:
+        cls, value: dict[str, sections.ColumnSpec], info: ValidationInfo
+    ) -> dict[str, sections.ColumnSpec]:
         hops = [hop.to.system for hop in info.data.get("hops", ())]
         source = info.data.get("source")
-        if (place := place_of(info.data)) is not None:
-            declared = value.get(place.column.name, ColumnSpec())
+        if (place := rules.place_of(info.data)) is not None:
+            declared = value.get(place.column.name, sections.ColumnSpec())
             renamed = declared.model_copy(update={"rename": declared.rename or place.name})
             value = {**value, place.column.name: renamed}
         watermark = info.data.get("fingerprint", "").partition("watermark:")[2]
         keys = {info.data.get("key"), watermark}
-        InvalidParts.raise_any(column_problems(value, hops, source and source.system, keys))
+        InvalidParts.raise_any(rules.column_problems(value, hops, source and source.system, keys))
         return value
 
     @field_validator("only", "exclude")
     @classmethod
     def check_key_travels(cls, value: list[str] | None, info: ValidationInfo) -> list[str] | None:
         key, excludes = info.data.get("key"), info.field_name == "exclude"
-        if value is not None and not excludes and (place := place_of(info.data)) is not None:
+        if value is not None and not excludes and (place := rules.place_of(info.data)) is not None:
             return [*dict.fromkeys((place.column.name, *value))]
         if key is not None and value is not None and (key in value) is excludes:
             raise ValueError(f"the key {key!r} should not be excluded")
@@ -292,11 +262,11 @@ class Transfer(Section):
     @property
     def mark(self) -> str | None:
         """The column by which such rows are marked, if they are not deleted."""
-        return self.deletes.mark if isinstance(self.deletes, MarkSpec) else None
+        return self.deletes.mark if isinstance(self.deletes, sections.MarkSpec) else None
 
-    def check_spec(self, name: str) -> CheckSpec:
+    def check_spec(self, name: str) -> sections.CheckSpec:
         """What the failure of a check means for this transfer."""
-        return self.checks.get(name, CheckSpec())
+        return self.checks.get(name, sections.CheckSpec())
 
     @property
     def fresh_for(self) -> timedelta | None:
@@ -320,7 +290,7 @@ class Transfer(Section):
         source = [self.source] if self.final else []
         return [*source, *(compared if self.final or self.mover else [])]
 
-    def columns_in(self, hop: int) -> dict[str, ColumnSpec]:
+    def columns_in(self, hop: int) -> dict[str, sections.ColumnSpec]:
         """What holds for columns in one hop, by their names in the source; see `settings_in`."""
         return settings_in(self.columns, self.hops, hop)
 

@@ -27,9 +27,8 @@ from tableferry.checks.levels import GONE, Level
 from tableferry.checks.suites import ExpectationSpec, kind_problem, read_suite
 from tableferry.resources.columns.planner import is_target_type
 from tableferry.resources.connecting.names import ENV_ONLY, table_of
-from tableferry.resources.contract import limits
+from tableferry.resources.contract import limits, loader
 from tableferry.resources.contract.copy_plan import WireChoice
-from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.system import System
 from tableferry.resources.registry import systems
 from tableferry.resources.tables import TableRef
@@ -307,12 +306,12 @@ class HopSpec(Section):
         to, option = info.data.get("to"), str(info.field_name)
         if value is None or to is None or to.system.loader is None:
             return value
-        options = loader_of(to.system).options
+        options = loader.loader_of(to.system).options
         if option not in options:
             titles = [
                 each.title
                 for each in systems()
-                if each.loader and option in loader_of(each).options
+                if each.loader and option in loader.loader_of(each).options
             ]
             raise ValueError(f"is for {' and '.join(titles)} targets, not for {to}")
         if why := options[option](value):

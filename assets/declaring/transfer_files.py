@@ -15,14 +15,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from tableferry.assets.declaring import many_tables
 from tableferry.assets.declaring.manifest import LENIENT, Transfer
-from tableferry.assets.declaring.many_tables import (
-    Declaration,
-    declaration_of,
-    is_declaration,
-    is_lock,
-    transfers_of,
-)
 from tableferry.assets.declaring.names import check_schedule_name, schedule_name
 from tableferry.assets.declaring.namesakes import Namesake, namesakes_of
 from tableferry.assets.declaring.problems import PLAIN_WORDS, QUOTE_COMMAS, InvalidParts
@@ -208,10 +202,10 @@ def _read(path: Path, defaults: Defaults, connections: Mapping[str, str]) -> Ite
     """Read a transfer, or the transfers of many tables that a file declares."""
     try:
         file = YamlFile.read(path)
-        if not is_declaration(file):
+        if not many_tables.is_declaration(file):
             yield _validated(file.over(defaults.file), defaults, connections)
             return
-        parts = list(transfers_of(declaration_of(file), defaults.file))
+        parts = list(many_tables.transfers_of(many_tables.declaration_of(file), defaults.file))
     except Unreadable as error:
         yield InvalidFile(path, error.problems)
         return
@@ -222,14 +216,14 @@ def _read(path: Path, defaults: Defaults, connections: Mapping[str, str]) -> Ite
             yield _validated(part, defaults, connections)
 
 
-def declarations_in(folder: Path) -> list[Declaration]:
+def declarations_in(folder: Path) -> list[many_tables.Declaration]:
     """Return the valid declarations of many tables in a folder, by file name."""
     declarations = []
     for path in _declaring(folder):
         with suppress(Unreadable):
             file = YamlFile.read(path)
-            if is_declaration(file):
-                declarations.append(declaration_of(file))
+            if many_tables.is_declaration(file):
+                declarations.append(many_tables.declaration_of(file))
     return declarations
 
 
@@ -239,7 +233,7 @@ def _declaring(folder: Path) -> list[Path]:
     return [
         path
         for path in sorted(folder.glob("*.y*ml"))
-        if not (path.name.startswith(".") or path.name == DEFAULTS or is_lock(path))
+        if not (path.name.startswith(".") or path.name == DEFAULTS or many_tables.is_lock(path))
     ]
 
 

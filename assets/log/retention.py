@@ -11,16 +11,8 @@ import sqlalchemy as sql
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
+from tableferry.assets.log import history, ledger
 from tableferry.assets.log.dagster_internals import SqlEventLogStorage, SqliteEventLogStorage
-from tableferry.assets.log.history import coverage, run_records
-from tableferry.assets.log.ledger import (
-    evaluations,
-    moves,
-    newest,
-    newest_attempts,
-    newest_ids,
-    records,
-)
 from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.whole_table import WHOLE_TABLE_CHECKS
 
@@ -61,7 +53,7 @@ def retention(
                 needed.setdefault(run_id, f"{why} of {hop.to}")
     forgotten, kept, recent = [], {}, 0
     succeeded: set[tuple[str, dg.AssetKey]] = set()
-    for record in run_records(instance):
+    for record in history.run_records(instance):
         run = record.dagster_run
         covered = _covered_targets(run, targets)
         if covered is None:
@@ -103,14 +95,18 @@ def forget(instance: dg.DagsterInstance, runs: Iterable[str]) -> None:
 
 def _needed_runs(instance: dg.DagsterInstance, asset: dg.AssetKey) -> Iterator[tuple[str, str]]:
     """Yield the ids of the runs whose events the ranges of a hop depend on, with what they hold."""
-    names = list(newest_ids(instance, asset))
-    for materialization in newest(instance, asset, names).values():
+    names = list(ledger.newest_ids(instance, asset))
+    for materialization in ledger.newest(instance, asset, names).values():
         yield materialization.run_id, "the newest materialization of a range"
-    for record in records(instance, asset, {*names, *newest_attempts(instance, asset)}).values():
+    for record in ledger.records(
+        instance, asset, {*names, *ledger.newest_attempts(instance, asset)}
+    ).values():
         yield str(record.run_id), "the latest attempt on a range"
-    for record in moves(instance, asset, names).values():
+    for record in ledger.moves(instance, asset, names).values():
         yield str(record.run_id), "the move of a range"
-    for verdicts in evaluations(instance, asset, [*ALL_CHECKS, *WHOLE_TABLE_CHECKS]).values():
+    for verdicts in ledger.evaluations(
+        instance, asset, [*ALL_CHECKS, *WHOLE_TABLE_CHECKS]
+    ).values():
         for stored in verdicts.values():
             yield stored.run_id, "a verdict"
             first = stored.evaluation.metadata.get("found_in_run")
@@ -122,7 +118,7 @@ def _covered_targets(
     run: dg.DagsterRun, targets: frozenset[dg.AssetKey]
 ) -> set[tuple[str, dg.AssetKey]] | None:
     """Return the targets that a run moved or checked; None if it concerns none of them."""
-    if covered := coverage(run, targets):
+    if covered := history.coverage(run, targets):
         action, answered = covered
         return {(action, target) for target in answered}
     return None

@@ -6,44 +6,16 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import dagster as dg
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import ONLY_SHOWN, Transfer
-from tableferry.assets.log.check_metadata import (
-    conclusion,
-    repeated,
-    rows_that_differed,
-    verdict_metadata,
-)
-from tableferry.assets.log.declared import asked_of, declaration_of
-from tableferry.assets.log.grouping import PENDING, together
-from tableferry.assets.log.ledger import (
-    committed_records,
-    latest_materialization,
-    standing,
-    stored_checks,
-)
-from tableferry.assets.log.records import (
-    ASKED,
-    CREATED,
-    DATA_VERSION,
-    NOT_COMMITTED,
-    STATE,
-    TAKEN_FROM,
-    USER_PROVIDED,
-    VERSION,
-    WRITTEN_BY,
-    RangeRecord,
-)
+from tableferry.assets.log import check_metadata, declared, grouping, ledger, records
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.crash_points import reached
 from tableferry.resources.words import counted
-
-if TYPE_CHECKING:
-    from tableferry.assets.log.ledger import Materialization, StoredCheck
 
 
 class EventLogger(Protocol):
@@ -62,51 +34,54 @@ class Writer:
         self._context, self._asset, self._transfer = context, asset, transfer
         self._lock = threading.Lock()
         self._asked = {
-            check: {ASKED: dg.MetadataValue.text(asked)}
-            for check, asked in asked_of(transfer).items()
+            check: {records.ASKED: dg.MetadataValue.text(asked)}
+            for check, asked in declared.asked_of(transfer).items()
         }
 
     @cached_property
     def declared(self) -> str:
         """What the transfer declares now of the rows of this hop."""
         targets = [asset_key(hop.to) for hop in self._transfer.hops]
-        return declaration_of(self._transfer, targets.index(self._asset) + 1)
+        return declared.declaration_of(self._transfer, targets.index(self._asset) + 1)
 
-    def progress(self, record: RangeRecord) -> None:
+    def progress(self, record: records.RangeRecord) -> None:
         """Record how far an attempt came, or that it failed."""
         self._log(
             dg.AssetObservation(
                 self._asset,
                 partition=record.range,
                 metadata=record.metadata(),
-                tags={STATE: str(record.state), VERSION: record.data_version or "none"},
+                tags={
+                    records.STATE: str(record.state),
+                    records.VERSION: record.data_version or "none",
+                },
             )
         )
 
     def created(self, identity: str) -> None:
         """Record that this run has created the target, which nobody else did."""
-        self._log(dg.AssetObservation(self._asset, tags={CREATED: identity}))
+        self._log(dg.AssetObservation(self._asset, tags={records.CREATED: identity}))
 
     def rejected(self, table: dg.AssetKey, rows: int) -> None:
         """Record how many rows the table beside the target keeps."""
         self._log(dg.AssetMaterialization(table, metadata={"dagster/row_count": rows}))
 
-    def commit(self, record: RangeRecord) -> None:
+    def commit(self, record: records.RangeRecord) -> None:
         """Record that a range is committed, or unchanged."""
         assert record.data_version is not None, "a commit needs its data version"
         metadata = replace(record, declared=self.declared).metadata()
         if record.repaired is not None:
-            metadata["repaired_rows"] = rows_that_differed(record.repaired)
-        origin = {WRITTEN_BY: record.written_by, TAKEN_FROM: record.taken_from}
+            metadata["repaired_rows"] = check_metadata.rows_that_differed(record.repaired)
+        origin = {records.WRITTEN_BY: record.written_by, records.TAKEN_FROM: record.taken_from}
         self._log(
             dg.AssetMaterialization(
                 self._asset,
                 partition=record.range,
                 metadata=metadata,
                 tags={
-                    DATA_VERSION: record.data_version,
-                    USER_PROVIDED: "true",
-                    STATE: str(record.state),
+                    records.DATA_VERSION: record.data_version,
+                    records.USER_PROVIDED: "true",
+                    records.STATE: str(record.state),
                     **{name: run_id for name, run_id in origin.items() if run_id},
                 },
             )
@@ -114,7 +89,7 @@ class Writer:
 
     def record_commit(
         self,
-        record: RangeRecord,
+        record: records.RangeRecord,
         verdicts: Iterable[Verdict],
     ) -> None:
         """Record the commit of a range and then its verdicts.
@@ -122,37 +97,39 @@ class Writer:
         A storage that stores groups stores all or nothing. With another one, a crash may leave the
         commit without verdicts: the next run checks such a range.
         """
-        with together(self._context.instance.event_log_storage) as grouped:
+        with grouping.together(self._context.instance.event_log_storage) as grouped:
             self.commit(record)
             reached("inside_record")
-            self.all_checked(record.range, verdicts, PENDING if grouped else None)
+            self.all_checked(record.range, verdicts, grouping.PENDING if grouped else None)
 
     def all_checked(
         self,
         range_name: str,
         verdicts: Iterable[Verdict],
-        about: Materialization | None = None,
+        about: ledger.Materialization | None = None,
     ) -> None:
         """Record verdicts about a range's latest materialization, if it has one, in order."""
-        about = about or latest_materialization(self._context.instance, self._asset, range_name)
+        about = about or ledger.latest_materialization(
+            self._context.instance, self._asset, range_name
+        )
         for verdict in verdicts:
             self.checked(range_name, verdict, about)
 
     def checked(
-        self, range_name: str, verdict: Verdict, about: Materialization | None = None
+        self, range_name: str, verdict: Verdict, about: ledger.Materialization | None = None
     ) -> None:
         """Record a verdict about a materialization of a range, by default the latest."""
         spec = self._transfer.check_spec(verdict.check)
         self._evaluated(
             verdict,
             spec.severity == "warn" or verdict.source_newer,
-            about or latest_materialization(self._context.instance, self._asset, range_name),
+            about or ledger.latest_materialization(self._context.instance, self._asset, range_name),
             partition=range_name,
             blocking=spec.blocking,
         )
 
     def checked_table(
-        self, verdict: Verdict, *, warning: bool, missing: int, about: Materialization | None
+        self, verdict: Verdict, *, warning: bool, missing: int, about: ledger.Materialization | None
     ) -> None:
         """Record a verdict about the whole table.
 
@@ -162,13 +139,13 @@ class Writer:
             missing: the number of ranges that are not committed.
             about: the newest materialization when the tables were read.
         """
-        self._evaluated(verdict, warning, about, {NOT_COMMITTED: missing})
+        self._evaluated(verdict, warning, about, {records.NOT_COMMITTED: missing})
 
     def _evaluated(
         self,
         verdict: Verdict,
         warning: bool,
-        about: Materialization | None,
+        about: ledger.Materialization | None,
         metadata: dict[str, Any] | None = None,
         **more: Any,
     ) -> None:
@@ -180,9 +157,9 @@ class Writer:
                 passed=verdict.passed,
                 severity=_severity(warning),
                 target_materialization_data=about,
-                description=conclusion(verdict),
+                description=check_metadata.conclusion(verdict),
                 metadata={
-                    **verdict_metadata(verdict),
+                    **check_metadata.verdict_metadata(verdict),
                     **scope,
                     **self._asked.get(verdict.check, {}),
                     **(metadata or {}),
@@ -228,14 +205,16 @@ class Writer:
             )
         )
 
-    def checked_no_table(self, check: str, verdict: StoredCheck | None, problem: str) -> None:
+    def checked_no_table(
+        self, check: str, verdict: ledger.StoredCheck | None, problem: str
+    ) -> None:
         """Record that a run did not reach a check of the whole table, and why.
 
         The check's standing verdict is repeated if it has one.
         """
         if verdict is not None:
-            about = latest_materialization(self._context.instance, self._asset)
-            self._log(repeated(verdict, about))
+            about = ledger.latest_materialization(self._context.instance, self._asset)
+            self._log(check_metadata.repeated(verdict, about))
             return
         self._log(
             dg.AssetCheckEvaluation(
@@ -247,7 +226,7 @@ class Writer:
             )
         )
 
-    def commit_again(self, record: RangeRecord, checks: Sequence[str]) -> list[str]:
+    def commit_again(self, record: records.RangeRecord, checks: Sequence[str]) -> list[str]:
         """Record that a range is unchanged, and repeat the standing verdicts of these checks.
 
         The range gets a new materialization, which no verdict is about yet, and Dagster shows a
@@ -258,9 +237,9 @@ class Writer:
             The blocking checks that failed: a check beside this run found the range damaged.
         """
         instance, name = self._context.instance, record.range
-        before = latest_materialization(instance, self._asset, name)
+        before = ledger.latest_materialization(instance, self._asset, name)
         if before is not None and not (record.target_digest or record.left_digest):
-            last = committed_records(instance, self._asset, [name])[name]
+            last = ledger.committed_records(instance, self._asset, [name])[name]
             if last.data_version == record.data_version:
                 digests = last.target_digest, last.left_digest
                 record = replace(record, target_digest=digests[0], left_digest=digests[1])
@@ -268,18 +247,20 @@ class Writer:
         if before is None:
             return []
         # after the commit: a verdict recorded later is about the new materialization
-        verdicts = standing(instance, self._asset, checks, {name: before.storage_id}, only=name)
-        now = latest_materialization(instance, self._asset, name)
+        verdicts = ledger.standing(
+            instance, self._asset, checks, {name: before.storage_id}, only=name
+        )
+        now = ledger.latest_materialization(instance, self._asset, name)
         failed = []
-        for check, stored in stored_checks(instance, verdicts).get(name, {}).items():
-            evaluation = repeated(stored, now, self._asked.get(check, {}))
+        for check, stored in ledger.stored_checks(instance, verdicts).get(name, {}).items():
+            evaluation = check_metadata.repeated(stored, now, self._asked.get(check, {}))
             self._log(evaluation)
             if evaluation.blocking and not evaluation.passed:
                 failed.append(check)
         return failed
 
     def _log(self, event: Any) -> None:
-        with together(self._context.instance.event_log_storage), self._lock:
+        with grouping.together(self._context.instance.event_log_storage), self._lock:
             self._context.log_event(event)
 
 

@@ -6,19 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tableferry.assets.log.ledger import newest_first
+from tableferry.assets.log import ledger, ranges, records
 from tableferry.assets.log.queries import Asset, Log, key_of, select_events
-from tableferry.assets.log.ranges import OBSERVATION, since_wiped
-from tableferry.assets.log.records import (
-    COLUMN_LINEAGE,
-    COLUMN_SCHEMA,
-    COMPUTED,
-    CREATED,
-    DATA_VERSION,
-    KEPT,
-    KEY,
-    DataVersion,
-)
 
 
 @dataclass(frozen=True)
@@ -67,15 +56,17 @@ def written_columns(log: Log, asset: Asset, most: int = 1) -> Iterator[WrittenCo
         asset: the hop's asset.
         most: the maximum number of records to read; those of most ranges have no columns.
     """
-    for _, text in newest_first(log, asset, most, saying=COLUMN_SCHEMA):
+    for _, text in ledger.newest_first(log, asset, most, saying=records.COLUMN_SCHEMA):
         event = json.loads(text)["dagster_event"]["event_specific_data"]["materialization"]
         data = {entry["label"]: entry["entry_data"] for entry in event["metadata_entries"]}
-        if "schema" not in data.get(COLUMN_SCHEMA, {}):
+        if "schema" not in data.get(records.COLUMN_SCHEMA, {}):
             continue
-        lineage = data.get(COLUMN_LINEAGE, {}).get("column_lineage", {}).get("deps_by_column", {})
-        version = (event.get("tags") or {}).get(DATA_VERSION, "")
+        lineage = (
+            data.get(records.COLUMN_LINEAGE, {}).get("column_lineage", {}).get("deps_by_column", {})
+        )
+        version = (event.get("tags") or {}).get(records.DATA_VERSION, "")
         columns = []
-        for column in data[COLUMN_SCHEMA]["schema"]["columns"]:
+        for column in data[records.COLUMN_SCHEMA]["schema"]["columns"]:
             name, tags = column["name"], column.get("tags") or {}
             columns.append(
                 WrittenColumn(
@@ -84,12 +75,12 @@ def written_columns(log: Log, asset: Asset, most: int = 1) -> Iterator[WrittenCo
                     column["description"],
                     column["constraints"]["nullable"],
                     source=next((dep["column_name"] for dep in lineage.get(name, ())), name),
-                    computed=COMPUTED in tags,
-                    kept=KEPT in tags,
-                    key=tags.get(KEY, ""),
+                    computed=records.COMPUTED in tags,
+                    kept=records.KEPT in tags,
+                    key=tags.get(records.KEY, ""),
                 )
             )
-        yield WrittenColumns(DataVersion.parse(version).schema, columns)
+        yield WrittenColumns(records.DataVersion.parse(version).schema, columns)
 
 
 def created_table(log: Log, asset: Asset) -> str | None:
@@ -98,12 +89,12 @@ def created_table(log: Log, asset: Asset) -> str | None:
         log,
         "SELECT e.event FROM event_logs e WHERE e.asset_key = :asset"
         " AND e.dagster_event_type = :type AND e.partition IS NULL AND e.event LIKE :text"
-        f"{since_wiped(log, [key_of(asset)])} ORDER BY e.id DESC LIMIT 1",
+        f"{ranges.since_wiped(log, [key_of(asset)])} ORDER BY e.id DESC LIMIT 1",
         asset=key_of(asset),
-        type=OBSERVATION,
-        text=f"%{CREATED}%",
+        type=ranges.OBSERVATION,
+        text=f"%{records.CREATED}%",
     )
     if not rows:
         return None
     data = json.loads(rows[0][0])["dagster_event"]["event_specific_data"]
-    return str(data["asset_observation"]["tags"][CREATED])
+    return str(data["asset_observation"]["tags"][records.CREATED])

@@ -7,15 +7,10 @@ from collections.abc import Sequence
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.servers import Servers
 from tableferry.checks.table_side import require_condition
+from tableferry.resources import errors
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.inspection import inspection_of
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.errors import (
-    ColumnsRefused,
-    InputError,
-    RowsHidden,
-    concerning,
-)
 from tableferry.resources.keys.range import ROW
 from tableferry.resources.types.kinds import Integer
 from tableferry.resources.types.steps import CHANGES
@@ -40,7 +35,7 @@ def require_overflowing(transfer: Transfer, plans: Sequence[CopyPlan]) -> None:
     }
     if useless:
         tables = " -> ".join(map(str, transfer.tables))
-        raise ColumnsRefused(tables, useless)
+        raise errors.ColumnsRefused(tables, useless)
 
 
 def require_movable(transfer: Transfer, servers: Servers) -> None:
@@ -51,7 +46,7 @@ def require_movable(transfer: Transfer, servers: Servers) -> None:
     """
     for table in transfer.tables:
         if refused := inspection_of(table.system).refused(servers.endpoint(table), table):
-            raise InputError(f"{transfer.transfer}: {table}: {refused}")
+            raise errors.InputError(f"{transfer.transfer}: {table}: {refused}")
 
 
 def require_rows_shown(transfer: Transfer, servers: Servers) -> Sequence[str]:
@@ -67,11 +62,11 @@ def require_rows_shown(transfer: Transfer, servers: Servers) -> Sequence[str]:
     for number, table in enumerate(transfer.tables):
         if number and transfer.row_security == "apply":
             break
-        with concerning(f"{transfer.transfer}: {table}"):
+        with errors.concerning(f"{transfer.transfer}: {table}"):
             inspection = inspection_of(table.system)
             why, withheld = inspection.withheld_from(servers.endpoint(table), table)
         if why and transfer.row_security != "apply":
-            raise RowsHidden(f"{transfer.transfer}: {table}: {why}")
+            raise errors.RowsHidden(f"{transfer.transfer}: {table}: {why}")
         if not number:
             columns = withheld
     return columns
@@ -96,13 +91,13 @@ def require_readable(
     who, on = f"{to} may not read it (SELECT); ", f"ON {qualified(plan.source)} TO {to}"
     if names == read:
         usage = f"GRANT USAGE ON SCHEMA {quote(plan.source.schema)} TO {to}"
-        raise InputError(f"{table}: {who}GRANT SELECT {on}, and in PostgreSQL {usage}")
+        raise errors.InputError(f"{table}: {who}GRANT SELECT {on}, and in PostgreSQL {usage}")
     remedy = f"GRANT SELECT ({', '.join(map(quote, names))}) {on}"
     if plan.key.source.name not in names:
         exclude = ", ".join([*transfer.exclude, *names])
         remedy += f", or declare 'exclude: [{exclude}]'"
     problems = {name: f"column {name!r}: {who}{remedy}" for name in names}
-    raise ColumnsRefused(table, problems)
+    raise errors.ColumnsRefused(table, problems)
 
 
 def require_rows_numbered(plan: CopyPlan) -> None:
@@ -110,7 +105,7 @@ def require_rows_numbered(plan: CopyPlan) -> None:
     types = plan.target.system.types
     targets = [each.target for each in plan.columns if each.source.name == each.target.name == ROW]
     if not targets or not isinstance(types.read(targets[0].type).kind, Integer):
-        raise InputError(
+        raise errors.InputError(
             f"{plan.target}: 'ranges' of files need the column {ROW!r} in the target, as an "
             "integer of that name"
         )

@@ -11,50 +11,21 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.namesakes import require_one_name
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.log.records import DataVersion, digest
-from tableferry.assets.planning.columns.expressions import (
-    copied_expressions,
-    require_expressions,
-    with_expressions,
-    with_losses,
-)
-from tableferry.assets.planning.columns.hop_columns import (
-    Renames,
-    as_source,
-    kept_columns,
-    mark_of,
-    new_columns,
-    overrides_of,
-    renamed,
-    renames_of,
-    source_columns,
-    target_columns,
-    watermark_column,
-)
+from tableferry.assets.planning import requirements
+from tableferry.assets.planning.columns import expressions, hop_columns
 from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.moved_by_others import present_rows
-from tableferry.assets.planning.requirements import (
-    require_filter,
-    require_movable,
-    require_overflowing,
-    require_readable,
-    require_rows_numbered,
-    require_rows_shown,
-)
 from tableferry.assets.planning.servers import Servers, require_servers
 from tableferry.checks.expectations import CHECK_NAME as EXPECTATIONS
 from tableferry.checks.levels import CHECK_NAMES, Level
 from tableferry.checks.rejected import fitting, rejecting
+from tableferry.resources import errors
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
 from tableferry.resources.contract.endpoint import release_of
 from tableferry.resources.contract.target_options import TargetOptions, WriteMode
 from tableferry.resources.digest.fields import all_fields, not_compared, with_columns
 from tableferry.resources.digest.measure import check_figures
-from tableferry.resources.errors import (
-    ColumnsRefused,
-    InputError,
-    concerning,
-)
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -76,7 +47,7 @@ class Hop:
     existing: Mapping[str, Column] | None
     """The target's columns by name when it was resolved, or those that it will have if it is
     recreated; None if it does not exist yet."""
-    renames: Renames = ()
+    renames: hop_columns.Renames = ()
     """What the target's columns are still called, of those in `existing`."""
     wire: WireFormat = "arrow"
     """The wire format, chosen by `with_wires`."""
@@ -116,7 +87,7 @@ class Hop:
     @property
     def lacking(self) -> list[str]:
         """The planned columns that its existing target lacks."""
-        return [column.name for column in new_columns(self.plan, self.existing)]
+        return [column.name for column in hop_columns.new_columns(self.plan, self.existing)]
 
     @property
     def incomparable(self) -> str:
@@ -174,23 +145,25 @@ def resolve_hops(
     of_source = f"{declared.transfer}: {declared.source}"
     require_servers(transfer, servers)
     require_one_name(transfer, servers.endpoint, servers.namesakes)
-    with concerning(of_source):
-        raw = source_columns(transfer, endpoint)
-    require_movable(transfer, servers)
-    withheld = require_rows_shown(transfer, servers)
-    with concerning(of_source):
-        require_filter(transfer, servers)
-    columns, source = with_expressions(transfer, raw)
-    require_expressions(transfer, raw, endpoint)
+    with errors.concerning(of_source):
+        raw = hop_columns.source_columns(transfer, endpoint)
+    requirements.require_movable(transfer, servers)
+    withheld = requirements.require_rows_shown(transfer, servers)
+    with errors.concerning(of_source):
+        requirements.require_filter(transfer, servers)
+    columns, source = expressions.with_expressions(transfer, raw)
+    expressions.require_expressions(transfer, raw, endpoint)
     mode = declared.write
     chain = _Chain(transfer, servers, intent.recreate, mode, raw, source, columns, transfer.key)
     hops = []
     for number, spec in enumerate(transfer.hops, start=1):
         hops.append(chain.next(number, spec))
         if number == 1:
-            require_readable(transfer, hops[0].plan, withheld, endpoint.settings().user)
+            requirements.require_readable(
+                transfer, hops[0].plan, withheld, endpoint.settings().user
+            )
     chain.require_final()
-    require_overflowing(transfer, [hop.plan for hop in hops])
+    requirements.require_overflowing(transfer, [hop.plan for hop in hops])
     return tuple(hops)
 
 
@@ -228,19 +201,19 @@ class _Chain:
     def next(self, number: int, spec: HopSpec) -> Hop:
         """Resolve the next hop; see `resolve_hops`."""
         transfer, servers, raw = self.transfer, self.servers, self.raw
-        with concerning(f"{transfer.transfer}: {spec.to}"):
-            existing = target_columns(servers.endpoint(spec.to), spec.to)
-        renames = renames_of(transfer, number, existing)
-        existing = renamed(existing, renames) if existing else existing
+        with errors.concerning(f"{transfer.transfer}: {spec.to}"):
+            existing = hop_columns.target_columns(servers.endpoint(spec.to), spec.to)
+        renames = hop_columns.renames_of(transfer, number, existing)
+        existing = hop_columns.renamed(existing, renames) if existing else existing
         if number == 1 and existing:
-            self.columns = kept_columns(transfer, self.columns, existing)
+            self.columns = hop_columns.kept_columns(transfer, self.columns, existing)
         try:
             plan = self._planned(number, spec, existing)
-        except ColumnsRefused as error:
+        except errors.ColumnsRefused as error:
             error.hop = number
             raise
         if transfer.rows_per_file_range:
-            require_rows_numbered(plan)
+            requirements.require_rows_numbered(plan)
         options = TargetOptions(
             mode=transfer.write,
             engine=spec.engine,
@@ -250,17 +223,17 @@ class _Chain:
             recreate=self.mode if self.anew else None,
             removes=transfer.removes,
         )
-        with concerning(transfer.transfer):
+        with errors.concerning(transfer.transfer):
             plan, options = self._of_present_rows(plan, options, existing)
-        with concerning(f"{transfer.transfer}: {spec.to}"):
+        with errors.concerning(f"{transfer.transfer}: {spec.to}"):
             servers.target(spec.to).require(plan, options)
         if number == 1:
-            plan = with_losses(transfer, raw, plan)
+            plan = expressions.with_losses(transfer, raw, plan)
         if transfer.on_reject == "quarantine":
             guards = rejecting(plan, spec.wire, servers.endpoint(self.source))
             plan = replace(plan, fitting=fitting(guards))
         if transfer.incremental:
-            watermark_column(plan, transfer)
+            hop_columns.watermark_column(plan, transfer)
         if self.anew and existing is not None:
             existing, renames = {column.name: column for column in plan.target_columns}, ()
         schema = digest([(column.source, column.target) for column in plan.columns])
@@ -273,10 +246,14 @@ class _Chain:
             *([f"deletes: {transfer.mark}"] if options.removes else []),
             *([f"mover: {transfer.mover}"] if transfer.mover else []),
             *(["final"] if transfer.final and plan.final else []),
-            *(copied_expressions(transfer, plan) if number == 1 else []),
+            *(expressions.copied_expressions(transfer, plan) if number == 1 else []),
         )
         self._known |= {transfer.target_name(column.name, number) for column in raw}
-        self.source, self.key, self.columns = spec.to, plan.key.target.name, as_source(plan)
+        self.source, self.key, self.columns = (
+            spec.to,
+            plan.key.target.name,
+            hop_columns.as_source(plan),
+        )
         called = {column.source.name: column.target.name for column in plan.columns}
         self._names = {first: called[n] for first, n in self._names.items() if n in called}
         return Hop(
@@ -309,7 +286,7 @@ class _Chain:
                 self.columns,
                 spec.to,
                 key=self.key,
-                overrides=overrides_of(transfer, number, names, without),
+                overrides=hop_columns.overrides_of(transfer, number, names, without),
                 exclude=without,
                 target_version=version,
                 existing=() if self.anew else existing or (),
@@ -317,7 +294,7 @@ class _Chain:
 
         plan = planned(exclude)
         if transfer.on_schema_drift == "ignore_new":
-            new = {column.name for column in new_columns(plan, existing)}
+            new = {column.name for column in hop_columns.new_columns(plan, existing)}
             ignored = [column.source.name for column in plan.columns if column.target.name in new]
             plan = replace(planned({*exclude, *ignored}), ignored=tuple(ignored))
         if number == 1:
@@ -333,7 +310,7 @@ class _Chain:
         if self._unmarked:
             plan = replace(plan, where=self._unmarked)
         if transfer.mark is not None:
-            mark = mark_of(transfer.mark, plan, existing)
+            mark = hop_columns.mark_of(transfer.mark, plan, existing)
             options, self._unmarked = replace(options, mark=mark), mark.unmarked(target.system)
             plan = replace(plan, target_where=self._unmarked)
         if transfer.mover is not None:
@@ -352,7 +329,7 @@ class _Chain:
         """
         if self.transfer.final and None not in self._unversioned.values():
             why = "; ".join(f"{table}: {reason}" for table, reason in self._unversioned.items())
-            raise InputError(f"{self.transfer.transfer}: final: {why}")
+            raise errors.InputError(f"{self.transfer.transfer}: final: {why}")
 
 
 def _one_expression(order_by: Sequence[str] | None) -> str | None:
@@ -369,7 +346,7 @@ def _with_figures(transfer: Transfer, plan: CopyPlan, number: int) -> CopyPlan:
     fields = {field.name: field for field in all_fields(plan)}
     lacking = [name for name, renamed in declared.items() if renamed not in fields]
     if lacking:
-        raise InputError(
+        raise errors.InputError(
             f"{transfer.transfer}: figures: {plan.source} has no column "
             f"{', '.join(map(repr, lacking))} that is copied"
         )

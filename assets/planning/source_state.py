@@ -12,24 +12,18 @@ from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.snapshots import SnapshotAge
 from tableferry.assets.planning.transfer_plan import TransferPlan, fingerprints_of
+from tableferry.resources import errors
 from tableferry.resources.connecting.pace import going_on
 from tableferry.resources.contract.fingerprint import KnownFigures, SourceFingerprint
 from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.digest.fingerprinting import with_content
-from tableferry.resources.errors import (
-    PlacesLost,
-    SchemaDrift,
-    SetLost,
-    SourceMoved,
-    TableferryError,
-)
 from tableferry.resources.keys.range import KeyRange
 
 POLL_SECONDS = 0.2
 """Between two looks at whether the run was stopped."""
 
 
-class SourceUnreadable(TableferryError):
+class SourceUnreadable(errors.TableferryError):
     """A range of the source cannot be read while others can, e.g. a truncated file."""
 
 
@@ -260,7 +254,7 @@ class SourceState:
             return
         now = self._read(key_range, None).fingerprint
         if now != reading.fingerprint:
-            raise SourceMoved(
+            raise errors.SourceMoved(
                 f"{self._plan.transfer.source} range {key_range.name} changed while it was "
                 f"copied ({reading.fingerprint.rows} rows before, {now.rows} after)"
             )
@@ -273,12 +267,12 @@ class SourceState:
             SetLost: the table is read in the state of its set.
         """
         if self.state is not None:
-            raise SetLost(
+            raise errors.SetLost(
                 f"{self._plan.transfer.source} range {key_range.name}: another run has published "
                 "it meanwhile, perhaps from a later state than that of the set; run the set again"
             )
         if self._plan.transfer.by_place:
-            raise PlacesLost(
+            raise errors.PlacesLost(
                 f"{self._plan.transfer.source} range {key_range.name}: another run has published "
                 "it meanwhile, and ranges of blocks are read in one state; run it again"
             )
@@ -309,7 +303,7 @@ class SourceState:
             return
         before, self._moves = self._moves, self._shared.moves
         if before < self._moves:
-            raise SourceMoved(
+            raise errors.SourceMoved(
                 f"{self._plan.transfer.source} was truncated, rewritten, altered or replaced while "
                 "its ranges were gathered"
             )
@@ -329,7 +323,7 @@ class SourceState:
             if (present := now.get(column.name)) != column or present.own_type != column.own_type
         ]
         if changed:
-            raise SchemaDrift(
+            raise errors.SchemaDrift(
                 f"{source}: {', '.join(map(repr, changed))} {'is' if len(changed) == 1 else 'are'} "
                 "not as planned any more: the table was altered or replaced meanwhile; run it again"
             )

@@ -15,22 +15,12 @@ from tableferry.assets.log.records import DataVersion, digest
 from tableferry.assets.planning.changes.change_plan import plan_changes
 from tableferry.assets.planning.hazards import with_hazards
 from tableferry.assets.planning.intent import AS_DECLARED, Intent
-from tableferry.assets.planning.ranges.boundaries import limit, most_rows
-from tableferry.assets.planning.ranges.cutting import (
-    RangeGrowth,
-    block_growth,
-    extend_ranges,
-    file_growth,
-    plan_ranges,
-    top_bound,
-)
-from tableferry.assets.planning.ranges.growing import has_more_rows
+from tableferry.assets.planning.ranges import boundaries, cutting, growing, shared_cuts
 from tableferry.assets.planning.ranges.known import (
     former_ranges,
     known_ranges,
     without_gaps,
 )
-from tableferry.assets.planning.ranges.shared_cuts import in_use, relative_to, require_agreement
 from tableferry.assets.planning.ranges.statistics import KeyStatistics, key_statistics
 from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.assets.planning.rows.decision import Decision
@@ -38,7 +28,7 @@ from tableferry.assets.planning.rows.deltas import uses_segments
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.snapshots import SnapshotAge
 from tableferry.assets.planning.wires import with_wires
-from tableferry.resources import crash_points
+from tableferry.resources import crash_points, errors
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.markers import Published, require_written_as
@@ -46,7 +36,6 @@ from tableferry.resources.contract.snapshots import SharedSnapshot, Snapshot
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.digest.fingerprinting import SourceReading, fingerprints
 from tableferry.resources.digest.stretches import expected_rows
-from tableferry.resources.errors import InputError, KeyChanged, TableMissing, concerning
 from tableferry.resources.keys.cover import in_key_order
 from tableferry.resources.keys.range import KeyRange
 
@@ -67,7 +56,7 @@ class TransferPlan:
     """The settings by which a run carries out the declaration, see `Intent.carried_out`."""
     hops: tuple[Hop, ...]
     ranges: Mapping[str, KeyRange]
-    growth: RangeGrowth
+    growth: cutting.RangeGrowth
     """The changes to the dynamic partitions that the current keys need."""
     selection: Collection[int] | None = None
     """The numbers of the hops that a run writes, and only reads the others; None: all."""
@@ -256,9 +245,9 @@ def plan_transfer(
         hops = with_hazards(with_wires(transfer, hops, servers), servers)
     published = {} if purpose == "compare" else _markers(transfer, hops, servers)
     if purpose == "compare" or names is not None:
-        growth = RangeGrowth(known_ranges(transfer, hops, log), (), ())
+        growth = cutting.RangeGrowth(known_ranges(transfer, hops, log), (), ())
         if purpose != "compare":
-            require_agreement(transfer, hops, growth, published)
+            shared_cuts.require_agreement(transfer, hops, growth, published)
     else:
         growth = _growth(transfer, hops, servers, log, published, anew=intent.recreate)
     ranges = {range_.name: range_ for range_ in in_key_order((*growth.keep, *growth.add))}
@@ -281,7 +270,7 @@ def _markers(transfer: Transfer, hops: Sequence[Hop], servers: Servers) -> dict[
         if hop.existing is not None:
             published = servers.target(hop.plan.target).published(hop.plan, hop.options)
         if published is not None:
-            with concerning(transfer.transfer):
+            with errors.concerning(transfer.transfer):
                 require_written_as(hop.plan.target, published.written_as)
             markers[hop.number] = published
     return markers
@@ -308,7 +297,7 @@ def fingerprints_of(
         segmented=uses_segments(transfer),
     )
     method = "watermark" if transfer.watermark else transfer.fingerprint
-    with concerning(f"{transfer.transfer}: {transfer.source}"):
+    with errors.concerning(f"{transfer.transfer}: {transfer.source}"):
         found = fingerprints(reading, ranges, method, recorded=recorded, as_sent=as_sent)
     if first.plan.fitting is None:
         return found
@@ -348,7 +337,7 @@ def _growth(
     published: Mapping[int, Published],
     *,
     anew: bool,
-) -> RangeGrowth:
+) -> cutting.RangeGrowth:
     """Plan how the known ranges have to change for the keys in the source.
 
     Raises:
@@ -359,42 +348,42 @@ def _growth(
     former: tuple[KeyRange, ...] = ()
     try:
         known = known_ranges(transfer, hops, log)
-    except KeyChanged as error:
+    except errors.KeyChanged as error:
         if not anew:
             raise
         former = former_ranges(transfer, error.kind, log)
     whole = without_gaps(transfer, known, hops, log)
-    cuts, cut_by = in_use(transfer, hops, whole, published)
-    with concerning(f"{transfer.transfer}: {transfer.source}"):
+    cuts, cut_by = shared_cuts.in_use(transfer, hops, whole, published)
+    with errors.concerning(f"{transfer.transfer}: {transfer.source}"):
         growth = _grown(transfer, hops, servers, cuts)
     if [*cuts] != [*known]:
-        growth = relative_to(known, cuts, growth, cut_by)
+        growth = shared_cuts.relative_to(known, cuts, growth, cut_by)
     again = tuple(range_ for range_ in whole if range_ not in known)
     growth = replace(growth, retire=(*former, *growth.retire), again=again)
-    require_agreement(transfer, hops, growth, published)
+    shared_cuts.require_agreement(transfer, hops, growth, published)
     return growth
 
 
 def _grown(
     transfer: Transfer, hops: Sequence[Hop], servers: Servers, known: Sequence[KeyRange]
-) -> RangeGrowth:
+) -> cutting.RangeGrowth:
     source, key = servers.endpoint(transfer.source), hops[0].plan.key.source
     sending = source_of(transfer.source.system)
     if sending.file_key is not None:
         present = sending.own_ranges(source, transfer.source, known, transfer.rows_per_file_range)
-        growth = file_growth(known, present, delete=transfer.on_missing == "delete")
-        limit(len(growth.keep) + len(growth.add))
+        growth = cutting.file_growth(known, present, delete=transfer.on_missing == "delete")
+        boundaries.limit(len(growth.keep) + len(growth.add))
         return growth
     if transfer.by_place and sending.place is not None:
         blocks, count = sending.blocks(source, transfer.source), transfer.ranges.count or 1
         digits = key_kind(key, transfer.source.system)[1]
-        return block_growth(known, blocks, count, sending.place.per_block, digits)
-    above, rows = top_bound(known) if known else None, transfer.ranges.rows
+        return cutting.block_growth(known, blocks, count, sending.place.per_block, digits)
+    above, rows = cutting.top_bound(known) if known else None, transfer.ranges.rows
     if (
         known
         and above is None
         and rows
-        and not has_more_rows(transfer, key, servers, most_rows(rows))
+        and not growing.has_more_rows(transfer, key, servers, boundaries.most_rows(rows))
     ):
         # it stays one range: nobody needs the distribution of its keys
         stats = KeyStatistics(0, nullable=key.nullable)
@@ -402,9 +391,9 @@ def _grown(
         stats = key_statistics(source, transfer.source, key, above=above, where=transfer.where)
     spec = transfer.ranges.model_dump(exclude_none=True)
     try:
-        return extend_ranges(known, stats, spec, *key_kind(key, transfer.source.system))
-    except InputError as error:
-        raise InputError(f"{transfer.transfer}: ranges: {error}") from None
+        return cutting.extend_ranges(known, stats, spec, *key_kind(key, transfer.source.system))
+    except errors.InputError as error:
+        raise errors.InputError(f"{transfer.transfer}: ranges: {error}") from None
 
 
 def require_cuts(transfer: Transfer, first: Hop) -> None:
@@ -415,7 +404,9 @@ def require_cuts(transfer: Transfer, first: Hop) -> None:
     """
     kind, digits = key_kind(first.plan.key.source, transfer.source.system)
     if source_of(transfer.source.system).file_key is None and not transfer.by_place:
-        plan_ranges(KeyStatistics(0), transfer.ranges.model_dump(exclude_none=True), kind, digits)
+        cutting.plan_ranges(
+            KeyStatistics(0), transfer.ranges.model_dump(exclude_none=True), kind, digits
+        )
 
 
 def apply_growth(plan: TransferPlan, servers: Servers, instance: dg.DagsterInstance) -> None:
@@ -434,7 +425,7 @@ def apply_growth(plan: TransferPlan, servers: Servers, instance: dg.DagsterInsta
     for hop in plan.hops if growth.retire or growth.remove else ():
         target = servers.target(hop.plan.target)
         # a target that does not exist yet has nothing to retire
-        with contextlib.suppress(TableMissing):
+        with contextlib.suppress(errors.TableMissing):
             for ranges, replacements in ((growth.retire, growth.add), (growth.remove, ())):
                 if ranges:
                     target.retire(hop.plan, ranges, replacements, hop.options)

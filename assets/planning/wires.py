@@ -17,8 +17,7 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.formats import UNREAD, WIRES, format_of, formats_between
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.digest import native
-from tableferry.resources.digest.fingerprinting import source_digest
+from tableferry.resources.digest import fingerprinting, native
 from tableferry.resources.digest.probe import DigestRefused
 from tableferry.resources.errors import InputError, StatementFailed
 from tableferry.resources.wires.exports import wrong_values
@@ -153,7 +152,7 @@ def sends_digests(transfer: Transfer, hop: Hop, source: Endpoint) -> bool:
     if native.extension() is None or uses_segments(transfer):
         return False
     try:
-        return native.layout(plan, source_digest(source, plan)) is not None
+        return native.layout(plan, fingerprinting.source_digest(source, plan)) is not None
     except DigestRefused:
         return False
 

@@ -11,15 +11,7 @@ from tableferry.assets.planning.rows.actions import action_of_move
 from tableferry.assets.planning.rows.decision import MAY_BE_EQUAL, Action
 from tableferry.assets.planning.rows.deltas import only_whole
 from tableferry.assets.planning.snapshots import SnapshotTooOld
-from tableferry.assets.running.audit import (
-    CheckFailed,
-    MiddleDamaged,
-    allowing_kept,
-    blocking_failures,
-    require_green,
-    settle,
-    verdicts_of,
-)
+from tableferry.assets.running import audit
 from tableferry.assets.running.moving import move
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.assets.running.rows import (
@@ -37,17 +29,10 @@ from tableferry.checks.expectations import ALL_CHECKS
 from tableferry.checks.levels import BY_CHECK, CHECK_NAMES, GONE, Level
 from tableferry.checks.reconcile import reconcile
 from tableferry.checks.verdict import Verdict
+from tableferry.resources import crash_points, errors
 from tableferry.resources.connecting.guard import SourceBusy
 from tableferry.resources.connecting.retry import is_transient
-from tableferry.resources.crash_points import reached
 from tableferry.resources.digest.measure import ROWS
-from tableferry.resources.errors import (
-    InputError,
-    RowsReferredTo,
-    SetLost,
-    TableferryError,
-    describe,
-)
 
 
 def act(attempt: RangeAttempt) -> RangeOutcome:
@@ -62,7 +47,7 @@ def act(attempt: RangeAttempt) -> RangeOutcome:
     if attempt.is_as_planned or decision.action.moves:
         return ACTIONS[decision.action](attempt, decision.reason)
     if decision.reason.needs_no_move and attempt.hop.options.mode.whole_table:
-        raise TableferryError(
+        raise errors.TableferryError(
             "its rows changed after the run was planned, and a swap moves all ranges together; "
             "run it again"
         )
@@ -78,7 +63,7 @@ def _skip(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     """
     in_place = attempt.in_place
     both = in_place.comparison(in_place.hop.plan.target)
-    counted = allowing_kept(in_place, both, [reconcile(both, "count")])
+    counted = audit.allowing_kept(in_place, both, [reconcile(both, "count")])
     return _record_again(in_place, reason, counted)
 
 
@@ -89,8 +74,8 @@ def _recheck(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     then that its source is newer.
     """
     in_place = attempt.in_place
-    verdicts = verdicts_of(in_place, attempt.hop.plan.target)
-    if attempt.hop.options.mode.whole_table or not blocking_failures(attempt.work, verdicts):
+    verdicts = audit.verdicts_of(in_place, attempt.hop.plan.target)
+    if attempt.hop.options.mode.whole_table or not audit.blocking_failures(attempt.work, verdicts):
         return _record_again(in_place, reason, verdicts)
     return _move_rows(attempt, Reason.LAST_CHECK_FAILED)
 
@@ -117,9 +102,9 @@ def _compare(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
         if check in attempt.decision.failed and level not in levels
     ]
     digested: list[Level] = [] if "checksum" in (*levels, *also) else ["checksum"]
-    verdicts = verdicts_of(attempt, attempt.hop.plan.target, [*also, *digested])
+    verdicts = audit.verdicts_of(attempt, attempt.hop.plan.target, [*also, *digested])
     recorded = len(verdicts) - len(digested)
-    blocking = blocking_failures(attempt.work, verdicts)
+    blocking = audit.blocking_failures(attempt.work, verdicts)
     failed = [each for each in verdicts if not each.passed]
     if differing := [each for each in failed if each.check in BY_CHECK or each in blocking]:
         return _otherwise(attempt, moved_as, differing[-1].summary(), verdicts)
@@ -133,7 +118,7 @@ def _compare(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     with attempt.marking(always=bool(adopts)):
         if not adopts:
             return _record_again(attempt, reason, verdicts[:recorded], compared=verdicts)
-        reached("after_adopted_marker")
+        crash_points.reached("after_adopted_marker")
         record = attempt.record_of_move(
             State.ADOPTED,
             rows=attempt.reading.fingerprint.rows,
@@ -142,7 +127,7 @@ def _compare(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
         )
         record = with_digest(record, attempt.hop, verdicts)
         attempt.writer.record_commit(record, reversed(verdicts))
-        reached("after_event")
+        crash_points.reached("after_event")
         return RangeOutcome(attempt.hop, record, reason, verdicts)
 
 
@@ -183,7 +168,7 @@ def _record(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
         attempt = attempt.in_place
     attempt.tell("reconcile")
     started = time.perf_counter()
-    verdicts = require_green(attempt, attempt.hop.written_plan.target)
+    verdicts = audit.require_green(attempt, attempt.hop.written_plan.target)
     attempt.require_snapshot()
     gathered = attempt.recorded
     record = attempt.record_of_move(
@@ -193,7 +178,7 @@ def _record(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
         counts=gathered.counts if gathered else {},
         cast=gathered.cast if gathered else {},
     )
-    return settle(attempt, record, reason, verdicts, gathered=reason is Reason.SHADOWED)
+    return audit.settle(attempt, record, reason, verdicts, gathered=reason is Reason.SHADOWED)
 
 
 def _move_rows(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
@@ -219,18 +204,18 @@ def _move_differing(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     for parts in dict.fromkeys((changed, ())):
         try:
             return move(rows_that_differ(attempt, parts=parts), reason)
-        except TableferryError as error:
+        except errors.TableferryError as error:
             if _helps_no_whole(error):
                 raise
-            why = [attempt.whole_because, describe(error)]
+            why = [attempt.whole_because, errors.describe(error)]
             if isinstance(error, TooManyDiffer):
                 break
     return move(RowSet(replace(attempt, whole_because="; ".join(filter(None, why)))), reason)
 
 
-def _helps_no_whole(error: TableferryError) -> bool:
+def _helps_no_whole(error: errors.TableferryError) -> bool:
     """Whether an error says nothing against moving some rows: all of them would meet it, too."""
-    met = MiddleDamaged | RowsReferredTo | SourceBusy | SnapshotTooOld | SetLost
+    met = audit.MiddleDamaged | errors.RowsReferredTo | SourceBusy | SnapshotTooOld | errors.SetLost
     return is_transient(error) or isinstance(error, met)
 
 
@@ -245,17 +230,17 @@ def _move_newer(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
         return _move_rows(attempt, reason)
     try:
         return move(newer_rows(attempt, since), reason)
-    except CheckFailed as error:
+    except audit.CheckFailed as error:
         why = str(error)
     except RangeDiffers as error:
         why = str(error)
         if attempt.hop.options.removes:
             try:
                 return move(rows_gone(attempt, error.newer), reason)
-            except TableferryError as refused:
+            except errors.TableferryError as refused:
                 if _helps_no_whole(refused):
                     raise
-                why = f"{why}; {describe(refused)}"
+                why = f"{why}; {errors.describe(refused)}"
     return _move_rows(replace(attempt, whole_because=why), reason)
 
 
@@ -268,9 +253,9 @@ def _repair(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     if (outcome := _record_empty(attempt, reason)) is not None:
         return outcome
     if reason is not Reason.REPAIR:
-        raise InputError("it has not been moved yet, so that there is nothing to repair")
+        raise errors.InputError("it has not been moved yet, so that there is nothing to repair")
     if why := only_whole(attempt.work.plan.transfer, attempt.hop):
-        raise InputError(
+        raise errors.InputError(
             f"its rows cannot be put right by themselves: {why}; `ferry run --force` moves the "
             "range"
         )
@@ -302,7 +287,7 @@ def _record_empty(attempt: RangeAttempt, reason: Reason) -> RangeOutcome | None:
     if attempt.reading.fingerprint.rows or attempt.marked_by_moving or hop.only_moved:
         return None
     attempt.tell("reconcile")
-    verdicts = verdicts_of(attempt, hop.plan.target)
+    verdicts = audit.verdicts_of(attempt, hop.plan.target)
     if not all(verdict.passed for verdict in verdicts) or verdicts[0].target[ROWS]:
         return None
     if attempt.reading.is_live:
@@ -311,7 +296,7 @@ def _record_empty(attempt: RangeAttempt, reason: Reason) -> RangeOutcome | None:
     with attempt.marking():
         proven = proven_whole(attempt, extra=False)
         record = attempt.record_of_move(State.FINALISED, rows=0, proven=proven)
-        return settle(attempt, record, reason, verdicts)
+        return audit.settle(attempt, record, reason, verdicts)
 
 
 def _record_again(
@@ -324,7 +309,7 @@ def _record_again(
     """Record a range that was not moved, with the verdicts of its checks, and the target's digest
     by all that was compared."""
     attempt.require_snapshot()
-    failed = blocking_failures(attempt.work, verdicts)
+    failed = audit.blocking_failures(attempt.work, verdicts)
     record = with_digest(attempt.record_of_skip(), attempt.hop, compared or verdicts)
     damaged = []
     if not failed:

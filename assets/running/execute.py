@@ -31,27 +31,15 @@ from tableferry.assets.planning.snapshots import MOST_READINGS
 from tableferry.assets.planning.source_state import SourceState
 from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_transfer
 from tableferry.assets.planning.wires import with_wires
+from tableferry.assets.running import processes, runs, swap
 from tableferry.assets.running.caller import Caller, plan_of_run
 from tableferry.assets.running.fitting import changes_of_run, moves, prepare_targets, written
-from tableferry.assets.running.processes import (
-    PROCESS,
-    home_name,
-    owner_name,
-    run_is_alive,
-    run_process,
-)
-from tableferry.assets.running.runs import ends_last, share_pool
-from tableferry.assets.running.swap import promote
 from tableferry.assets.running.work import Earlier, RangeOutcome, Work
 from tableferry.assets.running.workers import run_ranges
 from tableferry.assets.verifying.whole_tables import check_whole_tables
+from tableferry.resources import errors
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.target import Target
-from tableferry.resources.errors import (
-    InputError,
-    SourceMoved,
-    informing,
-)
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.words import counted, listed
 
@@ -67,15 +55,15 @@ def execute(
         TableferryError: the run cannot start: a server is down, a table is missing, or has drifted.
     """
     instance = context.instance
-    process = run_process(instance, context.job_def.executor_def.name)
+    process = processes.run_process(instance, context.job_def.executor_def.name)
     # a run that repeats another one has the tags of that
     if process or context.run.parent_run_id:
-        instance.add_run_tags(context.run.run_id, {PROCESS: process})
+        instance.add_run_tags(context.run.run_id, {processes.PROCESS: process})
     intent = intent_of(context.run)
     if intent != Intent.parse(context.run.tags):
         context.log.info("this run repeats another one: what is done is not forced once more")
     settings = intent.carried_out(transfer)
-    if note := share_pool(instance, settings):
+    if note := runs.share_pool(instance, settings):
         context.log.warning(note)
     names = _ranges_of_run(context, transfer, servers, intent)
     known = partial(instance.get_dynamic_partitions, transfer.partitions_name)
@@ -105,7 +93,7 @@ def execute(
         else:
             outcomes = run_ranges(work, plan.selected)
         good = all(outcome.good for outcome in outcomes)
-        done = good and caller.last and ends_last(instance, settings, context.run)
+        done = good and caller.last and runs.ends_last(instance, settings, context.run)
         if plan.transfer.on_reject == "quarantine":
             _settle_rejected(work, known(), done=done)
         if done:
@@ -164,7 +152,9 @@ def _notes_on_source(
     """
     unknown: list[str] = []
     look = partial(_source_regressed, instance, plan)
-    yield from filter(None, [informing("whether the source went back", look, unknown), *unknown])
+    yield from filter(
+        None, [errors.informing("whether the source went back", look, unknown), *unknown]
+    )
     if any(hop.first and moves(plan, hop) for hop in plan.selected):
         yield from filter(None, [require_not_shrunk(plan, servers, instance)])
 
@@ -221,7 +211,7 @@ def build_work(
         most: how many ranges may move at a time.
     """
     instance, run = context.instance, context.run
-    transfer, alive = plan.transfer, run_is_alive(instance)
+    transfer, alive = plan.transfer, processes.run_is_alive(instance)
     shadows: dict[int, str | None] = {}
     loaders: dict[int, Target] = {}
     for hop in plan.selected:
@@ -244,11 +234,11 @@ def build_work(
         plan=plan,
         servers=servers,
         run_id=run.run_id,
-        owner=owner_name(
-            instance, run.run_id, run_process(instance, context.job_def.executor_def.name)
+        owner=processes.owner_name(
+            instance, run.run_id, processes.run_process(instance, context.job_def.executor_def.name)
         ),
         log=instance,
-        home=home_name(instance),
+        home=processes.home_name(instance),
         alive=alive,
         source=SourceState(plan, servers),
         levels=levels_of(transfer),
@@ -288,7 +278,7 @@ def _fitting(servers: Servers, plan: CopyPlan) -> int:
     if source.settings().facts is target.settings().facts:
         per_range, beside, who = 3, 1, "source and target together take"
     if budget.lent < per_range + beside:
-        raise InputError(
+        raise errors.InputError(
             f"{plan.target}: a pooler between lends {counted(budget.lent, 'connection')}, and "
             f"{who} {per_range + beside} at a time, as one holds a range while another one loads "
             "or reads it; give the pool more (PgBouncer: default_pool_size)"
@@ -354,8 +344,8 @@ def _swap(work: Work, all_names: Sequence[str]) -> list[RangeOutcome]:
             ):
                 break
             try:
-                outcomes = promote(work, hop, all_names, outcomes)
-            except SourceMoved as error:
+                outcomes = swap.promote(work, hop, all_names, outcomes)
+            except errors.SourceMoved as error:
                 if reading == MOST_READINGS - 1:
                     raise
                 logger.warning("%s; all are gathered again", error)

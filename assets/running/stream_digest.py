@@ -12,10 +12,9 @@ import pyarrow as pa
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
 from tableferry.resources.contract.fingerprint import Figures, KnownFigures, Way
-from tableferry.resources.digest import native
+from tableferry.resources.digest import fields, native
 from tableferry.resources.digest.definition import definition
 from tableferry.resources.digest.expressions import RowDigest
-from tableferry.resources.digest.fields import relaxed_fields
 from tableferry.resources.digest.fingerprinting import source_digest
 from tableferry.resources.digest.measure import DIGEST, ROWS, client_computes, empty
 from tableferry.resources.digest.native import SentRows
@@ -127,7 +126,7 @@ def stream_digest_of(attempt: RangeAttempt) -> StreamDigest | None:
     if hop.first and (hop.wire != "text" or reading.snapshot is None):
         return None
     comparison = attempt.comparison(hop.written_plan.target)
-    if relaxed_fields(comparison.plan):
+    if fields.relaxed_fields(comparison.plan):
         return None  # the check compares the export's conversion of values with the server's
     digest = comparison.digests.row["source"]
     if reading.source_figures and reading.source_figures.digest == digest.id:

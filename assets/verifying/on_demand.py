@@ -8,13 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.ledger import (
-    committed,
-    committed_records,
-    newest,
-    standing,
-)
-from tableferry.assets.log.records import DataVersion, RangeRecord, digest
+from tableferry.assets.log import ledger, records
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import EventLogger, Writer
 from tableferry.assets.planning.columns.hop_columns import not_yet, watermark_column
@@ -23,19 +17,9 @@ from tableferry.assets.planning.resolve import Hop, levels_of
 from tableferry.assets.planning.rows.increments import keys_and_watermarks
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.transfer_plan import TransferPlan, present_ranges
-from tableferry.assets.verifying.as_committed import (
-    UNKNOWN,
-    changed_side,
-    changed_since,
-    compared_with_commit,
-    digest_of,
-    explained,
-    source_is_newer,
-    with_digest,
-)
+from tableferry.assets.verifying import as_committed, extra_rows
 from tableferry.assets.verifying.check_request import CheckRequest
 from tableferry.assets.verifying.checked import Checked
-from tableferry.assets.verifying.extra_rows import allowing_extra_rows, allows_extra_rows
 from tableferry.checks.expectations import run_suite
 from tableferry.checks.levels import CHECK_NAMES, LEVELS, Level
 from tableferry.checks.recheck import Recheck, RepeatedLooks, look_together
@@ -78,7 +62,7 @@ def verify(
     for hop in hops:
         if why := not_yet(hop.plan.target, hop.renames):
             raise InputError(f"{transfer.transfer}: {why}; run it first")
-        done = committed(instance, hop.asset, ())
+        done = ledger.committed(instance, hop.asset, ())
         chosen = [
             key_range
             for key_range in ranges
@@ -142,16 +126,18 @@ class _HopCheck:
                 compared, failure = _up_to_a_failure(compared)
                 if failure is None:
                     self._record_equal(writer, names, compared)
-            about = newest(instance, asset, names)
+            about = ledger.newest(instance, asset, names)
             for verdicts in compared:
                 # failures last: the page of a check shows the latest verdict
                 for name in sorted(verdicts, key=lambda name: not verdicts[name].passed):
-                    if verdicts[name].note != UNKNOWN:  # that is no verdict about the rows
+                    if (
+                        verdicts[name].note != as_committed.UNKNOWN
+                    ):  # that is no verdict about the rows
                         writer.checked(name, verdicts[name], about.get(name))
                     by_check.setdefault(verdicts[name].check, {})[name] = verdicts[name]
             if failure is not None:
                 raise failure
-            now = newest(instance, asset, names)
+            now = ledger.newest(instance, asset, names)
             todo = [
                 key_range
                 for key_range in todo
@@ -165,22 +151,24 @@ class _HopCheck:
     ) -> None:
         """Record the ranges that are equal, unless they were recorded with these rows."""
         hop = self.hop
-        known = committed_records(self.context.instance, hop.asset, names)
+        known = ledger.committed_records(self.context.instance, hop.asset, names)
         for name in names:
             verdicts = [of_check[name] for of_check in compared if name in of_check]
             if not all(verdict.passed for verdict in verdicts):
                 continue
             counts = (int(each.target[ROWS]) for each in verdicts if ROWS in each.target)
             rows = next(counts, None)
-            record = with_digest(RangeRecord(name, State.ADOPTED, rows=rows), hop, verdicts)
+            record = as_committed.with_digest(
+                records.RangeRecord(name, State.ADOPTED, rows=rows), hop, verdicts
+            )
             if (
                 name in known
                 and record.target_digest in (None, known[name].target_digest)
                 and known[name].declared in (None, writer.declared)
             ):
                 continue
-            source = digest(rows, record.target_digest)
-            version = DataVersion(source, hop.schema_hash, hop.settings_hash)
+            source = records.digest(rows, record.target_digest)
+            version = records.DataVersion(source, hop.schema_hash, hop.settings_hash)
             writer.commit(replace(record, data_version=str(version)))
 
     def compared(
@@ -194,7 +182,7 @@ class _HopCheck:
             found = reconcile_all(both_sides, level)
             verdicts = {}
             for name, both in compared.items():
-                (verdicts[name],) = allowing_extra_rows(self.hop, both, [found[name]])
+                (verdicts[name],) = extra_rows.allowing_extra_rows(self.hop, both, [found[name]])
             failed = [key_range for key_range in ranges if not verdicts[key_range.name].passed]
             sides = self._changed_sides(both_sides.only(*failed), verdicts, level)
             newer = [key_range for key_range in failed if sides[key_range.name] == "source"]
@@ -203,18 +191,18 @@ class _HopCheck:
             look_together([looks[name] for name in sides if name not in behind])
             for name, side in sides.items():
                 if name in behind:
-                    verdicts[name] = source_is_newer(verdicts[name])
+                    verdicts[name] = as_committed.source_is_newer(verdicts[name])
                     continue
                 try:
-                    keeps = allows_extra_rows(self.hop, compared[name])
+                    keeps = extra_rows.allows_extra_rows(self.hop, compared[name])
                     ask = partial(self._asked, compared[name], level)
                     verdict = looks[name].judge(verdicts[name], ask, keeps_rows=keeps)
                 except Exception as error:
                     verdict = verdicts[name].unexplained(error)
                 if side is None and self.transfer.write.moves:
-                    why[name] = UNKNOWN
+                    why[name] = as_committed.UNKNOWN
                 if not verdict.passed and name in why:
-                    verdict = explained(verdict, why[name])
+                    verdict = as_committed.explained(verdict, why[name])
                 verdicts[name] = verdict
             if self.transfer.mover is not None:
                 known = last_written(
@@ -227,7 +215,7 @@ class _HopCheck:
             yield {key_range.name: run_suite(suite, target, key_range) for key_range in ranges}
 
     def _asked(self, both: Comparison, level: Level) -> Verdict:
-        (verdict,) = allowing_extra_rows(self.hop, both, [reconcile(both, level)])
+        (verdict,) = extra_rows.allowing_extra_rows(self.hop, both, [reconcile(both, level)])
         return verdict
 
     def _changed_sides(
@@ -237,14 +225,15 @@ class _HopCheck:
         names = [key_range.name for key_range in failed.ranges]
         if not names:
             return {}
-        known = committed_records(self.context.instance, self.hop.asset, names)
+        known = ledger.committed_records(self.context.instance, self.hop.asset, names)
         now: dict[str, Verdict] = {}
         if LEVELS[level].compares == "sample":
             # without these digests the side is unknown, but the failures are not
             with suppress(Exception):
                 now = target_digests(failed)
         sides = {
-            name: changed_side(verdicts[name], known.get(name), now.get(name)) for name in names
+            name: as_committed.changed_side(verdicts[name], known.get(name), now.get(name))
+            for name in names
         }
         held = {
             name: digest
@@ -273,7 +262,7 @@ class _HopCheck:
         watermark = watermark_column(both.plan, self.transfer).target.name
         only_newer = []
         for key_range in both.ranges:
-            if digest_of(now[key_range.name], "target") == held[key_range.name]:
+            if as_committed.digest_of(now[key_range.name], "target") == held[key_range.name]:
                 differences = failed.only(key_range).differences
                 if differences.different == differences.by_column.get(watermark, 0):
                     only_newer.append(key_range.name)
@@ -289,21 +278,23 @@ class _HopCheck:
         if not ranges or not self.transfer.write.moves:
             return {}
         instance, before, why = self.context.instance, self.before, dict[str, str]()
-        stands = standing(instance, self.hop.asset, [check])
+        stands = ledger.standing(instance, self.hop.asset, [check])
         for key_range in ranges:
             if check in (verdicts := stands.get(key_range.name, {})) and not verdicts[check].passed:
                 why[key_range.name] = "it has failed before, and no run has moved it since"
         if before is None:
             return why
-        here, there = (committed(instance, each.asset, ()) for each in (self.hop, before))
+        here, there = (ledger.committed(instance, each.asset, ()) for each in (self.hop, before))
         same = [
             key_range
             for key_range in ranges
             if key_range.name in there
             and here[key_range.name].data_version.is_of(there[key_range.name].data_version)
         ]
-        known = committed_records(instance, before.asset, [key_range.name for key_range in same])
-        damaged = changed_since(before, self.servers, same, known)
+        known = ledger.committed_records(
+            instance, before.asset, [key_range.name for key_range in same]
+        )
+        damaged = as_committed.changed_since(before, self.servers, same, known)
         middle, target = before.plan.target, self.hop.plan.target
         for key_range in same:
             why[key_range.name] = (
@@ -317,8 +308,8 @@ class _HopCheck:
     def compared_with_commit(self, ranges: Sequence[KeyRange]) -> Iterator[dict[str, Verdict]]:
         """Yield verdicts by range that compare what was committed with what the target has now."""
         names = [key_range.name for key_range in ranges]
-        known = committed_records(self.context.instance, self.hop.asset, names)
-        yield compared_with_commit(self.hop, self.servers, ranges, known)
+        known = ledger.committed_records(self.context.instance, self.hop.asset, names)
+        yield as_committed.compared_with_commit(self.hop, self.servers, ranges, known)
 
 
 def _up_to_a_failure(

@@ -24,15 +24,10 @@ from tableferry.checks.sides import Comparison
 from tableferry.checks.table_side import SIDES, TableSide, require_condition
 from tableferry.checks.verdict import Difference, Differences, Sink, Verdict
 from tableferry.resources.columns.key_kind import key_kind
+from tableferry.resources.contract import table_sql
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.table_sql import (
-    ENUMERATED,
-    filtered,
-    predicate,
-    read_from,
-)
 from tableferry.resources.digest.expressions import sorts_like_number
 from tableferry.resources.digest.fields import fields
 from tableferry.resources.digest.measure import DIGEST, ROWS
@@ -110,8 +105,8 @@ class ComparisonByKey(Comparison):
         that values are read when no connection is in use.
         """
         layout = replace(RowLayout.of(self.plan, ()), order=(KEY,))
-        for at in range(0, len(self.ranges), ENUMERATED):
-            where = self.rows_in(self.ranges[at : at + ENUMERATED])
+        for at in range(0, len(self.ranges), table_sql.ENUMERATED):
+            where = self.rows_in(self.ranges[at : at + table_sql.ENUMERATED])
             differing: list[tuple[pa.Array, int]] = []
             with self.rows(layout, where) as (source, target):
                 for chunk in chunks_that_differ(layout, source, target):
@@ -129,7 +124,7 @@ def _rows_of(side: TableSide, keys: _Keys) -> str:
         return side.rows_in([keys])
     system = side.table.system
     bounds = ", ".join(system.dialect.bound(key, side.key) for key in keys)
-    return filtered(f"{system.quote(side.key.name)} IN ({bounds})", side.filter)
+    return table_sql.filtered(f"{system.quote(side.key.name)} IN ({bounds})", side.filter)
 
 
 def _between(rows: pa.Table, keys: pa.Array) -> int:
@@ -319,9 +314,9 @@ def _extent(side: TableSide, kind: KeyKind, digits: int) -> tuple[int, int]:
         return 0, largest_number(kind, digits)
     system, column = side.table.system, side.key
     key = system.dialect.key_extent(system.quote(column.name), column, kind)
-    rows = filtered(predicate(column, KeyRange(kind), system), side.filter)
+    rows = table_sql.filtered(table_sql.predicate(column, KeyRange(kind), system), side.filter)
     ((low, high),) = side.endpoint.query(
-        f"SELECT MIN({key}), MAX({key}) FROM {read_from(side.table)} WHERE {rows}"
+        f"SELECT MIN({key}), MAX({key}) FROM {table_sql.read_from(side.table)} WHERE {rows}"
     )
     if low is None or high is None:
         return 0, 0
@@ -330,7 +325,7 @@ def _extent(side: TableSide, kind: KeyKind, digits: int) -> tuple[int, int]:
 
 def _comparison(unequal: Comparison, rows: Mapping[Side, int]) -> Comparison:
     """The search for the rows that differ in some ranges, which have so many rows."""
-    few = max(rows.values()) <= MOST_DIGESTS or len(unequal.ranges) > ENUMERATED
+    few = max(rows.values()) <= MOST_DIGESTS or len(unequal.ranges) > table_sql.ENUMERATED
     if not few or not finds_by_key(unequal):
         return replace(unequal, limit=EXAMINED)
     both = rows["source"], rows["target"]

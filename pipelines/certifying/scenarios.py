@@ -10,16 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from tableferry.pipelines.certifying import looking
 from tableferry.pipelines.certifying.commands import Ran
 from tableferry.pipelines.certifying.cut import Cutting
 from tableferry.pipelines.certifying.edges import TYPES
 from tableferry.pipelines.certifying.ground import DAMAGE, MISFIT, Ground
-from tableferry.pipelines.certifying.looking import (
-    ROWS,
-    differing_rows,
-    differing_values,
-    torn_ranges,
-)
 from tableferry.pipelines.certifying.site import Site
 from tableferry.resources.contract.inspection import Use, inspection_of
 from tableferry.resources.crash_points import CRASH_AT
@@ -145,8 +140,8 @@ class Trials:
             Failed: rows differ.
         """
         for site in self.ground.targets:
-            if difference := differing_rows(self.ground.source, site):
-                raise Failed(f"{site.table(ROWS)}: {difference}")
+            if difference := looking.differing_rows(self.ground.source, site):
+                raise Failed(f"{site.table(looking.ROWS)}: {difference}")
         return f"{counted(len(self.ground.targets), 'target')} equal"
 
     def _run(self, *arguments: str, **environment: str) -> Ran:
@@ -158,8 +153,8 @@ class Trials:
 
     def _settled(self) -> None:
         """Bring the targets to the source's state, if a scenario before has not."""
-        if any(differing_rows(self.ground.source, site) for site in self.ground.targets):
-            self._run(ROWS)
+        if any(looking.differing_rows(self.ground.source, site) for site in self.ground.targets):
+            self._run(looking.ROWS)
 
     def _do(self, site: Site, statement: str) -> None:
         """Run a statement of the scenario itself, for which no login needs to have the right."""
@@ -189,7 +184,7 @@ class Trials:
     # the scenarios
 
     def _full(self) -> str:
-        states = {*self._run(ROWS).states()}
+        states = {*self._run(looking.ROWS).states()}
         if states != {"committed"}:
             raise Failed(f"the ranges are {', '.join(sorted(states))}")
         return f"{counted(self.ground.rows, 'row')}: {self._same()}"
@@ -198,7 +193,7 @@ class Trials:
         self._run(TYPES)
         seen = []
         for site in self.ground.targets:
-            count, wrong = differing_values(self.ground.edges, site)
+            count, wrong = looking.differing_values(self.ground.edges, site)
             if wrong:
                 more = f" and {len(wrong) - MOST} more" if len(wrong) > MOST else ""
                 raise Failed(f"{site.table(TYPES)}: {'; '.join(wrong[:MOST])}{more}")
@@ -206,13 +201,13 @@ class Trials:
         return f"{counted(len(self.ground.edges.columns), 'type')}: {', '.join(seen)}"
 
     def _second(self) -> str:
-        return f"{self._moved(self._run(ROWS), 0)}: {self._same()}"
+        return f"{self._moved(self._run(looking.ROWS), 0)}: {self._same()}"
 
     def _change(self, statement: str) -> str:
         self._writable()
         self._settled()
         self._do(self.ground.source, statement)
-        ran = self._run(ROWS)
+        ran = self._run(looking.ROWS)
         return f"{self._moved(ran, 1)}: {self._same()}"
 
     def _killed(self, site: Site, point: str) -> str:
@@ -221,27 +216,27 @@ class Trials:
         # one worker takes range after range through all hops: it dies in the second range
         nth = len(self.ground.targets) + site.position
         died = self.ground.commands.ferry(
-            "run", ROWS, "--profile", "safe", *force, **{CRASH_AT: f"{point}:{nth}"}
+            "run", looking.ROWS, "--profile", "safe", *force, **{CRASH_AT: f"{point}:{nth}"}
         )
         if died.exit_code != -signal.SIGKILL:
             raise Failed(f"it was not killed: {died.why}")
         for each in self.ground.targets:
-            if torn := torn_ranges(each, self.ground.spans):
-                raise Failed(f"{each.table(ROWS)}: after the kill, {'; '.join(torn)}")
-        self._run(ROWS, *force)
+            if torn := looking.torn_ranges(each, self.ground.spans):
+                raise Failed(f"{each.table(looking.ROWS)}: after the kill, {'; '.join(torn)}")
+        self._run(looking.ROWS, *force)
         return f"killed; the next run ended with 0: {self._same()}"
 
     def _damaged(self, site: Site) -> str:
         self._settled()
         key, ferry = self.ground.damaged_key, self.ground.commands.ferry
         self._do(site, self.ground.damage(site))
-        check = ferry("check", ROWS)
+        check = ferry("check", looking.ROWS)
         if check.exit_code != 1:
             raise Failed(f"the check did not find it: {check.why}")
-        shown = ferry("diff", ROWS, "--range", str(key), "--hop", str(site.position))
+        shown = ferry("diff", looking.ROWS, "--range", str(key), "--hop", str(site.position))
         if shown.exit_code != 1 or str(DAMAGE) not in shown.said:
             raise Failed(f"the comparison did not show it: {shown.why}")
-        self._run(ROWS)
+        self._run(looking.ROWS)
         return f"id {key} found, shown and repaired: {self._same()}"
 
     def _refused(self) -> str:
@@ -279,7 +274,7 @@ class Trials:
 
     def _two(self) -> str:
         self._settled()
-        arguments = ("run", ROWS, *self._all_to_move())
+        arguments = ("run", looking.ROWS, *self._all_to_move())
         commands = self.ground.commands
         started = [commands.start(*arguments) for _ in range(2)]
         for ran in [commands.end(each) for each in started]:
@@ -301,20 +296,20 @@ class Trials:
             cutting.armed = True
             force = self._all_to_move()
             environment = {cutting.variable: cutting.url}
-            ran = self.ground.commands.ferry("run", ROWS, *force, **environment)
+            ran = self.ground.commands.ferry("run", looking.ROWS, *force, **environment)
         if not cutting.cut:
             raise NotPossible("no connection has passed enough to be cut")
         cut = f"{counted(cutting.cut, 'connection')} cut"
         if ran.exit_code == 0:
             return f"{cut}; the run ended with 0 all the same: {self._same()}"
-        self._run(ROWS, *force)
+        self._run(looking.ROWS, *force)
         return f"{cut}; {ran.why}; the next run ended with 0: {self._same()}"
 
     def _restarted(self) -> str:
         if not self.restart_command:
             raise NotPossible("no --restart-command was given")
         self._settled()
-        self._run(ROWS, *self._all_to_move())
+        self._run(looking.ROWS, *self._all_to_move())
         ended = subprocess.run(
             self.restart_command, shell=True, capture_output=True, text=True, check=False
         )
@@ -331,13 +326,13 @@ class Trials:
                         raise
                     time.sleep(1)
         seen = self._same()
-        return f"{seen}; after that, {self._moved(self._run(ROWS), 0)}: {self._same()}"
+        return f"{seen}; after that, {self._moved(self._run(looking.ROWS), 0)}: {self._same()}"
 
     def _privileges(self) -> str:
         unneeded, problems = [], []
         last = len(self.ground.sites) - 1
         for site in self.ground.sites:
-            told, table = site.told(site.plain.unneeded), site.table(ROWS)
+            told, table = site.told(site.plain.unneeded), site.table(looking.ROWS)
             rights = [right for right, has in told.items() if has in ("1", "True")]
             if rights:
                 unneeded.append(f"{', '.join(rights)} of {site.connection}")

@@ -7,41 +7,30 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tableferry.checks.levels import LEVELS
-from tableferry.pipelines.command.shell import (
-    RANGE_HELP,
-    LevelChoice,
-    as_json,
-    end,
-    print_json,
-    report_waiting,
-    transfer_argument,
-    user_errors,
-    verbosity,
-)
+from tableferry.checks import levels
+from tableferry.pipelines.command import shell
 
 if TYPE_CHECKING:
-    from tableferry.checks.levels import Level
     from tableferry.pipelines.command.session import Session
     from tableferry.pipelines.command.show.views import AdoptionView
 
 
 @click.command(short_help="Record the ranges that a target has already.")
-@transfer_argument
+@shell.transfer_argument
 @click.option("--dry-run", is_flag=True, help="Only compare; record nothing.")
 @click.option(
     "--level",
-    type=LevelChoice([level.name for level in LEVELS.values() if level.complete]),
+    type=shell.LevelChoice([level.name for level in levels.LEVELS.values() if level.complete]),
     help="How strict  [default: checksum, or full_hash if it is declared].",
 )
-@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
-@verbosity
-@as_json
-@user_errors
+@click.option("--range", "ranges", multiple=True, metavar="K", help=shell.RANGE_HELP)
+@shell.verbosity
+@shell.as_json
+@shell.user_errors
 def adopt(
     transfer: str,
     ranges: Sequence[str],
-    level: Level | None,
+    level: levels.Level | None,
     dry_run: bool,
     log_level: str | None,
     as_json: bool,
@@ -59,16 +48,16 @@ def adopt(
 
     session = open_session(transfer, records=not dry_run)
     if not dry_run:
-        report_waiting(runner.blocking_runs(session, transfer))
+        shell.report_waiting(runner.blocking_runs(session, transfer))
     view = adopt_ranges(
         session, transfer, ranges=ranges, level=level, dry_run=dry_run, log_level=log_level
     )
     if as_json:
-        print_json(view.json())
+        shell.print_json(view.json())
     else:
         show_adoption(console(), view)
         click.echo(view.closing)
-    end(view.errors)
+    shell.end(view.errors)
 
 
 def adopt_ranges(
@@ -76,7 +65,7 @@ def adopt_ranges(
     name: str,
     *,
     ranges: Sequence[str] = (),
-    level: Level | None = None,
+    level: levels.Level | None = None,
     dry_run: bool = False,
     log_level: str | None = None,
 ) -> AdoptionView:

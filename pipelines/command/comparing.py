@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
-from tableferry.checks.levels import LEVELS
+from tableferry.checks import levels
 from tableferry.pipelines.command.shell import LevelChoice, as_json, end, print_json, user_errors
 from tableferry.resources.errors import InputError, TableferryError
 
 if TYPE_CHECKING:
     from tableferry.assets.planning.servers import Servers
     from tableferry.checks.comparing.pairing import Pairing
-    from tableferry.checks.levels import Level
     from tableferry.resources.digest.tolerance import Tolerance
 
 MOST_SHOWN = 10_000
@@ -60,7 +59,7 @@ def _not_compared(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--where-b", metavar="SQL", help="The same in B's SQL.")
 @click.option(
     "--level",
-    type=LevelChoice(LEVELS),
+    type=LevelChoice(levels.LEVELS),
     default="checksum",
     show_default=True,
     help="How strict.",
@@ -132,24 +131,17 @@ def compare(
         of_rows = key, tolerances, final, where, where_a, where_b, sample, ranges, recheck, save
         if any(of_rows):
             raise InputError("--schema reads no rows; it takes --map, --columns and --exclude only")
-        from tableferry.pipelines.command.one.comparison import is_query
+        from tableferry.pipelines.command.one import comparison
 
-        if query := next((each for each in (first, second) if is_query(each)), ""):
+        if query := next((each for each in (first, second) if comparison.is_query(each)), ""):
             raise InputError(f"--schema compares tables; {query!r} is a query")
         _compare_schemas(first, second, mapped, columns, exclude, html, as_json=as_json)
     from tableferry.checks.comparing.pairing import ComparisonScope
     from tableferry.checks.recheck import Recheck
-    from tableferry.pipelines.command.one.comparison import (
-        compare_pair,
-        compared_table,
-        paired,
-        reading_final,
-    )
     from tableferry.pipelines.command.session import configured_servers
-    from tableferry.pipelines.command.show import compare_views
-    from tableferry.pipelines.command.show.render import console
+    from tableferry.pipelines.command.show import compare_views, render
 
-    tables = compared_table(first), compared_table(second)
+    tables = comparison.compared_table(first), comparison.compared_table(second)
     looks = Recheck.parse(recheck) if recheck else None
     scope = ComparisonScope(
         mapped=_mapped(mapped),
@@ -161,12 +153,14 @@ def compare(
     )
     servers, _ = configured_servers()
     if final:
-        servers = reading_final(servers, *tables)
-    pairing = paired(servers, *tables, scope)
+        servers = comparison.reading_final(servers, *tables)
+    pairing = comparison.paired(servers, *tables, scope)
     level = "sample_hash" if sample else level
     if save:
         _save(pairing, level, Path(save), servers)
-    outcome = compare_pair(servers, pairing, cast("Level", level), ranges=ranges, recheck=looks)
+    outcome = comparison.compare_pair(
+        servers, pairing, cast("levels.Level", level), ranges=ranges, recheck=looks
+    )
     if html:
         Path(html).write_text(
             compare_views.page(
@@ -177,7 +171,7 @@ def compare(
     if as_json:
         print_json(compare_views.document(outcome, limit))
     else:
-        compare_views.show(console(), outcome, limit)
+        compare_views.show(render.console(), outcome, limit)
     end([f"{tables[0]} and {tables[1]} differ"] * (not outcome.equal))
 
 
@@ -193,8 +187,7 @@ def _compare_schemas(
 ) -> NoReturn:
     from tableferry.checks.comparing.pairing import ComparisonScope
     from tableferry.pipelines.command.session import configured_servers
-    from tableferry.pipelines.command.show import schema_views
-    from tableferry.pipelines.command.show.render import console
+    from tableferry.pipelines.command.show import render, schema_views
 
     choice = ComparisonScope(
         mapped=_mapped(mapped),
@@ -208,7 +201,7 @@ def _compare_schemas(
     if as_json:
         print_json(schema_views.document(pairs))
     else:
-        schema_views.show(console(), pairs)
+        schema_views.show(render.console(), pairs)
     differ = sum(not pair.equal for pair in pairs)
     end([f"{differ} of {len(pairs)} pairs of tables differ in definition"] * bool(differ))
 

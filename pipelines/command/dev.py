@@ -20,9 +20,8 @@ import yaml
 
 from tableferry.assets.declaring.names import CODE_LOCATION
 from tableferry.assets.declaring.transfer_files import load_transfers
-from tableferry.pipelines import event_log
+from tableferry.pipelines import event_log, settings
 from tableferry.pipelines.command.session import use_local_stack, warn_of_invalid
-from tableferry.pipelines.settings import TRANSFERS, transfers_folder
 from tableferry.resources.child_processes import ending_with_us
 from tableferry.resources.errors import InputError
 from tableferry.resources.extras import require
@@ -45,11 +44,11 @@ def dev(host: str, port: int) -> int:
         TableferryError: the local stack does not start.
     """
     require("webserver", "ferry dev")
-    folder = transfers_folder().absolute()
+    folder = settings.transfers_folder().absolute()
     require_free(host, port)
     warn_of_invalid(load_transfers(folder))
     use_local_stack()
-    os.environ[TRANSFERS] = str(folder)
+    os.environ[settings.TRANSFERS] = str(folder)
     event_log.create_home()
     with _caught_signals() as caught, tempfile.TemporaryDirectory() as scratch:
         services = _start(host, port, Path(scratch) / "workspace.yaml")

@@ -21,9 +21,8 @@ from tableferry.assets.log.queries import require_queries
 from tableferry.assets.planning.hazards import hazards_of
 from tableferry.assets.planning.resolve import resolve_hops
 from tableferry.assets.planning.servers import Servers, require_servers
-from tableferry.pipelines import event_log
+from tableferry.pipelines import event_log, settings
 from tableferry.pipelines.reporting.collect import PACKAGES
-from tableferry.pipelines.settings import transfers_folder
 from tableferry.resources.columns.planner import plan_copy
 from tableferry.resources.connecting.bounds import bounded
 from tableferry.resources.connecting.health import disk_of
@@ -261,7 +260,7 @@ MIGRATE = "Stop Dagster's services, keep a copy of the storage, and run: dagster
 def declared_transfers() -> TransferFolder | InputError:
     """Load the declared transfers, or return why they cannot be loaded."""
     try:
-        return load_transfers(transfers_folder())
+        return load_transfers(settings.transfers_folder())
     except InputError as error:
         return error
 

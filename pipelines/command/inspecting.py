@@ -11,21 +11,7 @@ import click
 
 from tableferry.assets.declaring.names import about
 from tableferry.checks.levels import LEVELS
-from tableferry.pipelines.command.shell import (
-    BY_CORES,
-    RANGE_HELP,
-    Chosen,
-    LevelChoice,
-    as_json,
-    end,
-    print_json,
-    report_waiting,
-    several_transfers,
-    side_by_side,
-    user_errors,
-    verbosity,
-    wide,
-)
+from tableferry.pipelines.command import shell
 from tableferry.resources.errors import InputError, TableferryError
 
 if TYPE_CHECKING:
@@ -34,13 +20,13 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Show which ranges would run, and why.")
 @click.option("--values", is_flag=True, help="List the values that a run would refuse instead.")
-@several_transfers
+@shell.several_transfers
 @click.option("--force", is_flag=True, help="Plan as for `ferry run --force`.")
-@side_by_side("4")
-@as_json
-@user_errors
+@shell.side_by_side("4")
+@shell.as_json
+@shell.user_errors
 def plan(
-    chosen: Chosen,
+    chosen: shell.Chosen,
     jobs: int | None,
     force: bool,
     values: bool,
@@ -56,8 +42,7 @@ def plan(
     Example: ferry plan orders --values
     """
     from tableferry.pipelines.command.many import attempts
-    from tableferry.pipelines.command.one import runner
-    from tableferry.pipelines.command.one.validation import catalog_changes
+    from tableferry.pipelines.command.one import runner, validation
     from tableferry.pipelines.command.session import invalid_files, open_session, select_transfers
     from tableferry.pipelines.command.show import fleet_views
     from tableferry.pipelines.command.show.render import console, show_plan
@@ -68,7 +53,7 @@ def plan(
         alone = len(names) == 1 and bool(chosen.names)
         at_a_time = 0 if alone else jobs or attempts.PLANNED_AT_A_TIME
         _show_values(session, chosen, names, at_a_time, as_json=as_json)
-    changes = catalog_changes(session, names)
+    changes = validation.catalog_changes(session, names)
     differences = [line for change in changes for line in change.lines()]
     in_catalog = {"catalog": [change.json() for change in changes]}
     if len(names) == 1 and chosen.names:
@@ -80,27 +65,27 @@ def plan(
                 click.echo(line, err=True)
             raise
         if as_json:
-            print_json({**view.json(), **in_catalog})
+            shell.print_json({**view.json(), **in_catalog})
         else:
             show_plan(console(), view)
             for line in differences:
                 click.echo(line)
             _warn_without_log()
-        end(view.errors)
+        shell.end(view.errors)
     plans = attempts.plan_each(session, names, jobs or attempts.PLANNED_AT_A_TIME, force=force)
     errors = [*fleet_views.attempt_errors(plans), *invalid_files(session, "planned", chosen)]
     if as_json:
-        print_json({**fleet_views.attempts_document(plans, errors), **in_catalog})
+        shell.print_json({**fleet_views.attempts_document(plans, errors), **in_catalog})
     else:
         fleet_views.show_plans(console(), plans)
         for line in differences:
             click.echo(line)
         _warn_without_log()
-    end(errors)
+    shell.end(errors)
 
 
 def _show_values(
-    session: Session, chosen: Chosen, names: Sequence[str], jobs: int, *, as_json: bool
+    session: Session, chosen: shell.Chosen, names: Sequence[str], jobs: int, *, as_json: bool
 ) -> NoReturn:
     """List the values that runs of some transfers would refuse, and exit; 0 jobs: of one alone."""
     from tableferry.pipelines.command.many import attempts
@@ -115,27 +100,27 @@ def _show_values(
     if not jobs:
         view = examine(names[0])
         if as_json:
-            print_json(view.json())
+            shell.print_json(view.json())
         for line in () if as_json else view.lines():
             click.echo(line)
-        end(view.errors)
+        shell.end(view.errors)
     views = attempts.in_threads(names, jobs, examine, lambda view: view.errors)
     errors = [*fleet_views.attempt_errors(views), *invalid_files(session, "examined", chosen)]
     if as_json:
-        print_json(fleet_views.attempts_document(views, errors))
+        shell.print_json(fleet_views.attempts_document(views, errors))
     else:
         for attempt in views:
             for line in attempt.view.lines() if attempt.view else ():
                 click.echo(line)
-    end(errors)
+    shell.end(errors)
 
 
 @click.command(short_help="Show ranges, rows, last runs and checks.")
-@several_transfers
-@wide
-@as_json
-@user_errors
-def status(chosen: Chosen, wide: bool, as_json: bool) -> None:
+@shell.several_transfers
+@shell.wide
+@shell.as_json
+@shell.user_errors
+def status(chosen: shell.Chosen, wide: bool, as_json: bool) -> None:
     """Show the state, rows, last run and checks of each range, from the event log.
 
     Several transfers, or without a name all of them, have a line each, failures first; the exit
@@ -153,49 +138,49 @@ def status(chosen: Chosen, wide: bool, as_json: bool) -> None:
 
         view = read_status(session, chosen.names[0])
         if as_json:
-            print_json(view.json())
+            shell.print_json(view.json())
         else:
             from tableferry.pipelines.command.show.render import console, show_ranges
 
             show_ranges(console(), "status", view, wide=wide)
             _warn_without_log()
-        end(view.errors if view.failed else [])
+        shell.end(view.errors if view.failed else [])
     if wide:
         raise InputError("--wide is for one transfer at a time")
     whole = chosen.all or not (chosen.names or chosen.tags)
     names = select_transfers(session, replace(chosen, all=whole))
     states = fleet_views.read_fleet(session, names, whole=whole)
     if as_json:
-        print_json(fleet_views.fleet_document(states))
+        shell.print_json(fleet_views.fleet_document(states))
     else:
         from tableferry.pipelines.command.show.render import console
 
         fleet_views.show_fleet(console(), states)
         _warn_without_log()
-    end(fleet_views.fleet_errors(states))
+    shell.end(fleet_views.fleet_errors(states))
 
 
 @click.command(short_help="Reconcile committed ranges without moving data.")
-@click.option("--level", type=LevelChoice(LEVELS), help="How strict; default: as declared.")
-@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
-@several_transfers
+@click.option("--level", type=shell.LevelChoice(LEVELS), help="How strict; default: as declared.")
+@click.option("--range", "ranges", multiple=True, metavar="K", help=shell.RANGE_HELP)
+@shell.several_transfers
 @click.option(
     "--as-of",
     type=click.Choice(("last-run",)),
     help="Compare the targets with what was committed to them; the source is not read.",
 )
 @click.option("--up-to-date", is_flag=True, help="Also fail where the source is newer.")
-@side_by_side(BY_CORES)
+@shell.side_by_side(shell.BY_CORES)
 @click.option(
     "--recheck",
     metavar="NxS",
     help="Compare rows that differ N more times, S seconds apart: 3x10s [default: 1x0s].",
 )
-@verbosity
-@as_json
-@user_errors
+@shell.verbosity
+@shell.as_json
+@shell.user_errors
 def check(
-    chosen: Chosen,
+    chosen: shell.Chosen,
     jobs: int | None,
     as_of: str | None,
     as_json: bool,
@@ -225,22 +210,22 @@ def check(
 
     options["as_of_last_run"] = as_of is not None
     if len(names) == 1 and chosen.names:
-        report_waiting(runner.blocking_runs(session, names[0]))
+        shell.report_waiting(runner.blocking_runs(session, names[0]))
         view = runner.check(session, names[0], **options)
         if as_json:
-            print_json(view.json())
+            shell.print_json(view.json())
         else:
             show_checks(console(), names[0], view.checks)
             click.echo(view.closing)
-        end(view.errors)
+        shell.end(view.errors)
     at_a_time = min(jobs or usable_cores(), len(names))
     views = attempts.check_each(session, names, at_a_time, options)
     errors = [*fleet_views.attempt_errors(views), *invalid_files(session, "checked", chosen)]
     if as_json:
-        print_json(fleet_views.attempts_document(views, errors))
+        shell.print_json(fleet_views.attempts_document(views, errors))
     else:
         fleet_views.show_check_views(console(), views)
-    end(errors)
+    shell.end(errors)
 
 
 @click.command()
@@ -252,7 +237,7 @@ def check(
     show_default=True,
 )
 @click.option("--output", type=click.Path(dir_okay=False), help="Write here [default: stdout].")
-@several_transfers
+@shell.several_transfers
 @click.option(
     "--dagster-url",
     envvar="TABLEFERRY_DAGSTER_URL",
@@ -260,10 +245,10 @@ def check(
     metavar="URL",
     help="Dagster's web UI, for links to runs and tables.",
 )
-@as_json
-@user_errors
+@shell.as_json
+@shell.user_errors
 def report(
-    chosen: Chosen,
+    chosen: shell.Chosen,
     format_: str,
     output: str | None,
     dagster_url: str | None,
@@ -297,7 +282,7 @@ def report(
         Path(output).write_text(text, encoding="utf-8")
     else:
         click.echo(text, nl=False)
-    end(errors)
+    shell.end(errors)
 
 
 def _warn_without_log() -> None:

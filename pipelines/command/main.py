@@ -10,22 +10,10 @@ from pathlib import Path
 import click
 
 from tableferry.pipelines.certifying.command import certify
-from tableferry.pipelines.command.adopting import adopt
-from tableferry.pipelines.command.comparing import compare
-from tableferry.pipelines.command.copying import copy
-from tableferry.pipelines.command.inspecting import check, plan, report, status
+from tableferry.pipelines.command import adopting, comparing, copying, inspecting, setting_up, shell
 from tableferry.pipelines.command.moving import run
 from tableferry.pipelines.command.plugins import Commands
 from tableferry.pipelines.command.repairing import repair
-from tableferry.pipelines.command.setting_up import init, refresh, schema
-from tableferry.pipelines.command.shell import (
-    as_json,
-    end,
-    print_json,
-    transfer_argument,
-    transfers_argument,
-    user_errors,
-)
 from tableferry.resources.errors import InputError, TableferryError
 from tableferry.resources.words import counted
 
@@ -37,9 +25,9 @@ def main() -> None:
 
 
 @main.command()
-@transfers_argument
-@as_json
-@user_errors
+@shell.transfers_argument
+@shell.as_json
+@shell.user_errors
 def validate(transfers: Sequence[str], as_json: bool) -> None:
     """Check the transfer files against the servers.
 
@@ -65,7 +53,7 @@ def validate(transfers: Sequence[str], as_json: bool) -> None:
         errors += str(error).splitlines()
     unfit = [name for name, problems in results.items() if problems]
     if as_json:
-        print_json({"ok": not errors and not unfit, "errors": errors, "transfers": results})
+        shell.print_json({"ok": not errors and not unfit, "errors": errors, "transfers": results})
     elif not (results or errors):
         click.echo(f"there is no transfer file in {transfers_folder()}")
     else:
@@ -75,12 +63,12 @@ def validate(transfers: Sequence[str], as_json: bool) -> None:
                 click.echo(f"  {problem}")
     if unfit:
         errors.append(f"{len(unfit)} of {len(results)} transfers cannot run: {', '.join(unfit)}")
-    end(errors, 2)
+    shell.end(errors, 2)
 
 
 @main.command()
-@as_json
-@user_errors
+@shell.as_json
+@shell.user_errors
 def doctor(as_json: bool) -> None:
     """Examine servers and this machine, and say what to do.
 
@@ -109,7 +97,7 @@ def doctor(as_json: bool) -> None:
     if problems:
         errors.append(f"this machine has problems: {', '.join(dict.fromkeys(problems))}")
     if as_json:
-        print_json(
+        shell.print_json(
             {
                 "ok": not errors,
                 "here": [asdict(finding) for finding in here],
@@ -122,11 +110,11 @@ def doctor(as_json: bool) -> None:
             click.echo("\n".join(f"  {line}" for line in finding_lines(finding)))
         for server in examined:
             click.echo("\n".join(server.lines()))
-    end(errors)
+    shell.end(errors)
 
 
 @main.command()
-@transfer_argument
+@shell.transfer_argument
 @click.option(
     "--range", "name", required=True, metavar="K", help="The range to compare, or a key in it."
 )
@@ -134,8 +122,8 @@ def doctor(as_json: bool) -> None:
 @click.option("--parquet", type=click.Path(dir_okay=False), help="Write all of them to this file.")
 @click.option("--hop", type=int, default=None, help="Only this hop, counted from 1.")
 @click.option("--limit", default=20, show_default=True, help="Maximum rows to show.")
-@as_json
-@user_errors
+@shell.as_json
+@shell.user_errors
 def diff(
     transfer: str,
     name: str,
@@ -168,19 +156,19 @@ def diff(
     name = next(iter(by_target.values())).range
     if as_json:
         hops = {target: differences.to_json() for target, differences in by_target.items()}
-        print_json({"transfer": transfer, "range": name, "ok": good, "hops": hops})
+        shell.print_json({"transfer": transfer, "range": name, "ok": good, "hops": hops})
     for target, differences in {} if as_json else by_target.items():
         summary = "; ".join((differences.summary(), *differences.remarks))
         click.echo(f"{target} {differences.range}: {summary}")
         if differences.rows:
             console().print(difference_table(differences))
-    end([f"{transfer}: source and target differ in {name}"] * (not good))
+    shell.end([f"{transfer}: source and target differ in {name}"] * (not good))
 
 
 @main.command()
 @click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@user_errors
+@shell.user_errors
 def dev(port: int, host: str) -> None:
     """Run Dagster's user interface and daemon, until Ctrl-C.
 
@@ -194,14 +182,14 @@ def dev(port: int, host: str) -> None:
 
 
 @main.command()
-@transfers_argument
+@shell.transfers_argument
 @click.option(
     "--markers",
     is_flag=True,
     help="Also delete the targets' markers, of all instances: the next run compares its ranges.",
 )
-@as_json
-@user_errors
+@shell.as_json
+@shell.user_errors
 def clean(transfers: Sequence[str], markers: bool, as_json: bool) -> None:
     """Drop the staging tables of runs that have died.
 
@@ -214,7 +202,7 @@ def clean(transfers: Sequence[str], markers: bool, as_json: bool) -> None:
     unmarked = runner.forget_markers(session, transfers) if markers else []
     dropped = runner.clean(session, transfers)
     if as_json:
-        print_json({"ok": True, "dropped": dropped, "markers": [*map(str, unmarked)]})
+        shell.print_json({"ok": True, "dropped": dropped, "markers": [*map(str, unmarked)]})
         return
     lines = [f"markers of {table}" for table in unmarked] + dropped
     for line in lines or ["nothing to drop"]:
@@ -239,8 +227,8 @@ def age(text: str) -> float:
 @main.command(short_help="Delete old runs, with their events.")
 @click.option("--keep", required=True, metavar="AGE", help="Keep younger runs: 36h, 90d, 12w.")
 @click.option("--dry-run", is_flag=True, help="Report without deleting.")
-@as_json
-@user_errors
+@shell.as_json
+@shell.user_errors
 def prune(keep: str, dry_run: bool, as_json: bool) -> None:
     """Delete old runs of the transfers, with their events, from Dagster's storage.
 
@@ -267,7 +255,7 @@ def prune(keep: str, dry_run: bool, as_json: bool) -> None:
             forget(instance, runs.forgotten)
     reasons = sorted(runs.needed.items())
     if as_json:
-        print_json(
+        shell.print_json(
             {
                 "ok": True,
                 "deleted": list(runs.forgotten),
@@ -287,18 +275,18 @@ def prune(keep: str, dry_run: bool, as_json: bool) -> None:
 
 
 for command in (
-    adopt,
+    adopting.adopt,
     certify,
-    check,
-    compare,
-    copy,
-    init,
-    plan,
-    refresh,
+    inspecting.check,
+    comparing.compare,
+    copying.copy,
+    setting_up.init,
+    inspecting.plan,
+    setting_up.refresh,
     repair,
-    report,
+    inspecting.report,
     run,
-    schema,
-    status,
+    setting_up.schema,
+    inspecting.status,
 ):
     main.add_command(command)

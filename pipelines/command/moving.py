@@ -14,22 +14,7 @@ import click
 
 from tableferry.assets.declaring.names import about
 from tableferry.assets.declaring.profiles import PROFILES
-from tableferry.pipelines.command.shell import (
-    BY_CORES,
-    RANGE_HELP,
-    Chosen,
-    as_json,
-    end,
-    print_json,
-    quiet,
-    report_waiting,
-    say,
-    several_transfers,
-    side_by_side,
-    user_errors,
-    verbosity,
-    wide,
-)
+from tableferry.pipelines.command import shell
 
 if TYPE_CHECKING:
     from tableferry.pipelines.command.one.finding import Selection
@@ -62,10 +47,10 @@ class Output:
 def showing(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--quiet --wide --verbose --log-level --json`, passed to the command as `display`."""
 
-    @quiet
-    @wide
-    @verbosity
-    @as_json
+    @shell.quiet
+    @shell.wide
+    @shell.verbosity
+    @shell.as_json
     @wraps(command)
     def wrapped(
         quiet: bool, wide: bool, as_json: bool, log_level: str | None, **kwargs: Any
@@ -76,11 +61,11 @@ def showing(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@several_transfers
+@shell.several_transfers
 @click.option("--failed", is_flag=True, help="Only ranges whose latest attempt or check failed.")
 @click.option("--force", is_flag=True, help="Also move unchanged ranges.")
 @click.option("--hop", type=int, help="Only this hop, counted from 1.")
-@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
+@click.option("--range", "ranges", multiple=True, metavar="K", help=shell.RANGE_HELP)
 @click.option("--rejected", is_flag=True, help="Only ranges with rejected rows, tried again.")
 @click.option("--recreate", is_flag=True, help="Recreate the targets, and replace them at once.")
 @click.option("--profile", type=click.Choice([*PROFILES]), help="The profile of settings to use.")
@@ -89,7 +74,7 @@ def showing(command: Callable[..., Any]) -> Callable[..., Any]:
     is_flag=True,
     help="Read all tables of a source in one state (PostgreSQL).",
 )
-@side_by_side(BY_CORES)
+@shell.side_by_side(shell.BY_CORES)
 @click.option(
     "--evidence",
     type=click.Path(file_okay=False, path_type=Path),
@@ -97,10 +82,10 @@ def showing(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Write there what the run did, as JSON, Markdown, and a trail.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the statements that would be sent; send none.")
-@user_errors
+@shell.user_errors
 @showing
 def run(
-    chosen: Chosen,
+    chosen: shell.Chosen,
     consistent: bool,
     jobs: int | None,
     evidence: Path | None,
@@ -137,7 +122,7 @@ def run(
         selection |= {"ranges": running.rejected_ranges(session, *names), "force": True}
         if not selection["ranges"]:
             click.echo(f"{names[0]}: no row is rejected", err=True)
-            end([])
+            shell.end([])
     selected = Selection(**selection, log_level=display.log_level)
     if dry_run:
         from tableferry.pipelines.command.one import dry_run as dry_runs
@@ -145,7 +130,9 @@ def run(
         plans = [dry_runs.dry_run(session, name, selected) for name in names]
         if display.as_json:
             documents = [plan.json() for plan in plans]
-            print_json(documents[0] if len(names) == 1 else {"ok": True, "transfers": documents})
+            shell.print_json(
+                documents[0] if len(names) == 1 else {"ok": True, "transfers": documents}
+            )
         else:
             click.echo("\n".join(line for plan in plans for line in plan.lines()))
         return
@@ -153,8 +140,8 @@ def run(
     left = invalid_files(session, "run", chosen)
     display = replace(display, evidence=evidence)
     if chosen.names and len(names) == 1 and not consistent:
-        end(move_one(session, names[0], selected, display))
-    end(move(session, names, selected, display, jobs=jobs, consistent=consistent, left=left))
+        shell.end(move_one(session, names[0], selected, display))
+    shell.end(move(session, names, selected, display, jobs=jobs, consistent=consistent, left=left))
 
 
 def move_one(session: Session, name: str, selected: Selection, display: Output) -> list[str]:
@@ -165,15 +152,15 @@ def move_one(session: Session, name: str, selected: Selection, display: Output) 
     from tableferry.pipelines.command.show.render import console, show_ranges
     from tableferry.pipelines.command.show.watching import watch_one
 
-    report_waiting(running.blocking_runs(session, name, moves=True))
+    shell.report_waiting(running.blocking_runs(session, name, moves=True))
     began = time.perf_counter()
     with watch_one(name, shown=display.shows_progress) as watch:
-        view = running.run_selected(session, name, selected, watch.progress, say)
+        view = running.run_selected(session, name, selected, watch.progress, shell.say)
         watch.finished(TransferOutcome(view, time.perf_counter() - began))
     unwritten = keep(session, [view], display.evidence)
     errors = [*view.errors, *unwritten]
     if display.as_json:
-        print_json({**view.json(), "ok": view.good and not unwritten, "errors": errors})
+        shell.print_json({**view.json(), "ok": view.good and not unwritten, "errors": errors})
     else:
         show_ranges(console(), "run", view, wide=display.wide, folded=not display.wide)
     return errors
@@ -249,7 +236,7 @@ def move(
     if display.as_json:
         documents = [item.view.json() for item in views]
         document = {"ok": not errors, "errors": errors, "transfers": documents}
-        print_json({**document, **one_state.document()})
+        shell.print_json({**document, **one_state.document()})
     else:
         show_summary(console(), views)
         for line in one_state.lines(complete=complete):

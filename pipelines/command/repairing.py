@@ -6,18 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from tableferry.pipelines.command.shell import (
-    RANGE_HELP,
-    as_json,
-    end,
-    print_json,
-    report_waiting,
-    say,
-    transfer_argument,
-    user_errors,
-    verbosity,
-    wide,
-)
+from tableferry.pipelines.command import shell
 
 if TYPE_CHECKING:
     from tableferry.pipelines.command.one.finding import Selection
@@ -25,17 +14,17 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Fix the rows of committed ranges that differ.")
-@transfer_argument
+@shell.transfer_argument
 @click.option("--dry-run", is_flag=True, help="Only show the rows that would be fixed.")
 @click.option(
     "--sql", "as_sql", is_flag=True, help="Only print the statements that would fix the rows."
 )
-@click.option("--range", "ranges", multiple=True, metavar="K", help=RANGE_HELP)
+@click.option("--range", "ranges", multiple=True, metavar="K", help=shell.RANGE_HELP)
 @click.option("--hop", type=int, help="Only this hop, counted from 1.")
-@wide
-@verbosity
-@as_json
-@user_errors
+@shell.wide
+@shell.verbosity
+@shell.as_json
+@shell.user_errors
 def repair(
     transfer: str,
     dry_run: bool,
@@ -62,13 +51,13 @@ def repair(
         _show(session, transfer, selected, as_json=as_json)
     if as_sql:
         _print_statements(session, transfer, selected, as_json=as_json)
-    report_waiting(running.blocking_runs(session, transfer, moves=True))
-    view = running.run_selected(session, transfer, selected, on_note=say)
+    shell.report_waiting(running.blocking_runs(session, transfer, moves=True))
+    view = running.run_selected(session, transfer, selected, on_note=shell.say)
     if as_json:
-        print_json(view.json())
+        shell.print_json(view.json())
     else:
         show_ranges(console(), "repair", view, wide=wide)
-    end(view.errors)
+    shell.end(view.errors)
 
 
 def _print_statements(
@@ -84,10 +73,10 @@ def _print_statements(
         if not as_json:
             click.echo("\n".join(script.lines()))
     if as_json:
-        print_json({"transfer": name, "ok": not document, "scripts": document})
+        shell.print_json({"transfer": name, "ok": not document, "scripts": document})
     elif not document:
         click.echo(f"-- {name}: no row differs")
-    end([f"{name}: {counted(len(document), 'range')} would be repaired"] if document else [])
+    shell.end([f"{name}: {counted(len(document), 'range')} would be repaired"] if document else [])
 
 
 def _show(session: Session, name: str, selected: Selection, *, as_json: bool) -> NoReturn:
@@ -97,14 +86,13 @@ def _show(session: Session, name: str, selected: Selection, *, as_json: bool) ->
     """
     from tableferry.assets.log.ledger import committed
     from tableferry.assets.running.repairs import damaged_sources
-    from tableferry.pipelines.command.one import runner
+    from tableferry.pipelines.command.one import repair_sql, runner
     from tableferry.pipelines.command.one.finding import select_hops
-    from tableferry.pipelines.command.one.repair_sql import plan_of_repair
     from tableferry.pipelines.command.show.render import console, difference_table
     from tableferry.resources.words import counted
 
     hop, ranges = selected.hop, selected.ranges
-    servers, plan = plan_of_repair(session, name, hop)
+    servers, plan = repair_sql.plan_of_repair(session, name, hop)
     log, moves = session.instance, plan.declared.write.moves
     present = [committed(log, each.spec.to, ()) for each in select_hops(name, plan.hops, hop)]
     known = [key for key in plan.ranges if not moves or any(key in of_hop for of_hop in present)]
@@ -128,7 +116,7 @@ def _show(session: Session, name: str, selected: Selection, *, as_json: bool) ->
     if document:
         problems.append(f"{name}: {counted(len(document), 'range')} would be repaired")
     if as_json:
-        print_json({"transfer": name, "ok": not problems, "differences": document})
+        shell.print_json({"transfer": name, "ok": not problems, "differences": document})
     elif not problems:
         click.echo(f"{name}: no row differs")
-    end(problems)
+    shell.end(problems)

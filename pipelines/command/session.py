@@ -19,9 +19,8 @@ from tableferry.assets.log import sqlite_home
 from tableferry.assets.log.queries import Log
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.running.source_slots import sharing
-from tableferry.pipelines import event_log
+from tableferry.pipelines import event_log, settings
 from tableferry.pipelines.command.plugins import start_local_stack
-from tableferry.pipelines.settings import configured, servers, transfers_folder
 from tableferry.resources.connecting.names import is_path
 from tableferry.resources.errors import InputError
 from tableferry.resources.words import those_there
@@ -131,7 +130,7 @@ def open_session(
         TableferryError: the local stack does not start.
     """
     require_valid_variables(sends=False)
-    declared = load_transfers(transfers_folder())
+    declared = load_transfers(settings.transfers_folder())
     for name in names:
         declared.transfer(name)
     if warns:
@@ -139,7 +138,7 @@ def open_session(
     if queries:
         use_local_stack()
     open_instance = event_log.open_to_record if records else event_log.open_to_read
-    shared = Servers(servers(), sharing(lambda: session.instance))
+    shared = Servers(settings.servers(), sharing(lambda: session.instance))
     session = Session(open_instance, declared, shared, home=event_log.home_path())
     if not session.quiet:
         from tableferry.sensors.reaper import reap
@@ -155,7 +154,7 @@ def configured_servers() -> tuple[Servers, list[str]]:
         TableferryError: the local stack does not start.
     """
     use_local_stack()
-    return Servers(servers(), sharing(event_log.open_to_record)), configured()
+    return Servers(settings.servers(), sharing(event_log.open_to_record)), settings.configured()
 
 
 def warn_of_invalid(declared: TransferFolder) -> None:
@@ -175,7 +174,7 @@ def use_local_stack() -> None:
         InputError: tableferry-local is not installed.
         TableferryError: the local stack does not start.
     """
-    if any(not is_path(name) for name in configured()):
+    if any(not is_path(name) for name in settings.configured()):
         return
     os.environ.update(start_local_stack())
 

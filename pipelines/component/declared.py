@@ -10,20 +10,13 @@ from typing import Annotated, Any
 import dagster as dg
 from pydantic import GetJsonSchemaHandler, GetPydanticSchema, ValidationError
 
+from tableferry.assets.declaring import schema, sections, transfer_files, yaml_lines
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.declaring.schema import embedded_schema
-from tableferry.assets.declaring.sections import CONNECTIONS, FOLDER
-from tableferry.assets.declaring.transfer_files import (
-    TransferFolder,
-    load_transfers,
-    transfers_in,
-)
-from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
 from tableferry.pipelines.component.connections import env_names, templates_in
 from tableferry.resources.errors import InputError
 
 TransferItem = Annotated[
-    Transfer | Mapping[str, Any] | YamlFile | Unreadable | InputError,
+    Transfer | Mapping[str, Any] | yaml_lines.YamlFile | yaml_lines.Unreadable | InputError,
     # pydantic would make a copy of a transfer, and has no schema for the others
     GetPydanticSchema(lambda _, handler: handler(Any)),
 ]
@@ -41,7 +34,7 @@ class TransferSchema:
         self, core: object, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         # `dg check defs` would say of the list that it fits no schema, and stop before the loader
-        return {"anyOf": [embedded_schema(), {"type": "object"}]}
+        return {"anyOf": [schema.embedded_schema(), {"type": "object"}]}
 
 
 def listed_transfers(context: dg.ResolutionContext, value: Any) -> Sequence[TransferItem]:
@@ -61,9 +54,9 @@ def listed_transfers(context: dg.ResolutionContext, value: Any) -> Sequence[Tran
         if tree is None or not Path(tree.position.filename).is_file():
             return [templates_in(item, render) for item in value]
         path, start = Path(tree.position.filename), tree.position.start.line
-        parts = YamlFile.listed(path, start, ("attributes", "transfers"))
+        parts = yaml_lines.YamlFile.listed(path, start, ("attributes", "transfers"))
         return [replace(part, data=templates_in(part.data, render)) for part in parts]
-    except (Unreadable, InputError) as error:
+    except (yaml_lines.Unreadable, InputError) as error:
         return [error]
 
 
@@ -72,7 +65,7 @@ def declared_transfers(
     base: Path,
     path: str | None,
     connections: Mapping[str, str],
-) -> TransferFolder:
+) -> transfer_files.TransferFolder:
     """Validate the transfers of a component.
 
     Args:
@@ -84,20 +77,20 @@ def declared_transfers(
     Raises:
         InputError: every problem, by file and line; or there is no transfer.
     """
-    if errors := [item for item in items if isinstance(item, Unreadable | InputError)]:
+    if errors := [item for item in items if isinstance(item, yaml_lines.Unreadable | InputError)]:
         raise InputError("\n".join(map(str, errors)))
-    parts = [item for item in items if isinstance(item, YamlFile)]
-    folders = [transfers_in(base, parts, connections)]
+    parts = [item for item in items if isinstance(item, yaml_lines.YamlFile)]
+    folders = [transfer_files.transfers_in(base, parts, connections)]
     if path is not None:
         if not (base / path).is_dir():
             raise InputError(f"path: {base / path} should be a folder of transfer files")
-        folders.append(load_transfers(base / path, connections))
+        folders.append(transfer_files.load_transfers(base / path, connections))
     if invalid := [file for folder in folders for file in folder.invalid]:
         raise InputError("\n".join(map(str, invalid)))
-    transfers = [*_of_code(items, {CONNECTIONS: connections, FOLDER: base})]
+    transfers = [*_of_code(items, {sections.CONNECTIONS: connections, sections.FOLDER: base})]
     for folder in folders:
         transfers += folder.transfers.values()
-    declared = TransferFolder.of(transfers)
+    declared = transfer_files.TransferFolder.of(transfers)
     if not declared.transfers:
         raise InputError(f"{base}: there are no transfers: give transfers, or path")
     files = {name: file for folder in folders for name, file in folder.files.items()}
@@ -109,7 +102,7 @@ def _of_code(items: Sequence[TransferItem], context: Mapping[str, Any]) -> Itera
     for index, item in enumerate(items):
         if isinstance(item, Transfer):
             yield item
-        elif not isinstance(item, YamlFile):
+        elif not isinstance(item, yaml_lines.YamlFile):
             yield _transfer(index, item, context)
 
 

@@ -9,16 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tableferry.assets.declaring.many_tables import filled
-from tableferry.assets.declaring.schema import transfer_schema
-from tableferry.assets.declaring.transfer_files import (
-    DEFAULTS,
-    TransferFolder,
-    load_transfer,
-    load_transfers,
-)
-from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
+from tableferry.assets.declaring import many_tables, schema, transfer_files, yaml_lines
 from tableferry.assets.planning.servers import Servers
+from tableferry.pipelines.onboarding import source_tables
 from tableferry.pipelines.onboarding.names import (
     Arrangement,
     arrangements,
@@ -29,15 +22,6 @@ from tableferry.pipelines.onboarding.names import (
 )
 from tableferry.pipelines.onboarding.planning import ColumnDecision
 from tableferry.pipelines.onboarding.proposal import Proposal
-from tableferry.pipelines.onboarding.source_tables import (
-    Hops,
-    LeftOut,
-    Wanted,
-    by_reason,
-    propose_tables,
-    reason,
-    reviews,
-)
 from tableferry.pipelines.onboarding.text import (
     DEFAULTS_TEXT,
     SCHEMA_FILE,
@@ -128,9 +112,12 @@ class InitResult:
             names = [name for name in written if (written[name].key is not None) is by_key]
             if names:
                 yield f"  {what}: {listed(names)}"
-        yield from (f"  {review}" for review in reviews(written))
+        yield from (f"  {review}" for review in source_tables.reviews(written))
         kept = ((str(table.file), table.kept) for table in self.declared if not table.written)
-        for word, reasons in (("kept", by_reason(kept)), ("left out", by_reason(self.left_out))):
+        for word, reasons in (
+            ("kept", source_tables.by_reason(kept)),
+            ("left out", source_tables.by_reason(self.left_out)),
+        ):
             for why, names in reasons.items():
                 yield f"{word:<8} {listed(names)}: {why}"
 
@@ -174,15 +161,19 @@ def init(servers: Servers, wish: Wish, output: Path) -> InitResult:
         )
     if len(set(to)) < len(to):
         raise InputError("--to names a target twice")
-    known = load_transfers(output) if output.is_dir() else TransferFolder(output, {})
+    known = (
+        transfer_files.load_transfers(output)
+        if output.is_dir()
+        else transfer_files.TransferFolder(output, {})
+    )
     taken, moved = _taken_names(known), _moved_targets(known)
     result = InitResult()
     each = wish.arrangement == "each" and len(to) > 1
 
-    def suffix(targets: Hops) -> str:
+    def suffix(targets: source_tables.Hops) -> str:
         return suffix_of(targets[0], templates) if each else ""
 
-    def new(table: TableRef, targets: Hops) -> Iterator[Hops]:
+    def new(table: TableRef, targets: source_tables.Hops) -> Iterator[source_tables.Hops]:
         """Yield the targets of the transfers that the folder does not have."""
         for part in [(target,) for target in targets] if each else [targets]:
             if kept := _kept(table, part, known, moved, suffix(part)):
@@ -190,18 +181,18 @@ def init(servers: Servers, wish: Wish, output: Path) -> InitResult:
             else:
                 yield part
 
-    wanted = Wanted(
+    wanted = source_tables.Wanted(
         connection,
         wish.tables,
         wish.exclude,
         [target.connection for target in templates],
-        targets=lambda table: [table_of(filled(text, table)) for text in to],
+        targets=lambda table: [table_of(many_tables.filled(text, table)) for text in to],
         takes_view=lambda table: wish.views,
         views_remedy="--views includes views",
         key=lambda table: wish.key,
         transfers=new,
     )
-    proposed = propose_tables(servers, wanted)
+    proposed = source_tables.propose_tables(servers, wanted)
     left_out = list(proposed.left_out)
     output.mkdir(parents=True, exist_ok=True)
     for proposal in proposed.proposals:
@@ -210,8 +201,8 @@ def init(servers: Servers, wish: Wish, output: Path) -> InitResult:
             settled = replace(proposal, settings=wish.settings)
             result.declared.append(_declare(settled, name, output / f"{name}.yaml"))
         except TableferryError as error:
-            why = reason(error, proposal.source, proposal.hops)
-            left_out.append(LeftOut(proposal.source, why, proposal.hops))
+            why = source_tables.reason(error, proposal.source, proposal.hops)
+            left_out.append(source_tables.LeftOut(proposal.source, why, proposal.hops))
     for left in left_out:
         journey = f" to {left.targets[0]}" if each and left.targets else ""
         result.left_out.append((f"{left.table}{journey}", left.why))
@@ -233,7 +224,7 @@ def save(proposals: Sequence[Proposal], place: Path) -> list[DeclaredTable]:
         why = "exists already" if file.exists() else f"cannot hold {len(proposals)} transfers"
         raise InputError(f"{file} {why}; name another place")
     folder.mkdir(parents=True, exist_ok=True)
-    known = load_transfers(folder)
+    known = transfer_files.load_transfers(folder)
     taken, moved = _taken_names(known), _moved_targets(known)
     targets = {hop for proposal in proposals for hop in proposal.hops}
     if clash := next(iter(targets & moved.keys()), None):
@@ -248,7 +239,7 @@ def save(proposals: Sequence[Proposal], place: Path) -> list[DeclaredTable]:
     return saved
 
 
-def _taken_names(known: TransferFolder) -> set[str]:
+def _taken_names(known: transfer_files.TransferFolder) -> set[str]:
     # file systems may not tell case apart
     names = [*known.transfers, *(file.transfer or file.path.stem for file in known.invalid)]
     names += [path.stem for path in known.path.glob("*.yaml")]
@@ -260,14 +251,14 @@ def _free_name(table: TableRef, suffix: str, taken: set[str]) -> str:
     return free_name(table, plain, f"{table.schema}_{plain}", taken)
 
 
-def _moved_targets(known: TransferFolder) -> dict[TableRef, str]:
+def _moved_targets(known: transfer_files.TransferFolder) -> dict[TableRef, str]:
     return {hop.to: name for name, one in known.transfers.items() for hop in one.hops}
 
 
 def _kept(
     table: TableRef,
     targets: Sequence[TableRef],
-    known: TransferFolder,
+    known: transfer_files.TransferFolder,
     moved: Mapping[TableRef, str],
     suffix: str,
 ) -> DeclaredTable | None:
@@ -295,7 +286,7 @@ def _declare(proposal: Proposal, name: str, path: Path) -> DeclaredTable:
     draft = path.with_name(f".{path.name}")
     draft.write_text(transfer_text(name, proposal), encoding="utf-8")
     try:
-        load_transfer(draft)
+        transfer_files.load_transfer(draft)
         os.link(draft, path)
     except InputError as error:
         raise InputError(str(error).replace(f"{draft}:", "line ")) from None
@@ -307,15 +298,15 @@ def _declare(proposal: Proposal, name: str, path: Path) -> DeclaredTable:
 def _mentions(path: Path, table: TableRef) -> bool:
     """Whether a file seems to be about a table; an unreadable one counts as such."""
     try:
-        return bool(YamlFile.read(path).data.get("source") == str(table))
-    except Unreadable:
+        return bool(yaml_lines.YamlFile.read(path).data.get("source") == str(table))
+    except yaml_lines.Unreadable:
         return True
 
 
 def _write_beside(folder: Path) -> None:
     """Write what goes with the transfers of a folder, unless it is there."""
-    _write_new(folder / SCHEMA_FILE, json.dumps(transfer_schema(), indent=2) + "\n")
-    _write_new(folder / DEFAULTS, DEFAULTS_TEXT)
+    _write_new(folder / SCHEMA_FILE, json.dumps(schema.transfer_schema(), indent=2) + "\n")
+    _write_new(folder / transfer_files.DEFAULTS, DEFAULTS_TEXT)
 
 
 def _write_new(path: Path, text: str) -> None:

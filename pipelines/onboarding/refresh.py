@@ -7,27 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tableferry.assets.declaring.many_tables import (
-    Declaration,
-    Lock,
-    declaration_of,
-    is_declaration,
-    lock_text,
-    matching,
-    read_lock,
-)
-from tableferry.assets.declaring.transfer_files import declarations_in, load_transfers
-from tableferry.assets.declaring.yaml_lines import Unreadable, YamlFile
+from tableferry.assets.declaring import many_tables, transfer_files, yaml_lines
 from tableferry.assets.planning.servers import Servers
+from tableferry.pipelines.onboarding import source_tables
 from tableferry.pipelines.onboarding.names import free_name
 from tableferry.pipelines.onboarding.proposal import Proposal
-from tableferry.pipelines.onboarding.source_tables import (
-    Wanted,
-    by_reason,
-    listed_tables,
-    propose_tables,
-    reviews,
-)
 from tableferry.resources.connecting.names import table_of
 from tableferry.resources.errors import InputError
 from tableferry.resources.tables import TableRef
@@ -37,7 +21,7 @@ from tableferry.resources.tables import TableRef
 class Refreshed:
     """What a refresh of a declaration found."""
 
-    declaration: Declaration
+    declaration: many_tables.Declaration
     text: str
     """The lock."""
     added: tuple[str, ...]
@@ -71,34 +55,34 @@ class Refreshed:
         """Describe the outcome for people."""
         yield f"{self.declaration.lock}: {self.tables:,} tables"
         yield from (f"  {line}" for line in (*self.differences, *self.reviews))
-        for why, names in by_reason(self.left_out.items()).items():
+        for why, names in source_tables.by_reason(self.left_out.items()).items():
             yield f"  left out {', '.join(names)}: {why}"
 
 
-def declarations(folder: Path, files: Sequence[str]) -> list[Declaration]:
+def declarations(folder: Path, files: Sequence[str]) -> list[many_tables.Declaration]:
     """Return the declarations that a command names, by default all of the folder.
 
     Raises:
         InputError: a file is not there or declares no tables, or all that is wrong with it.
     """
     if not files:
-        return declarations_in(folder)
+        return transfer_files.declarations_in(folder)
     chosen = []
     for name in files:
         path = next((path for path in (folder / name, Path(name)) if path.is_file()), None)
         if path is None:
             raise InputError(f"there is no file {name} in {folder}")
         try:
-            file = YamlFile.read(path)
-            if not is_declaration(file):
+            file = yaml_lines.YamlFile.read(path)
+            if not many_tables.is_declaration(file):
                 raise InputError(f"{path} declares one table, not `tables:`; nothing is locked")
-            chosen.append(declaration_of(file))
-        except Unreadable as error:
+            chosen.append(many_tables.declaration_of(file))
+        except yaml_lines.Unreadable as error:
             raise InputError(str(error)) from None
     return chosen
 
 
-def refresh(declaration: Declaration, servers: Servers) -> Refreshed:
+def refresh(declaration: many_tables.Declaration, servers: Servers) -> Refreshed:
     """Find the declaration's tables in the catalog; nothing is written.
 
     Raises:
@@ -111,7 +95,7 @@ def refresh(declaration: Declaration, servers: Servers) -> Refreshed:
         where = ("tables",) if number is None else ("tables", number)
         return f"{declaration.file.problem(where, 'tables')}: "
 
-    wanted = Wanted(
+    wanted = source_tables.Wanted(
         declaration.connection,
         declaration.patterns,
         declaration.exclude,
@@ -123,7 +107,7 @@ def refresh(declaration: Declaration, servers: Servers) -> Refreshed:
         takes_hidden=declaration.common.get("row_security") == "apply",
         place=place,
     )
-    proposed = propose_tables(servers, wanted)
+    proposed = source_tables.propose_tables(servers, wanted)
     names = _names(declaration, [each.source for each in proposed.proposals], before)
     proposals = {_name(each.source): each for each in proposed.proposals}
     entries: dict[str, dict[str, Any]] = {}
@@ -145,13 +129,13 @@ def refresh(declaration: Declaration, servers: Servers) -> Refreshed:
     )
     return Refreshed(
         declaration,
-        lock_text(declaration.file.path.name, entries, left_out),
+        many_tables.lock_text(declaration.file.path.name, entries, left_out),
         added,
         tuple(sorted(old.keys() - entries.keys())),
         changed,
         left_out,
         len(entries),
-        tuple(reviews({name: proposals[name] for name in (*added, *changed)})),
+        tuple(source_tables.reviews({name: proposals[name] for name in (*added, *changed)})),
     )
 
 
@@ -165,7 +149,9 @@ def write(refreshed: Refreshed) -> None:
     draft.replace(lock)
 
 
-def new_and_gone(declaration: Declaration, servers: Servers) -> tuple[list[str], list[str]]:
+def new_and_gone(
+    declaration: many_tables.Declaration, servers: Servers
+) -> tuple[list[str], list[str]]:
     """Return the tables that are new in the catalog, and those that are gone, by one query.
 
     Raises:
@@ -173,17 +159,22 @@ def new_and_gone(declaration: Declaration, servers: Servers) -> tuple[list[str],
         ConnectionFailed: the server does not answer.
     """
     lock = _locked(declaration)
-    tables = [listed.table for listed in listed_tables(servers, declaration.connection)]
-    names = {_name(table) for table in matching(tables, declaration.patterns, declaration.exclude)}
+    tables = [
+        listed.table for listed in source_tables.listed_tables(servers, declaration.connection)
+    ]
+    names = {
+        _name(table)
+        for table in many_tables.matching(tables, declaration.patterns, declaration.exclude)
+    }
     known = {*lock.entries, *lock.left_out}
     return sorted(names - known), sorted({*lock.entries} - names)
 
 
-def _locked(declaration: Declaration) -> Lock:
+def _locked(declaration: many_tables.Declaration) -> many_tables.Lock:
     try:
-        return read_lock(declaration.lock)
-    except Unreadable:
-        return Lock({}, {})
+        return many_tables.read_lock(declaration.lock)
+    except yaml_lines.Unreadable:
+        return many_tables.Lock({}, {})
 
 
 def _name(table: TableRef) -> str:
@@ -191,10 +182,10 @@ def _name(table: TableRef) -> str:
 
 
 def _names(
-    declaration: Declaration, tables: Sequence[TableRef], before: Lock
+    declaration: many_tables.Declaration, tables: Sequence[TableRef], before: many_tables.Lock
 ) -> dict[TableRef, str]:
     """Name the transfers; a name that is locked stays."""
-    folder = load_transfers(declaration.file.path.parent)
+    folder = transfer_files.load_transfers(declaration.file.path.parent)
     own = {entry.data.get("transfer") for entry in before.entries.values()}
     taken = {name.casefold() for name in folder.transfers if name not in own}
     names: dict[TableRef, str] = {}

@@ -17,12 +17,9 @@ from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.sections import HopSpec
 from tableferry.assets.judging import TableJudgement, departures, judge_table, unchecked
-from tableferry.assets.log import ledger
-from tableferry.assets.log.history import PastRun, past_runs, unanswered
-from tableferry.assets.log.ranges import RangeStatus, TargetStatus, read_status
+from tableferry.assets.log import history, ledger, ranges, written_columns
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
-from tableferry.assets.log.written_columns import committed_schema
 from tableferry.assets.planning.changes.drift import schema_changes
 from tableferry.assets.planning.resolve import Hop, checks_of
 from tableferry.assets.planning.transfer_plan import plan_transfer
@@ -81,7 +78,7 @@ def report(session: Session, name: str, *, dagster_url: str | None = None) -> Re
     transfer = session.transfer(name)
     url = checked_url(dagster_url) if dagster_url else None
     state = _server_state(session, transfer)
-    statuses = read_status(session.instance, [transfer], evidence=True)
+    statuses = ranges.read_status(session.instance, [transfer], evidence=True)
     judged = [judge_table(transfer, hop.to, statuses) for hop in transfer.hops]
     hops = tuple(
         _hop(session.instance, transfer, number, statuses[hop.to], judged[number - 1], state)
@@ -89,8 +86,8 @@ def report(session: Session, name: str, *, dagster_url: str | None = None) -> Re
     )
     entries = [entry for hop in hops for entry in hop.ranges]
     run_ids = [run_id for entry in entries for run_id in (entry.moved_by, entry.confirmed_by)]
-    past = past_runs(session.instance, transfer, filter(None, run_ids))
-    failed = {run.run_id for run in unanswered(past)}
+    past = history.past_runs(session.instance, transfer, filter(None, run_ids))
+    failed = {run.run_id for run in history.unanswered(past)}
     runs = tuple(_run(run, run.run_id in failed) for run in past)
     return Report(
         transfer=name,
@@ -156,7 +153,7 @@ def _server_state(session: Session, transfer: Transfer) -> _ServerState:
 
 def _drift(session: Session, hop: Hop) -> str:
     """Describe how the columns of a hop differ from those committed last; empty if they do not."""
-    committed = committed_schema(session.instance, hop.asset)
+    committed = written_columns.committed_schema(session.instance, hop.asset)
     if committed is None:
         return ""
     changes = schema_changes(hop.plan, committed)
@@ -204,7 +201,7 @@ def _hop(
     instance: dg.DagsterInstance,
     transfer: Transfer,
     number: int,
-    status: TargetStatus,
+    status: ranges.TargetStatus,
     judged: TableJudgement,
     state: _ServerState,
 ) -> HopEntry:
@@ -213,7 +210,7 @@ def _hop(
     records = {name: each.record for name, each in status.ranges.items()}
     moves = {name: record for name, record in records.items() if record.state.tells_origin}
     moves |= ledger.moves(instance, asset, records.keys() - moves.keys())
-    schema = committed_schema(instance, asset)
+    schema = written_columns.committed_schema(instance, asset)
     return HopEntry(
         source=str(source),
         target=str(hop.to),
@@ -242,7 +239,7 @@ def _hop(
     )
 
 
-def _range(transfer: Transfer, status: RangeStatus, move: RangeRecord) -> RangeEntry:
+def _range(transfer: Transfer, status: ranges.RangeStatus, move: RangeRecord) -> RangeEntry:
     """Say what is recorded of a range, and of the run that moved its rows."""
     record, committed = status.record, status.record.state.in_target
     counted_rows = next(
@@ -291,7 +288,7 @@ def _keys(transfer: Transfer, hop: HopSpec, key_range: KeyRange | None) -> str:
     return f"{lower}{key}{upper}" if lower or upper else f"all {key}"
 
 
-def _run(run: PastRun, failed: bool) -> RunEntry:
+def _run(run: history.PastRun, failed: bool) -> RunEntry:
     return RunEntry(
         run_id=run.run_id,
         kind=run.kind,

@@ -9,14 +9,7 @@ from tableferry.resources.clickhouse.layout import layouts_of
 from tableferry.resources.clickhouse.nodes import require_place
 from tableferry.resources.clickhouse.policies import policies_of, user_of
 from tableferry.resources.clickhouse.server import ClickHouseServer, databases
-from tableferry.resources.connecting.health import (
-    asked,
-    clock,
-    disk,
-    encryption,
-    login,
-    privileges,
-)
+from tableferry.resources.connecting import health
 from tableferry.resources.connecting.tls import examine
 from tableferry.resources.contract.inspection import Finding, Use
 from tableferry.resources.contract.looking_ahead import groups
@@ -40,7 +33,7 @@ VERIFY = "Use https:// without verify=no; ?ca_cert=/path/ca.pem names an authori
 def findings(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
     """See `System.health`."""
     now = "SELECT toUnixTimestamp64Milli(now64(3)) / 1000"
-    return asked(
+    return health.asked(
         [
             ("version", lambda: [Finding("version", "ok", f"ClickHouse {resource.ping()}")]),
             ("servers", lambda: _servers(resource)),
@@ -50,7 +43,7 @@ def findings(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
             ("privileges", lambda: _privileges(resource, use)),
             ("row security", lambda: _policies(resource, use)),
             ("disk", lambda: _disks(resource)),
-            ("clock", lambda: clock(resource, now)),
+            ("clock", lambda: health.clock(resource, now)),
         ]
     )
 
@@ -99,13 +92,13 @@ def _login(resource: ClickHouseServer) -> Finding:
     by = settings.secret("token" if how.token else "password")
     if how.certificate and not settings.has_password:
         by = "a client certificate"
-    return login(str(resource.query("SELECT currentUser()")[0][0]), by)
+    return health.login(str(resource.query("SELECT currentUser()")[0][0]), by)
 
 
 def _encryption(resource: ClickHouseServer) -> Iterator[Finding]:
     settings = resource.settings()
     secure, verify, authority = resource.encryption()
-    yield from encryption(
+    yield from health.encryption(
         settings.host,
         "HTTPS" if secure else None,
         verified=verify,
@@ -133,7 +126,7 @@ def _privileges(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
         for grant in ([*grants, *everywhere] if databases else [])
         if not resource.query(f"CHECK GRANT {grant}")[0][0]
     ]
-    yield from privileges(str(user), missing, len(use.writes))
+    yield from health.privileges(str(user), missing, len(use.writes))
 
 
 def _policies(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
@@ -154,4 +147,4 @@ def _disks(resource: ClickHouseServer) -> Iterator[Finding]:
     for name, free, total in resource.query(
         "SELECT name, free_space, total_space FROM system.disks ORDER BY name"
     ):
-        yield disk(str(name), int(free), int(total))
+        yield health.disk(str(name), int(free), int(total))

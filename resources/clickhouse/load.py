@@ -10,34 +10,16 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tableferry.resources import crash_points
-from tableferry.resources.clickhouse.ddl import (
-    batched_conditions,
-    delete_from,
-    drop_known,
-    gather_strays,
-    in_partition,
-    kept_rows,
-    names,
-    not_in,
-    partition,
-    replace_partition,
-    rewrite,
-    stage_kept,
-    strays_of,
-)
+from tableferry.resources import crash_points, errors
+from tableferry.resources.clickhouse import ddl, locks, quarantine, replaced
 from tableferry.resources.clickhouse.dialect import literal
-from tableferry.resources.clickhouse.locks import HeldRange, Owner
 from tableferry.resources.clickhouse.publish_audit import PartitionAudit
-from tableferry.resources.clickhouse.quarantine import replace_quarantine
-from tableferry.resources.clickhouse.replaced import let_go_ranges, may_come_back
 from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import LoadReceipt, TargetMoved
 from tableferry.resources.contract.target_names import rejected_of, surplus_rejected
 from tableferry.resources.contract.target_options import require_staged
-from tableferry.resources.errors import RangeBusy, ReceiptMismatch
 from tableferry.resources.tables import TableRef, staging_prefix
 
 UNDIVIDED: Mapping[str, str | int] = {
@@ -49,7 +31,7 @@ UNDIVIDED: Mapping[str, str | int] = {
 
 
 @dataclass
-class ClickHouseLoad(HeldRange):
+class ClickHouseLoad(locks.HeldRange):
     """See `RangeLoad`."""
 
     _sent: int = field(default=0, init=False)
@@ -88,13 +70,13 @@ class ClickHouseLoad(HeldRange):
             arrived = self.staged_rows() if self._arrived is None else self._arrived
             self._audited = require_staged(self.table, self.key_range, arrived, self._sent, "sent")
             if self.atomic and self.options.keeps_rows(self.plan):
-                self._doubled = may_come_back(self.resource) and self.marker.is_announced()
+                self._doubled = replaced.may_come_back(self.resource) and self.marker.is_announced()
                 self._gather_strays()
             if self.options.appends(self.plan):
                 self._target_rows = self._count(qualified(self.table), self._in_range)
                 # staged rows that the target has already give way to the target's
                 self.resource.execute(
-                    drop_known(self.plan, qualified(self.table), self._staged),
+                    ddl.drop_known(self.plan, qualified(self.table), self._staged),
                     # only we use this table, so it does not matter that each replica would evaluate
                     # the subquery by itself
                     {"allow_nondeterministic_mutations": 1},
@@ -141,10 +123,10 @@ class ClickHouseLoad(HeldRange):
             )
         # without a transaction a row may be in the target and beside it for a moment, or until the
         # next attempt after a crash, but at no time in neither
-        replace_quarantine(self, keep=True)
+        quarantine.replace_quarantine(self, keep=True)
         crash_points.reached("inside_finalise")
         rows = self._replace_partition() if self.atomic else self._rewrite()
-        replace_quarantine(self)
+        quarantine.replace_quarantine(self)
         crash_points.reached("after_publish")
         self.marker.confirm(number)
         return rows
@@ -159,14 +141,14 @@ class ClickHouseLoad(HeldRange):
         table = qualified(self.table)
         with self._publish_audit():
             if rows:
-                self._repeat(replace_partition(table, self._staged, self.key_range))
+                self._repeat(ddl.replace_partition(table, self._staged, self.key_range))
             else:
                 # newer servers refuse REPLACE PARTITION from an empty table
-                self._repeat(f"ALTER TABLE {table} DROP {partition(self.key_range)}")
+                self._repeat(f"ALTER TABLE {table} DROP {ddl.partition(self.key_range)}")
             crash_points.reached("after_replace")
             # before the rows are counted: older servers also let a mutation that is under way bring
             # replaced parts back (https://github.com/ClickHouse/ClickHouse/issues/73783)
-            let_go_ranges(self.resource, self.table, [self.key_range])
+            replaced.let_go_ranges(self.resource, self.table, [self.key_range])
         shown, strays = self._rows_by_key()
         self._require_shown(shown, rows)
         self._target_rows = rows
@@ -180,7 +162,7 @@ class ClickHouseLoad(HeldRange):
     def _require_shown(self, shown: int, rows: int) -> int:
         """Return the rows of the range in the target if they are as many as should be."""
         if shown != rows:
-            raise ReceiptMismatch(
+            raise errors.ReceiptMismatch(
                 f"{self.table} range {self.key_range.name}: it should have {rows} rows now, "
                 f"but the target shows {shown}"
             )
@@ -188,7 +170,7 @@ class ClickHouseLoad(HeldRange):
 
     def _rows_by_key(self) -> tuple[int, int]:
         """Rows of the target in this key range: in its own partition, and in others."""
-        table, own = qualified(self.table), in_partition(self.key_range)
+        table, own = qualified(self.table), ddl.in_partition(self.key_range)
         ((shown, all_rows, token),) = self.resource.query(
             f"SELECT countIf({own}), count(), {self.marker.token} FROM {table} "
             f"WHERE {self.plan.target_range(self.key_range)} SETTINGS max_threads = 1"
@@ -208,16 +190,16 @@ class ClickHouseLoad(HeldRange):
     def _drop_strays(self) -> None:
         """Remove rows of this key range from other partitions, where an earlier and now forgotten
         cut into ranges put them."""
-        strays = strays_of(self.plan, self.key_range)
-        self._repeat(delete_from(qualified(self.table), strays))
+        strays = ddl.strays_of(self.plan, self.key_range)
+        self._repeat(ddl.delete_from(qualified(self.table), strays))
 
     def _gather_strays(self) -> None:
         """Bring such rows here. They exist twice for a moment, and a repetition adds no more."""
         table = qualified(self.table)
-        if not self._count(table, strays_of(self.plan, self.key_range)):
+        if not self._count(table, ddl.strays_of(self.plan, self.key_range)):
             return
         self.resource.execute(
-            gather_strays(self.plan, self._stored_columns(), table, self.key_range),
+            ddl.gather_strays(self.plan, self._stored_columns(), table, self.key_range),
             {**UNDIVIDED, "insert_allow_materialized_columns": 1},
         )
         crash_points.reached("before_strays")
@@ -226,13 +208,13 @@ class ClickHouseLoad(HeldRange):
     def _stored_columns(self) -> str:
         """All columns, also those that the transfer does not write."""
         columns = self.resource.columns(self.table)
-        return names([column.name for column in columns if not column.generated])
+        return ddl.names([column.name for column in columns if not column.generated])
 
     @property
     def _in_range(self) -> str:
         """The condition that a row of the target is in this range."""
         if self.atomic:
-            return in_partition(self.key_range)
+            return ddl.in_partition(self.key_range)
         return self.plan.target_range(self.key_range)
 
     def _stage_rest(self) -> None:
@@ -251,20 +233,20 @@ class ClickHouseLoad(HeldRange):
         self._audited = self.staged_rows()
 
     def _stage_unchanged(self, delta: Delta) -> None:
-        rows = f"{self._in_range} AND {not_in(self.plan, self._staged)}"
+        rows = f"{self._in_range} AND {ddl.not_in(self.plan, self._staged)}"
         if not self.options.mode.keeps_rows:
             rows = f"({self.plan.target_range(self.key_range)}) AND {rows}"
-        first, *others = list(batched_conditions(delta.delete)) or [""]
+        first, *others = list(ddl.batched_conditions(delta.delete)) or [""]
         self._stage_kept(f"{rows} AND NOT ifNull({first}, 0)" if first else rows)
         for condition in others:
-            self.resource.execute(delete_from(self._staged, condition))
+            self.resource.execute(ddl.delete_from(self._staged, condition))
 
     def _stage_kept(self, rows: str | None = None) -> None:
         """Copy the target's rows that stay into staging, so that one REPLACE publishes all."""
         columns = self._stored_columns()
-        kept = rows or kept_rows(self.plan, self.options, self._staged, self._in_range)
+        kept = rows or ddl.kept_rows(self.plan, self.options, self._staged, self._in_range)
         self.resource.execute(
-            stage_kept(columns, qualified(self.table), self._staged, kept, once=self._doubled),
+            ddl.stage_kept(columns, qualified(self.table), self._staged, kept, once=self._doubled),
             UNDIVIDED,
         )
 
@@ -277,7 +259,9 @@ class ClickHouseLoad(HeldRange):
         # an INSERT SELECT outlives its client, and must not run beside its own repetition
         self.resource.execute(f"KILL QUERY WHERE startsWith(query_id, {literal(self.lock)}) SYNC")
         delta, in_range = self.publication.delta, self._in_range
-        *deletes, insert = rewrite(self.publication, self.options, target, self._staged, in_range)
+        *deletes, insert = ddl.rewrite(
+            self.publication, self.options, target, self._staged, in_range
+        )
         # a delta is proven in the table itself
         with self._publish_audit() if delta is None else nullcontext():
             for delete in deletes:
@@ -327,10 +311,10 @@ class ClickHouseLoad(HeldRange):
             f"AND name IN ({literal(self.lock)}, {literal(rejected.name)})"
         )
         comments = {name: comment for name, comment, *_ in tables}
-        holder = Owner.read(comments.get(self.lock, ""))
+        holder = locks.Owner.read(comments.get(self.lock, ""))
         if holder.token != self.owner.token:
             by = f" by run {holder.run}" if holder.run else ""
-            raise RangeBusy(f"{self.table} range {self.key_range.name} was taken over{by}")
+            raise errors.RangeBusy(f"{self.table} range {self.key_range.name} was taken over{by}")
         _, _, rows, standing = tables[0]
         number = self.marker.require_standing(standing)
         if rejected.name in comments:

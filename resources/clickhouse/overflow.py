@@ -5,17 +5,8 @@ from __future__ import annotations
 from tableferry.resources.clickhouse import digest
 from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.overflow_sql import OverflowSql
+from tableferry.resources.types import steps
 from tableferry.resources.types.kinds import Kind
-from tableferry.resources.types.steps import (
-    Characters,
-    Finite,
-    Length,
-    Step,
-    Units,
-    Unreplaced,
-    Utf8,
-    WithoutNul,
-)
 
 BEYOND_BMP = r"[\\x{10000}-\\x{10FFFF}]"
 """Characters that take two UTF-16 units."""
@@ -26,22 +17,22 @@ class ClickHouseOverflow(OverflowSql):
 
     digest = digest
 
-    def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
+    def unfit(self, step: steps.Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
         """See `OverflowSql`."""
         match step:
-            case Finite():
+            case steps.Finite():
                 return f"NOT isFinite({x})"
-            case Utf8():
+            case steps.Utf8():
                 return f"NOT isValidUTF8({x})"
-            case WithoutNul():
+            case steps.WithoutNul():
                 return f"position({x}, char(0)) > 0"
-            case Unreplaced():
+            case steps.Unreplaced():
                 return f"position({x}, '\\xEF\\xBF\\xBD') > 0"
-            case Characters(characters):
+            case steps.Characters(characters):
                 return f"lengthUTF8({x}) > {characters}"
-            case Units(units):
+            case steps.Units(units):
                 return f"lengthUTF8({x}) + countMatches({x}, '{BEYOND_BMP}') > {units}"
-            case Length(length, fixed):
+            case steps.Length(length, fixed):
                 return f"length({x}) {'!=' if fixed else '>'} {length}"
         return super().unfit(step, kind, field, x, variant)
 
@@ -53,12 +44,12 @@ class ClickHouseOverflow(OverflowSql):
         """See `OverflowSql`."""
         return f"{x} != truncate({x}, {scale})"
 
-    def nearest(self, step: Step, x: str, variant: str) -> str | None:
+    def nearest(self, step: steps.Step, x: str, variant: str) -> str | None:
         """Texts are cut at the end of a character."""
         match step:
-            case Characters(characters):
+            case steps.Characters(characters):
                 return f"substringUTF8({x}, 1, {characters})"
-            case Units(most):
+            case steps.Units(most):
                 split = f"extractAll(assumeNotNull({x}), '(?s).')"
                 weights = "arrayCumSum(ferry__c -> if(length(ferry__c) > 3, 2, 1), ferry__cs)"
                 return (
@@ -66,6 +57,6 @@ class ClickHouseOverflow(OverflowSql):
                     f"(ferry__c, ferry__u) -> ferry__u <= {most}, ferry__cs, {weights}), "
                     f"[{split}])))"
                 )
-            case Length(length, fixed=False):
+            case steps.Length(length, fixed=False):
                 return f"substring({x}, 1, {length})"
         return None

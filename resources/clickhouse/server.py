@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, Self, cast
 import pyarrow as pa
 from pydantic import Field, PrivateAttr
 
+from tableferry.resources import errors, extras
 from tableferry.resources.clickhouse.bodies import AnswerBody, RequestBody
 from tableferry.resources.clickhouse.cluster import Cluster, cluster_of
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
@@ -40,11 +41,6 @@ from tableferry.resources.connecting.waiting import watched, within
 from tableferry.resources.contract.endpoint import BATCH_ROWS, Endpoint, refuse_snapshot
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.errors import (
-    InputError,
-    StatementFailed,
-)
-from tableferry.resources.extras import require
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -170,7 +166,7 @@ class ClickHouseServer(Server):
                 if DIALECT.quote(name) == quoted:
                     return engine
             name = quoted.strip("`")
-            raise InputError(
+            raise errors.InputError(
                 f"there is no database {name!r} on {settings}: create it, or correct the name"
             )
 
@@ -192,7 +188,7 @@ class ClickHouseServer(Server):
         distinct = len({name for name, _ in servers}) == len(servers)
         answering = sorted(name if distinct else number for name, number in servers)
         if len(servers) > 1 and not self.clustered():
-            raise InputError(several(str(self.settings()), answering))
+            raise errors.InputError(several(str(self.settings()), answering))
         return answering
 
     def identity(self) -> str:
@@ -364,7 +360,7 @@ class ClickHouseServer(Server):
             if not from_driver(error):
                 raise
             failed = translate(error, settings)
-            if repeatable and isinstance(failed, StatementFailed) and failed.code is None:
+            if repeatable and isinstance(failed, errors.StatementFailed) and failed.code is None:
                 failed = settings.failed(str(failed), transient=True)
             raise failed from None
 
@@ -432,7 +428,7 @@ def _connect(
     *,
     final: bool,
 ) -> Any:
-    require("clickhouse", "ClickHouse")
+    extras.require("clickhouse", "ClickHouse")
     from clickhouse_connect import get_client
 
     # it warns of each lost connection with the URL

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from tableferry.resources.clickhouse import digest
-from tableferry.resources.clickhouse.ddl import engine_problem
+from tableferry.resources.clickhouse import ddl, digest, policies
 from tableferry.resources.clickhouse.dialect import DIALECT
 from tableferry.resources.clickhouse.errors import is_transient
 from tableferry.resources.clickhouse.health import findings
 from tableferry.resources.clickhouse.overflow import ClickHouseOverflow
-from tableferry.resources.clickhouse.policies import unseen, withheld
 from tableferry.resources.clickhouse.server import ClickHouseServer
 from tableferry.resources.clickhouse.source import ClickHouseSource
 from tableferry.resources.clickhouse.target import ClickHouseTarget
@@ -31,7 +29,7 @@ SYSTEM = System(
     digest=digest,
     overflow=ClickHouseOverflow(),
     is_transient=is_transient,
-    inspection=Inspection(health=findings, withheld=withheld, refused=unseen),
+    inspection=Inspection(health=findings, withheld=policies.withheld, refused=policies.unseen),
     source=ClickHouseSource(),
     loader=Loader(
         ClickHouseTarget,
@@ -42,7 +40,7 @@ SYSTEM = System(
         most_in_part=Part(1_048_449, 268_402_944),
         # only the server can parse SQL
         options={
-            "engine": engine_problem,
+            "engine": ddl.engine_problem,
             "order_by": lambda _: None,
             "partition_by": lambda _: None,
         },

@@ -10,23 +10,8 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tableferry.resources import crash_points
-from tableferry.resources.clickhouse import anew, hazards
-from tableferry.resources.clickhouse.ddl import (
-    Image,
-    create_table,
-    defined_image,
-    drop_known,
-    in_partition,
-    kept_rows,
-    names,
-    partition,
-    planned_image,
-    replace_partition,
-    rewrite,
-    stage_kept,
-    staging_table,
-)
+from tableferry.resources import crash_points, errors
+from tableferry.resources.clickhouse import anew, ddl, hazards, locks, quarantine, replaced, server
 from tableferry.resources.clickhouse.dialect import DIALECT, RANGE_COLUMN, literal
 from tableferry.resources.clickhouse.errors import EXISTS
 from tableferry.resources.clickhouse.layout import (
@@ -39,7 +24,6 @@ from tableferry.resources.clickhouse.layout import (
     unapplied,
 )
 from tableferry.resources.clickhouse.load import ClickHouseLoad
-from tableferry.resources.clickhouse.locks import Owner, read_owner, release_lock, take_lock
 from tableferry.resources.clickhouse.markers import (
     NO_UUID,
     ClickHouseMarkers,
@@ -50,13 +34,10 @@ from tableferry.resources.clickhouse.markers import (
 from tableferry.resources.clickhouse.nodes import require_place
 from tableferry.resources.clickhouse.policies import granted, user_of
 from tableferry.resources.clickhouse.publish_audit import BEFORE
-from tableferry.resources.clickhouse.quarantine import create_quarantine, keep_quarantined
-from tableferry.resources.clickhouse.replaced import let_go_ranges, require_sight
-from tableferry.resources.clickhouse.server import ClickHouseServer, insert_statement
 from tableferry.resources.columns.planner import incompatibility
+from tableferry.resources.contract import looking_ahead, target_names
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
-from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.contract.markers import Publication, Published, markers_of
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import (
@@ -69,21 +50,7 @@ from tableferry.resources.contract.target import (
     no_live_owner,
 )
 from tableferry.resources.contract.target_columns import unfilled, unfilled_notes, verify_columns
-from tableferry.resources.contract.target_names import (
-    aside_of,
-    is_rejected,
-    quarantine_of,
-    rejected_of,
-    shadow_of,
-)
 from tableferry.resources.contract.target_options import TargetOptions, check_mode, require_named
-from tableferry.resources.errors import (
-    InputError,
-    RangeBusy,
-    StatementFailed,
-    TableferryError,
-    TableMissing,
-)
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_name, staging_prefix
 from tableferry.resources.types.column import Column
@@ -105,10 +72,10 @@ class ClickHouseTarget(Target):
     loaded into a staging table of the same shape and published by one REPLACE PARTITION.
     """
 
-    def __init__(self, resource: ClickHouseServer) -> None:
+    def __init__(self, resource: server.ClickHouseServer) -> None:
         self.resource = resource
         self._layouts: dict[TableRef, TableLayout] = {}
-        self._images: dict[TableRef, Image] = {}
+        self._images: dict[TableRef, ddl.Image] = {}
 
     def __repr__(self) -> str:
         return f"ClickHouseTarget({self.resource.settings()})"
@@ -119,8 +86,8 @@ class ClickHouseTarget(Target):
 
     def _required(self, plan: CopyPlan, options: TargetOptions) -> TableLayout | None:
         if options.mode.moves:
-            require_sight(self.resource, plan.target)
-        layout = answer(self.resource, layouts_of, plan.target)
+            replaced.require_sight(self.resource, plan.target)
+        layout = looking_ahead.answer(self.resource, layouts_of, plan.target)
         if layout is not None and options.mode.moves:
             self._require_place(plan.target, layout.engine_full, layout.database_engine)
         like = _of_loaded(layout, options)
@@ -152,7 +119,7 @@ class ClickHouseTarget(Target):
         if layout is None:
             self._drop_aside(plan.target)
             created = self._create(plan, options)
-            self._images[options.written_to(plan)] = planned_image(plan, options)
+            self._images[options.written_to(plan)] = ddl.planned_image(plan, options)
             layout = self._require(plan.target)
             self.created = layout.uuid if created and layout.uuid != NO_UUID else None
             markers.remove_others([table_identity(plan.target, layout.uuid)])
@@ -160,12 +127,12 @@ class ClickHouseTarget(Target):
             columns = found or self.resource.columns(plan.target)
             notes += self.verify(plan, options, columns)
         if plan.fitting:
-            create_quarantine(self.resource, plan.target)
+            quarantine.create_quarantine(self.resource, plan.target)
         self._layouts = {plan.target: layout}
         markers.claim(table_identity(plan.target, layout.uuid))
         if options.mode.whole_table:
             ensure_shadow(self.resource, plan, options, layout)
-            shadow = shadow_of(plan.target)
+            shadow = target_names.shadow_of(plan.target)
             markers.claim(table_identity(shadow, self._require(shadow).uuid))
         elif not layout.atomic:
             notes.append(
@@ -177,8 +144,8 @@ class ClickHouseTarget(Target):
     def _create(self, plan: CopyPlan, options: TargetOptions) -> bool:
         """Create the target; return False if another session was faster: its table is as good."""
         try:
-            self.resource.execute(create_table(plan, options))
-        except StatementFailed as error:
+            self.resource.execute(ddl.create_table(plan, options))
+        except errors.StatementFailed as error:
             if error.code != EXISTS:
                 raise
             return False
@@ -189,13 +156,13 @@ class ClickHouseTarget(Target):
         layout = layout_of(self.resource, plan.target)
         if layout is None or not self._made_like(plan, options, layout):
             return None
-        return self.identity(shadow_of(plan.target))
+        return self.identity(target_names.shadow_of(plan.target))
 
     def _made_like(self, plan: CopyPlan, options: TargetOptions, layout: TableLayout) -> bool:
         """Whether the shadow has the shape that it should have."""
-        shadow = shadow_of(plan.target)
+        shadow = target_names.shadow_of(plan.target)
         owner = shadow_owner(self.resource, plan, options, layout)
-        return read_owner(self.resource, shadow, shadow.name) == owner
+        return locks.read_owner(self.resource, shadow, shadow.name) == owner
 
     def as_made(self, plan: CopyPlan, options: TargetOptions) -> bool:
         """See `Target.as_made`."""
@@ -205,7 +172,7 @@ class ClickHouseTarget(Target):
     def drop_empty(self, table: TableRef, identity: str) -> bool:
         """There is no lock: the table is renamed, so that no INSERT finds it any more, and dropped
         once those that had found it are over. See `Target.drop_empty`."""
-        aside = aside_of(table)
+        aside = target_names.aside_of(table)
         if self.identity(table) != identity:
             return False
         self._drop_aside(table)
@@ -215,7 +182,7 @@ class ClickHouseTarget(Target):
             self._wait_for_inserts(table)
             if self._drop_aside(table):
                 return True
-        except TableferryError:
+        except errors.TableferryError:
             self.resource.execute(f"RENAME TABLE {qualified(aside)} TO {qualified(table)}")
             raise
         return False
@@ -226,12 +193,12 @@ class ClickHouseTarget(Target):
         Raises:
             InputError: it has rows, which somebody wrote meanwhile.
         """
-        aside = aside_of(table)
+        aside = target_names.aside_of(table)
         if not layout_of(self.resource, aside):
             return False
         ((rows,),) = self.resource.query(f"SELECT count() FROM {qualified(aside)}")
         if rows:
-            raise InputError(
+            raise errors.InputError(
                 f"{table} was empty and about to be recreated, but somebody has written "
                 f"{counted(rows, 'row')} to it, which {aside} holds now; rename that table back, "
                 "or drop it"
@@ -254,7 +221,7 @@ class ClickHouseTarget(Target):
             if not running:
                 return
             time.sleep(0.1)
-        raise RangeBusy(
+        raise errors.RangeBusy(
             f"{table}: somebody still writes to it, so that it is not recreated; run again"
         )
 
@@ -311,7 +278,7 @@ class ClickHouseTarget(Target):
 
     def creation(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
         """See `Target.creation`."""
-        return [self.resource.for_all(create_table(plan, options))]
+        return [self.resource.for_all(ddl.create_table(plan, options))]
 
     def publication(self, publication: Publication, options: TargetOptions) -> list[str]:
         """See `Target.publication`."""
@@ -319,23 +286,23 @@ class ClickHouseTarget(Target):
         layout = _of_loaded(layout_of(self.resource, plan.target), options)
         atomic = options.partition_by is None if layout is None else layout.atomic
         table, name = options.written_to(plan), staging_name(plan.target, key_range.name)
-        staging, owner = f"{name}_{ATTEMPT}", Owner(RUN, ATTEMPT)
-        image = self._image(plan.target) if layout else planned_image(plan, options)
+        staging, owner = f"{name}_{ATTEMPT}", locks.Owner(RUN, ATTEMPT)
+        image = self._image(plan.target) if layout else ddl.planned_image(plan, options)
         target, staged = qualified(table), qualified(table, staging)
-        in_range = in_partition(key_range) if atomic else plan.target_range(key_range)
-        statements = staging_table(table, staging, owner, key_range if atomic else None, image)
+        in_range = ddl.in_partition(key_range) if atomic else plan.target_range(key_range)
+        statements = ddl.staging_table(table, staging, owner, key_range if atomic else None, image)
         fmt = "ArrowStream" if publication.format in ("arrow", None) else "TabSeparated"
         columns = [column.name for column in plan.target_columns]
-        statements.append(insert_statement(replace(table, name=staging), columns, fmt))
+        statements.append(server.insert_statement(replace(table, name=staging), columns, fmt))
         if options.appends(plan):
-            statements.append(drop_known(plan, target, staged))
+            statements.append(ddl.drop_known(plan, target, staged))
         if options.keeps_rows(plan) and (atomic or options.appends(plan)):
-            kept = kept_rows(plan, options, staged, in_range)
-            statements.append(stage_kept(names(columns), target, staged, kept, once=False))
+            kept = ddl.kept_rows(plan, options, staged, in_range)
+            statements.append(ddl.stage_kept(ddl.names(columns), target, staged, kept, once=False))
         if atomic:
-            statements.append(replace_partition(target, staged, key_range))
+            statements.append(ddl.replace_partition(target, staged, key_range))
         else:
-            statements += rewrite(publication, options, target, staged, in_range)
+            statements += ddl.rewrite(publication, options, target, staged, in_range)
         statements.append(drop_table(table, staging))
         return [*map(self.resource.for_all, statements)]
 
@@ -354,12 +321,12 @@ class ClickHouseTarget(Target):
             self._layouts[table] = self._require(table)
         layout = self._layouts[table]
         lock = staging_name(plan.target, key_range.name)
-        owner = Owner(publication.owner, uuid.uuid4().hex[:12])
+        owner = locks.Owner(publication.owner, uuid.uuid4().hex[:12])
         staging = f"{lock}_{owner.token}"
-        take_lock(self.resource, table, lock, owner, key_range, alive)
+        locks.take_lock(self.resource, table, lock, owner, key_range, alive)
         try:
             image, of_range = (self._image(table), key_range) if layout.atomic else ((), None)
-            for statement in staging_table(table, staging, owner, of_range, image):
+            for statement in ddl.staging_table(table, staging, owner, of_range, image):
                 self.resource.execute(statement)
             yield ClickHouseLoad(
                 resource=self.resource,
@@ -381,15 +348,15 @@ class ClickHouseTarget(Target):
             raise
         finally:
             # if the server is away, the next attempt or `clean` drops them
-            with contextlib.suppress(TableferryError):
+            with contextlib.suppress(errors.TableferryError):
                 self.resource.execute(drop_table(table, staging))
                 if options.audits_shown:
                     self.resource.execute(drop_table(table, f"{staging}{BEFORE}"))
-                release_lock(self.resource, table, lock, owner)
+                locks.release_lock(self.resource, table, lock, owner)
 
     def published(self, plan: CopyPlan, options: TargetOptions) -> Published:
         """See `Target.published`."""
-        return answer(self.resource, published, plan.target) or Published()
+        return looking_ahead.answer(self.resource, published, plan.target) or Published()
 
     @contextlib.contextmanager
     def marking(
@@ -398,19 +365,19 @@ class ClickHouseTarget(Target):
         """Hold the range by its lock table. See `Target.marking`."""
         plan, key_range = publication.plan, publication.key_range
         table, lock = options.written_to(plan), staging_name(plan.target, key_range.name)
-        owner = Owner(publication.owner, uuid.uuid4().hex[:12])
+        owner = locks.Owner(publication.owner, uuid.uuid4().hex[:12])
         marker = self._marker(table, self._require(table), owner, publication)
-        take_lock(self.resource, table, lock, owner, key_range, alive)
+        locks.take_lock(self.resource, table, lock, owner, key_range, alive)
         try:
             marker.put()
             marker.require_alone()
             yield
         finally:
-            with contextlib.suppress(TableferryError):
-                release_lock(self.resource, table, lock, owner)
+            with contextlib.suppress(errors.TableferryError):
+                locks.release_lock(self.resource, table, lock, owner)
 
     def _marker(
-        self, table: TableRef, layout: TableLayout, owner: Owner, publication: Publication
+        self, table: TableRef, layout: TableLayout, owner: locks.Owner, publication: Publication
     ) -> RangeMarker:
         where = table_identity(table, layout.uuid)
         return RangeMarker(self.resource, table, where, publication, owner.token, layout.atomic)
@@ -441,7 +408,7 @@ class ClickHouseTarget(Target):
         The shadow's comment names the UUID of the table that it replaces. After the exchange the
         target has another UUID, which tells a repetition that it only has to drop the table.
         """
-        shadow, target = shadow_of(plan.target), plan.target
+        shadow, target = target_names.shadow_of(plan.target), plan.target
         state = layout_of(self.resource, shadow)
         if state is None:
             return
@@ -499,30 +466,30 @@ class ClickHouseTarget(Target):
         if into or not ranges:
             return
         for key_range in ranges:
-            self.resource.execute(f"ALTER TABLE {qualified(table)} DROP {partition(key_range)}")
-        let_go_ranges(self.resource, table, ranges)
+            self.resource.execute(f"ALTER TABLE {qualified(table)} DROP {ddl.partition(key_range)}")
+        replaced.let_go_ranges(self.resource, table, ranges)
 
     def keep_quarantined(self, plan: CopyPlan, ranges: Sequence[str]) -> None:
         """See `Target.keep_quarantined`."""
-        if layout_of(self.resource, quarantine_of(plan.target)):
-            keep_quarantined(self.resource, plan.target, ranges)
+        if layout_of(self.resource, target_names.quarantine_of(plan.target)):
+            quarantine.keep_quarantined(self.resource, plan.target, ranges)
 
     def clean(
         self, target: TableRef, alive: Alive = no_live_owner, *, rejected: bool = True
     ) -> list[str]:
         """Drop locks, staging tables and outdated shadows of dead runs. See `Target.clean`."""
-        shadow, prefix = shadow_of(target), staging_prefix(target)
+        shadow, prefix = target_names.shadow_of(target), staging_prefix(target)
         rows = self.resource.query(
             f"SELECT name, comment FROM system.tables WHERE database = {literal(target.schema)} "
             f"AND (name = {literal(shadow.name)} OR startsWith(name, {literal(prefix)})) "
             "ORDER BY name"
         )
-        runs = {name: Owner.read(comment).run for name, comment in rows}
+        runs = {name: locks.Owner.read(comment).run for name, comment in rows}
         shadowed = runs.pop(shadow.name, None) is not None
         dropped = [
             name
             for name, run in runs.items()
-            if (rejected or not is_rejected(target, name)) and not alive(run)
+            if (rejected or not target_names.is_rejected(target, name)) and not alive(run)
         ]
         for name in dropped:
             self.resource.execute(drop_table(target, name))
@@ -539,14 +506,14 @@ class ClickHouseTarget(Target):
 
     def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:
         """The range's rows that failed their audit. See `Target.rejected_table`."""
-        kept = rejected_of(plan.target, key_range.name)
+        kept = target_names.rejected_of(plan.target, key_range.name)
         return kept if layout_of(self.resource, kept) else None
 
     def _require_place(self, table: TableRef, engine: str, database_engine: str) -> None:
         cluster = self.resource.clustered()
         engines = {table: engine}
         if cluster:
-            own = layouts_of(self.resource, [markers_of(table), quarantine_of(table)])
+            own = layouts_of(self.resource, [markers_of(table), target_names.quarantine_of(table)])
             engines |= {name: layout.engine_full for name, layout in own.items()}
         for name, written in engines.items():
             require_place(
@@ -560,29 +527,29 @@ class ClickHouseTarget(Target):
     def _require_database(self, table: TableRef, engine: str) -> None:
         try:
             database_engine = self.resource.database_engine(DIALECT.quote(table.schema))
-        except InputError as error:
-            raise InputError(f"{table}: {error}") from None
+        except errors.InputError as error:
+            raise errors.InputError(f"{table}: {error}") from None
         self._require_place(table, engine, database_engine)
 
     def _require_syntax(self, plan: CopyPlan, options: TargetOptions) -> None:
-        statement = create_table(plan, options)
+        statement = ddl.create_table(plan, options)
         try:
             self.resource.query(f"SELECT formatQuerySingleLine({literal(statement)})")
-        except StatementFailed as error:
-            raise InputError(
+        except errors.StatementFailed as error:
+            raise errors.InputError(
                 f"{plan.target}: engine, order_by or partition_by cannot be parsed: {error}"
             ) from None
 
-    def _image(self, table: TableRef) -> Image:
+    def _image(self, table: TableRef) -> ddl.Image:
         image = self._images.get(table)
         if image is None:
-            image = self._images[table] = defined_image(self.resource.definition(table))
+            image = self._images[table] = ddl.defined_image(self.resource.definition(table))
         return image
 
     def _require(self, table: TableRef) -> TableLayout:
         layout = layout_of(self.resource, table)
         if layout is None:
-            raise TableMissing(f"{table} does not exist")
+            raise errors.TableMissing(f"{table} does not exist")
         return layout
 
 
@@ -595,7 +562,7 @@ def _check_mode(plan: CopyPlan, options: TargetOptions, atomic: bool) -> None:
     check_mode(plan, options)
     key = plan.key.target.name
     if options.mode.updates_known and atomic and key not in plan.row_identity:
-        raise InputError(
+        raise errors.InputError(
             f"{plan.target}: upsert into ClickHouse goes range by range, and needs the key "
             f"column {key!r} to be part of the primary key"
         )

@@ -7,32 +7,14 @@ import re
 import pyarrow as pa
 
 from tableferry.resources.types import declared as reader
+from tableferry.resources.types import kinds, type_map
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Export, Refusal, Slot
-from tableferry.resources.types.kinds import (
-    Array,
-    Binary,
-    Boolean,
-    Date,
-    Decimal,
-    Float,
-    Integer,
-    Kind,
-    Text,
-    Time,
-    Timestamp,
-    Uuid,
-    days,
-    microseconds,
-    signed,
-    unsigned,
-)
-from tableferry.resources.types.type_map import ColumnType, TypeMap
 
-CALENDAR = days("1900-01-01"), days("2299-12-31")
+CALENDAR = kinds.days("1900-01-01"), kinds.days("2299-12-31")
 """Date32 and DateTime64 of every release; older releases change dates outside of it."""
 
-LONG_CALENDAR = days("0001-01-01"), days("9999-12-31")
+LONG_CALENDAR = kinds.days("0001-01-01"), kinds.days("9999-12-31")
 LONG_CALENDAR_SINCE = (26, 9)
 """In fact from year 0 on (ClickHouse pull requests 107907 and 111534; measured on 26.9.2)."""
 
@@ -43,8 +25,8 @@ EXACT_FLOATS_SINCE = (26, 7)
 """In earlier releases the last bits may differ, whatever the settings (pull request 109086)."""
 
 INTEGERS = {
-    **{f"Int{bits}": signed(bits) for bits in (8, 16, 32, 64)},
-    **{f"UInt{bits}": unsigned(bits) for bits in (8, 16, 32, 64)},
+    **{f"Int{bits}": kinds.signed(bits) for bits in (8, 16, 32, 64)},
+    **{f"UInt{bits}": kinds.unsigned(bits) for bits in (8, 16, 32, 64)},
 }
 ARROW_INTEGERS = {name: pa.type_for_alias(name.lower()) for name in INTEGERS}
 ORDER = ("Int16", "Int32", "Int64")
@@ -70,47 +52,49 @@ def _release(version: str) -> tuple[int, int]:
     return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
 
-def read(declared: str) -> ColumnType:
+def read(declared: str) -> type_map.ColumnType:
     """Read a declared type, with or without Nullable and LowCardinality."""
     name, arguments = reader.clickhouse(reader.unwrap(declared)[0])
     item = arguments[0] if name == "Array" and len(arguments) == 1 else None
-    return ColumnType(name, _kind(name, arguments), item)
+    return type_map.ColumnType(name, _kind(name, arguments), item)
 
 
-def _kind(name: str, arguments: list[str]) -> Kind | None:
+def _kind(name: str, arguments: list[str]) -> kinds.Kind | None:
     numbers = [int(argument) for argument in arguments if argument.isdecimal()]
     first = numbers[0] if numbers else None
     if name in INTEGERS:
         return INTEGERS[name]
     if name in WIDE_INTEGERS:
-        return Decimal(76, 0)
+        return kinds.Decimal(76, 0)
     match name:
         case "Bool":
-            return Boolean()
+            return kinds.Boolean()
         case "Float32" | "Float64":
-            return Float(32 if name == "Float32" else 64)
+            return kinds.Float(32 if name == "Float32" else 64)
         case "Decimal":
             precision, scale = (numbers + [10, 0][len(numbers) :])[:2]
-            return Decimal(precision, scale)
+            return kinds.Decimal(precision, scale)
         case "String" | "Enum8" | "Enum16":
-            return Text()
+            return kinds.Text()
         case "FixedString":
-            return Binary(first, fixed=True) if first else None
+            return kinds.Binary(first, fixed=True) if first else None
         case "UUID":
-            return Uuid()
+            return kinds.Uuid()
         case "Date":
-            return Date(0, 65535)
+            return kinds.Date(0, 65535)
         case "Date32":
-            return Date(*LONG_CALENDAR)
+            return kinds.Date(*LONG_CALENDAR)
         case "DateTime":
-            return Timestamp(0, 0, (2**32 - 1) * 1_000_000, "utc")
+            return kinds.Timestamp(0, 0, (2**32 - 1) * 1_000_000, "utc")
         case "DateTime64":
-            return Timestamp(3 if first is None else first, *microseconds(*LONG_CALENDAR), "utc")
+            return kinds.Timestamp(
+                3 if first is None else first, *kinds.microseconds(*LONG_CALENDAR), "utc"
+            )
         case "Time" | "Time64":
-            return Time(first or 0)
+            return kinds.Time(first or 0)
         case "Array" if len(arguments) == 1:
-            return Array(read(arguments[0]).kind or Text())
-    return Decimal(SHORT_DECIMALS[name], first or 0) if name in SHORT_DECIMALS else None
+            return kinds.Array(read(arguments[0]).kind or kinds.Text())
+    return kinds.Decimal(SHORT_DECIMALS[name], first or 0) if name in SHORT_DECIMALS else None
 
 
 HAVE_NULL = ("Variant", "Dynamic", "Geometry")
@@ -160,31 +144,31 @@ def export(declared: str) -> Export | Refusal:
     type_ = read(declared)
     kind = type_.kind
     match kind:
-        case Integer() | Boolean() | Float():
+        case kinds.Integer() | kinds.Boolean() | kinds.Float():
             return Export(kind, "{}", None, "toString({})")
-        case Uuid():
+        case kinds.Uuid():
             # no release before 26.5 writes them to Arrow
             return Export(kind, "UUIDStringToNum(toString({}))", None, "toString({})")
-        case Decimal() if type_.name not in WIDE_INTEGERS:
+        case kinds.Decimal() if type_.name not in WIDE_INTEGERS:
             return Export(kind, "{}", None, "toString({})")
-        case Decimal():
+        case kinds.Decimal():
             return Refusal("an integer of more than 64 bits", "toString({})", "its digits")
-        case Text():
+        case kinds.Text():
             # the text of an enum is valid UTF-8
             text = "{}" if type_.name == "String" else "toString({})"
-            return Export(Text(unchecked=type_.name == "String"), text, None, text)
-        case Binary():
+            return Export(kinds.Text(unchecked=type_.name == "String"), text, None, text)
+        case kinds.Binary():
             return Export(kind, "{}", None, None)
-        case Date():
+        case kinds.Date():
             return Export(kind, "toDate32({})", None, "toString({})")
-        case Timestamp(digits) if digits <= 6:
+        case kinds.Timestamp(digits) if digits <= 6:
             # ArrowStream has integers for DateTime, and a unit for each precision
             instant = "toDateTime64({}, 6, 'UTC')"
             return Export(kind, instant, None, f"toString({instant})")
-        case Timestamp():
+        case kinds.Timestamp():
             text = "toString(toTimeZone({}, 'UTC'))"
             return Refusal("of more than six decimals of a second", text, "its text in UTC")
-        case Array():
+        case kinds.Array():
             return Refusal("an array", "toJSONString({})", "JSON")
     text = "toString({})"
     if _null_of_its_own(declared):
@@ -201,29 +185,29 @@ def slot(declared: str, version: str = "") -> Slot | None:
     type_ = read(declared)
     calendar = LONG_CALENDAR if has_long_calendar(version) else CALENDAR
     match type_.kind:
-        case Integer() as kind:
+        case kinds.Integer() as kind:
             return Slot(kind, ARROW_INTEGERS[type_.name])
-        case Boolean() as kind:
+        case kinds.Boolean() as kind:
             return Slot(kind, pa.bool_())
-        case Float(bits) as kind:
+        case kinds.Float(bits) as kind:
             return Slot(kind, pa.float32() if bits == 32 else pa.float64())
-        case Decimal() as kind if type_.name not in WIDE_INTEGERS:
+        case kinds.Decimal() as kind if type_.name not in WIDE_INTEGERS:
             return _decimal(kind, _arguments(declared))
-        case Text() as kind if type_.name == "String":
+        case kinds.Text() as kind if type_.name == "String":
             return Slot(kind, pa.string(), takes_bytes=True)
-        case Binary() as kind:
+        case kinds.Binary() as kind:
             return Slot(kind, pa.binary())
-        case Uuid() as kind:
+        case kinds.Uuid() as kind:
             as_bytes = _release(version) >= ARROW_UUIDS_SINCE
             return Slot(kind, pa.binary(16) if as_bytes else pa.string())
-        case Date() as kind:
-            return Slot(kind if type_.name == "Date" else Date(*calendar), pa.date32())
-        case Timestamp(digits) if type_.name == "DateTime64":
+        case kinds.Date() as kind:
+            return Slot(kind if type_.name == "Date" else kinds.Date(*calendar), pa.date32())
+        case kinds.Timestamp(digits) if type_.name == "DateTime64":
             return _timestamp(digits, _arguments(declared), calendar)
-        case Array():
+        case kinds.Array():
             item = slot(str(type_.item), version)
             if item and reader.unwrap(str(type_.item))[1]:
-                return Slot(Array(item.kind), pa.list_(item.arrow), nullable=False)
+                return Slot(kinds.Array(item.kind), pa.list_(item.arrow), nullable=False)
     return None
 
 
@@ -231,7 +215,7 @@ def _arguments(declared: str) -> list[str]:
     return reader.clickhouse(reader.unwrap(declared)[0])[1]
 
 
-def _decimal(kind: Decimal, arguments: list[str]) -> Slot | None:
+def _decimal(kind: kinds.Decimal, arguments: list[str]) -> Slot | None:
     precision, scale = kind.precision or 0, kind.scale or 0
     if not all(argument.isdigit() for argument in arguments):
         return None
@@ -248,19 +232,19 @@ def _timestamp(digits: int, arguments: list[str], calendar: tuple[int, int]) -> 
         return None
     # no Arrow unit covers the range of seven digits; ClickHouse reads them from text
     arrow = pa.timestamp("us") if digits < 7 else pa.string()
-    return Slot(Timestamp(digits, *microseconds(*calendar), "utc"), arrow)
+    return Slot(kinds.Timestamp(digits, *kinds.microseconds(*calendar), "utc"), arrow)
 
 
-def default(kind: Kind) -> str | None:
+def default(kind: kinds.Kind) -> str | None:
     """The ClickHouse type that holds values of a kind without loss; None if there is none.
 
     Wall clocks go to DateTime64(n, 'UTC'), too: a column without a time zone would show them, and
     read text, in the server's.
     """
     match kind:
-        case Boolean():
+        case kinds.Boolean():
             return "Bool"
-        case Integer(low, high):
+        case kinds.Integer(low, high):
             if (low, high) == (0, 255):
                 return "UInt8"
             if (low, high) == (0, 2**32 - 1):
@@ -269,27 +253,27 @@ def default(kind: Kind) -> str | None:
                 if INTEGERS[name].low <= low and high <= INTEGERS[name].high:
                     return name
             return "UInt64"
-        case Decimal(precision, scale):
+        case kinds.Decimal(precision, scale):
             return (
                 f"Decimal({precision}, {scale})" if precision and precision <= MOST_DIGITS else None
             )
-        case Float(bits):
+        case kinds.Float(bits):
             return f"Float{bits}"
-        case Text() | Binary() | Time():
+        case kinds.Text() | kinds.Binary() | kinds.Time():
             return "String"
-        case Date():
+        case kinds.Date():
             return "Date32"
-        case Timestamp(digits):
+        case kinds.Timestamp(digits):
             return f"DateTime64({digits}, 'UTC')"
-        case Uuid():
+        case kinds.Uuid():
             return "UUID"
-        case Array(item):
+        case kinds.Array(item):
             inner = default(item)
             return inner and f"Array(Nullable({inner}))"
     return None
 
 
-TYPES = TypeMap(
+TYPES = type_map.TypeMap(
     read=read,
     export=export,
     slot=slot,

@@ -14,17 +14,10 @@ from urllib.parse import quote, unquote
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from tableferry.resources import registry
-from tableferry.resources.connecting import budget, secret_files
+from tableferry.resources.connecting import budget, password_commands, secret_files
 from tableferry.resources.connecting.gate import Gate, gate
 from tableferry.resources.connecting.guard import BusyWait, Waiting, guard, unheard
 from tableferry.resources.connecting.names import LIMITS, budget_prefix
-from tableferry.resources.connecting.password_commands import (
-    KEPT_SECONDS,
-    PasswordCommand,
-    PasswordProvider,
-    kept_seconds,
-    named,
-)
 from tableferry.resources.contract.budget import Budget, Sharing, unshared
 from tableferry.resources.contract.endpoint import NO_LIMITS
 from tableferry.resources.contract.limits import SourceLimits, Value, parse
@@ -204,7 +197,7 @@ class Server(BaseModel):
     def __init__(self, **values: Any) -> None:
         self._refuse_gone(values)
         if values.get("password_provider"):
-            values["password_provider"] = named(values["password_provider"])
+            values["password_provider"] = password_commands.named(values["password_provider"])
         super().__init__(**values)
         # pydantic has turned variables into plain strings
         variables = {name: value for name, value in values.items() if isinstance(value, Variable)}
@@ -430,21 +423,23 @@ class Server(BaseModel):
             variable=getattr(self.host or self.url or self.url_file, "env_var_name", None),
         )
 
-    def _password_command(self, options: Mapping[str, str]) -> PasswordCommand | None:
+    def _password_command(
+        self, options: Mapping[str, str]
+    ) -> password_commands.PasswordCommand | None:
         field, kept = PASSWORD_OPTIONS
         command, seconds = self._value(field), self._value(kept)
         command, provider = command or options.get(field), self._value("password_provider")
         if command and provider:
             raise InputError(f"the {self.system} resource was given {field} and password_provider")
-        seconds = kept_seconds(
-            options.get(kept, KEPT_SECONDS) if seconds is None else seconds, kept
+        seconds = password_commands.kept_seconds(
+            options.get(kept, password_commands.KEPT_SECONDS) if seconds is None else seconds, kept
         )
         if provider:
-            return PasswordProvider(provider, "password_provider", seconds)
+            return password_commands.PasswordProvider(provider, "password_provider", seconds)
         if not command:
             return None
         variable = getattr(getattr(self, field), "env_var_name", None)
-        return PasswordCommand(command, variable or field, seconds)
+        return password_commands.PasswordCommand(command, variable or field, seconds)
 
     def identity(self) -> str:
         """A name that only this database has, whichever address leads to it.

@@ -18,8 +18,7 @@ from typing import ParamSpec, TypeVar
 
 import tenacity
 
-from tableferry.resources.connecting import bounds
-from tableferry.resources.connecting.password_commands import asking_again
+from tableferry.resources.connecting import bounds, password_commands
 from tableferry.resources.errors import (
     ConnectionFailed,
     InputError,
@@ -178,7 +177,7 @@ def patiently(connect: Callable[Arguments, Connection]) -> Callable[Arguments, C
 
     What has not reached a server can be repeated, whatever it is.
     """
-    connect = asking_again(connect)
+    connect = password_commands.asking_again(connect)
 
     @wraps(connect)
     def connected(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Connection:

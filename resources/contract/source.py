@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tableferry.resources.artifacts import Artifact
-from tableferry.resources.contract import catalog
+from tableferry.resources.contract import catalog, copy_plan, fields, looking_ahead
 from tableferry.resources.contract.catalog import (
     Catalogued,
     Described,
@@ -16,12 +16,9 @@ from tableferry.resources.contract.catalog import (
     Structure,
     TableSize,
 )
-from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.fields import Field, Form
 from tableferry.resources.contract.fingerprint import SourceFingerprint
 from tableferry.resources.contract.limits import NAMES
-from tableferry.resources.contract.looking_ahead import groups
 from tableferry.resources.contract.refusals import Where
 from tableferry.resources.contract.snapshots import HeldSnapshot, SetSnapshot, SharedSnapshot
 from tableferry.resources.contract.system import System
@@ -59,10 +56,10 @@ class Source:
     Methods that take a resource get one of the system.
     """
 
-    sends: Sequence[Format] = ("arrow",)
+    sends: Sequence[copy_plan.Format] = ("arrow",)
     """The formats that it can send."""
 
-    probed: Sequence[WireFormat] = ()
+    probed: Sequence[copy_plan.WireFormat] = ()
     """The wire formats that are used only after edge values have arrived, see `wires.exports`."""
 
     style: ConstantStyle | None = None
@@ -105,7 +102,7 @@ class Source:
             InputError: one is not, or the connection has no valid address.
         """
 
-    def require_tools(self, resource: Any, wire: WireFormat) -> None:
+    def require_tools(self, resource: Any, wire: copy_plan.WireFormat) -> None:
         """Make sure that the tools which send a wire format are installed.
 
         Raises:
@@ -124,7 +121,7 @@ class Source:
     ) -> dict[TableRef, list[Column]]:
         """Return the columns of many tables, without those that do not exist."""
         columns: dict[TableRef, list[Column]] = {}
-        for here in groups(tables):
+        for here in looking_ahead.groups(tables):
             columns |= endpoint.columns_of(here)
         return columns
 
@@ -161,7 +158,7 @@ class Source:
         """
         return {
             table: entry.size
-            for here in groups(tables)
+            for here in looking_ahead.groups(tables)
             for table, entry in self.catalogued(endpoint, here).items()
             if entry.size is not None
         }
@@ -175,7 +172,7 @@ class Source:
             ConnectionFailed: the server does not answer.
         """
         described: dict[TableRef, Described | TableferryError] = {}
-        for here in groups(tables):
+        for here in looking_ahead.groups(tables):
             try:
                 columns, entries = endpoint.columns_of(here), self.catalogued(endpoint, here)
                 described |= catalog.described(endpoint, here, columns, entries)
@@ -407,7 +404,7 @@ class Source:
 
     def text_sql(
         self,
-        format: Format,
+        format: copy_plan.Format,
         column: Column,
         conversion: Conversion,
         table: TableRef,
@@ -419,7 +416,7 @@ class Source:
         """
         return None
 
-    def sent_form(self, field: Field, sent: str | None) -> Form | None:
+    def sent_form(self, field: fields.Field, sent: str | None) -> fields.Form | None:
         """Return how a field of `tab_separated` rows is written, if its bytes have all of the value
         that is compared, as the server would digest it; None if not.
 
@@ -429,14 +426,14 @@ class Source:
         """
         return None
 
-    def unread_sql(self, format: Format, column: Column) -> str | None:
+    def unread_sql(self, format: copy_plan.Format, column: Column) -> str | None:
         """Write a field in a `formats.UNREAD` for a column of the same type; None if not exact."""
         return None
 
     def read_arrow(
         self,
         resource: Any,
-        plan: CopyPlan,
+        plan: copy_plan.CopyPlan,
         key_range: KeyRange,
         sql: str,
         *,
@@ -452,9 +449,9 @@ class Source:
     def read_bytes(
         self,
         resource: Any,
-        plan: CopyPlan,
+        plan: copy_plan.CopyPlan,
         sql: str,
-        format: Format,
+        format: copy_plan.Format,
         artifacts: list[Artifact] | None = None,
         *,
         snapshot: str | None = None,
@@ -474,7 +471,7 @@ class Source:
         raise InputError(f"{plan.source.system} sends rows as record batches only")
 
     def joined(
-        self, format: Format | None, streams: Iterator[Iterator[Any]]
+        self, format: copy_plan.Format | None, streams: Iterator[Iterator[Any]]
     ) -> Generator[Any, None, None]:
         """Join streams of a format, or of batches, to a single one."""
         for stream in streams:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tableferry.resources.columns.key_kind import key_kind
+from tableferry.resources.contract import table_sql
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fingerprint import (
@@ -20,13 +21,6 @@ from tableferry.resources.contract.fingerprint import (
     SourceFingerprint,
 )
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.contract.table_sql import (
-    alias_prefix,
-    filtered,
-    qualified,
-    range_number,
-    within,
-)
 from tableferry.resources.digest.definition import definition
 from tableferry.resources.digest.expressions import RowDigest
 from tableferry.resources.digest.fields import all_fields, fields, own_field
@@ -181,14 +175,17 @@ def _aggregates(
     results = {key_range.name: nothing for key_range in ranges}
     for chunk in _chunks(reading, ranges, len(digested)):
         began = time.monotonic()
-        group, where = range_number(chunk, key, system), within(chunk, key, system)
-        where = filtered(where, plan.where)
-        prefix = alias_prefix(group, where, *(value for value, _ in figures))
+        group, where = (
+            table_sql.range_number(chunk, key, system),
+            table_sql.within(chunk, key, system),
+        )
+        where = table_sql.filtered(where, plan.where)
+        prefix = table_sql.alias_prefix(group, where, *(value for value, _ in figures))
         selected = "".join(f", {value} AS {prefix}{at}" for at, (value, _) in enumerate(figures))
         sums = "".join(f", {sum_.format(f'{prefix}{at}')}" for at, (_, sum_) in enumerate(figures))
         query = (
             f"SELECT {prefix}g, {sql.count}{sums} FROM "
-            f"(SELECT {group} AS {prefix}g{selected} FROM {qualified(table)} "
+            f"(SELECT {group} AS {prefix}g{selected} FROM {table_sql.qualified(table)} "
             f"WHERE {where}{sql.barrier}) AS {prefix}rows GROUP BY {prefix}g"
         )
         for number, rows, *values in endpoint.query(query, snapshot=reading.snapshot):

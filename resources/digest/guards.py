@@ -14,19 +14,9 @@ from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.overflow_sql import NEVER
 from tableferry.resources.digest.fields import all_fields
 from tableferry.resources.digest.overflow import Overflow
+from tableferry.resources.types import steps
 from tableferry.resources.types.decimals import ToDecimal
 from tableferry.resources.types.export import Conversion
-from tableferry.resources.types.steps import (
-    CHANGES,
-    Change,
-    Items,
-    Length,
-    Present,
-    Step,
-    Unclamped,
-    Unguarded,
-    Unreplaced,
-)
 
 
 @dataclass(frozen=True)
@@ -37,7 +27,7 @@ class Guard:
     """Completes `value x ...`."""
     condition: str | None
     """The condition in the source's SQL; None if only the client can tell."""
-    policies: tuple[Change, ...] = ()
+    policies: tuple[steps.Change, ...] = ()
     """What `on_overflow` may say so that the value is changed instead."""
 
 
@@ -45,7 +35,7 @@ def guards(
     plan: CopyPlan,
     wire: WireFormat,
     variant: str,
-    more: Mapping[str, Sequence[Step]] | None = None,
+    more: Mapping[str, Sequence[steps.Step]] | None = None,
 ) -> dict[str, tuple[Guard, ...]]:
     """Write the guards of a hop's columns, by name in the target, where any value is refused.
 
@@ -63,14 +53,14 @@ def guards(
             conversion = conversion_of(column, plan)
         except NoConversion:
             continue
-        steps = [*conversion.steps, *(more or {}).get(column.target.name, ())]
+        every = [*conversion.steps, *(more or {}).get(column.target.name, ())]
         written = [_lost(plan, column, conversion, wire)]
         written += [
             _guard(plan, column, conversion, field, step, variant)
-            for step in steps
-            if not isinstance(step, Unguarded)
+            for step in every
+            if not isinstance(step, steps.Unguarded)
             # only record batches go through the driver that replaces surrogates
-            if wire == "arrow" or not isinstance(step, Unreplaced)
+            if wire == "arrow" or not isinstance(step, steps.Unreplaced)
         ]
         if guards_of_column := tuple(guard for guard in written if guard is not None):
             found[column.target.name] = guards_of_column
@@ -94,32 +84,34 @@ def _guard(
     column: ColumnPlan,
     conversion: Conversion,
     field: Field,
-    step: Step,
+    step: steps.Step,
     variant: str,
 ) -> Guard | None:
     system = plan.source.system
-    if isinstance(step, Present):
+    if isinstance(step, steps.Present):
         return Guard(step.reason, f"{system.quote(column.source.name)} IS NULL")
     left = _left(step, column.change)
     if left is None:
         return None
     nullable = conversion.slot.nullable and column.source.name != plan.key.source.name
-    usable = CHANGES if nullable else ("clamp",)
+    usable = steps.CHANGES if nullable else ("clamp",)
     policies = tuple(policy for policy in usable if _left(left, policy) != left)
     changed = Overflow("null", conversion.sent, (left,), field, system, variant).relaxed()
     condition = None if changed is None else changed.changed
     return None if condition == NEVER else Guard(left.reason, condition, policies)
 
 
-def _left(step: Step, policy: Change | None) -> Step | None:
+def _left(step: steps.Step, policy: steps.Change | None) -> steps.Step | None:
     """Return what a step refuses under a policy; None if each value is changed instead."""
     if policy == "clamp" and isinstance(step, ToDecimal):
         return replace(step, only_nan=True)
     return None if policy == "null" or (policy and _has_nearest(step)) else step
 
 
-def _has_nearest(step: Step) -> bool:
+def _has_nearest(step: steps.Step) -> bool:
     """Whether `clamp` has a value for those that break a step's guard."""
-    if isinstance(step, Items):
+    if isinstance(step, steps.Items):
         return _has_nearest(step.step)
-    return not isinstance(step, Unclamped) and not (isinstance(step, Length) and step.fixed)
+    return not isinstance(step, steps.Unclamped) and not (
+        isinstance(step, steps.Length) and step.fixed
+    )

@@ -15,7 +15,7 @@ import pyarrow as pa
 from tableferry.resources.contract.fields import Field, Relaxed
 from tableferry.resources.contract.overflow_sql import ITEM, NEVER, OverflowSql
 from tableferry.resources.contract.system import System
-from tableferry.resources.types import kinds
+from tableferry.resources.types import kinds, timestamp_text
 from tableferry.resources.types.decimals import DecimalCast
 from tableferry.resources.types.steps import (
     Change,
@@ -28,7 +28,6 @@ from tableferry.resources.types.steps import (
     integer_range,
     is_guard,
 )
-from tableferry.resources.types.timestamp_text import Decimals, TextWithin, UtcOffset
 
 _MICROSECONDS = len("yyyy-mm-dd hh:mm:ss.ffffff")
 _COUNTED = kinds.Date | kinds.Time | kinds.Timestamp
@@ -97,7 +96,7 @@ class Overflow:
         condition = self._unfit(step, x)
         if not condition or self.policy == "null":
             return None if condition is None else Relaxed(x, condition)
-        if isinstance(step, Unreplaced | UtcOffset):
+        if isinstance(step, Unreplaced | timestamp_text.UtcOffset):
             # the original text, or the instant, is compared
             return Relaxed(x, condition)
         nearest = self._nearest(step, x)
@@ -139,7 +138,7 @@ class Overflow:
         if isinstance(step, Within):
             factor = 10 if self._ticks else 1
             return step.low * factor, step.high * factor
-        if isinstance(step, TextWithin):
+        if isinstance(step, timestamp_text.TextWithin):
             return self._number(step.low), self._number(step.high)
         if isinstance(step, DecimalCast) and pa.types.is_integer(step.type):
             return integer_range(step.type)
@@ -147,7 +146,7 @@ class Overflow:
 
     def _unit(self, step: Step) -> int | None:
         """The number that fitting values are multiples of."""
-        if isinstance(step, Decimals):
+        if isinstance(step, timestamp_text.Decimals):
             return 10 ** ((7 if self._ticks else 6) - step.digits)
         if isinstance(step, Whole):
             nanoseconds = isinstance(self.kind, kinds.Time) and self.kind.digits > 6

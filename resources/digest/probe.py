@@ -15,16 +15,7 @@ from tableferry.resources.contract.digest_writer import Algorithm
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Kind
 from tableferry.resources.contract.system import System
-from tableferry.resources.digest.definition import (
-    ALGORITHMS,
-    CONVERTED,
-    LONG_DECIMAL,
-    NAN_BITS,
-    NULL,
-    RECORD,
-    SAMPLE,
-    UUID,
-)
+from tableferry.resources.digest import definition
 from tableferry.resources.digest.expressions import DigestSql, RowDigest
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.extras import missing
@@ -54,19 +45,19 @@ def _hashed(algorithm: Algorithm, data: bytes) -> int:
 VALUES = {
     "a large integer": Value("integer", 0, "-9223372036854775807"),
     "true": Value("boolean", 0, "1"),
-    "a long decimal": Value("decimal", 10, f"{LONG_DECIMAL}0"),
+    "a long decimal": Value("decimal", 10, f"{definition.LONG_DECIMAL}0"),
     "a short decimal": Value("decimal", 4, "-0.5000"),
     "a float": Value("float", 0, "4591870180066957722"),
     "negative zero": Value("float", 0, str(-(2**63))),
-    "NaN": Value("float", 0, str(NAN_BITS)),
+    "NaN": Value("float", 0, str(definition.NAN_BITS)),
     "a date": Value("date", 0, "-25567"),
     "a time": Value("time", 6, "86399999999"),
     "a timestamp": Value("timestamp", 6, "-2208988799999999"),
     "an instant": Value("timestamp", 6, "-3599999999"),
-    "a uuid": Value("uuid", 0, UUID),
+    "a uuid": Value("uuid", 0, definition.UUID),
     "a text with blanks": Value("text", 0, "4:~,: "),
-    "a text": Value("text", 0, f"{len(SAMPLE.encode())}:{SAMPLE}"),
-    "NULL": Value("text", 0, NULL),
+    "a text": Value("text", 0, f"{len(definition.SAMPLE.encode())}:{definition.SAMPLE}"),
+    "NULL": Value("text", 0, definition.NULL),
     "bytes": Value("bytes", 0, "3:#"),
 }
 """Values of every kind, by name, with those that systems are known to treat differently."""
@@ -80,10 +71,10 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql
     """
     candidates = [
         DigestSql(endpoint.system, hash_, variant)
-        for hash_ in ((algorithm,) if algorithm else ALGORITHMS)
+        for hash_ in ((algorithm,) if algorithm else definition.ALGORITHMS)
         for variant in endpoint.system.digest.VARIANTS
         # a record's hash reads texts as they are stored
-        if (hash_, variant) != (RECORD, CONVERTED)
+        if (hash_, variant) != (definition.RECORD, definition.CONVERTED)
     ]
     for candidate in candidates:
         if not probed(endpoint, "digest", constants(candidate)[-1:]):
@@ -101,7 +92,7 @@ def dialect(endpoint: Endpoint, algorithm: Algorithm | None = None) -> DigestSql
 def _algorithms(source: System, target: System) -> Sequence[Algorithm]:
     """List the hashes that servers of two systems may share, preferred first; see `shared`."""
     has_record = source == target and source.record_digest is not None
-    return (RECORD, *ALGORITHMS) if has_record else ALGORITHMS
+    return (definition.RECORD, *definition.ALGORITHMS) if has_record else definition.ALGORITHMS
 
 
 def preferred(endpoint: Endpoint, target: System) -> DigestSql:
@@ -173,7 +164,7 @@ def constants(dialect: DigestSql) -> list[Constant]:
     columns = _columns(dialect)
     digest = dialect.digest([field for field, _, _ in columns], "target")
     literals = tuple((field.name, literal) for field, _, literal in columns)
-    if dialect.algorithm == RECORD:
+    if dialect.algorithm == definition.RECORD:
         expected = str(dialect.system.record_digest)
         return [Constant("the digest of a row", digest, expected, literals)]
     single: list[Constant] = []
@@ -181,7 +172,7 @@ def constants(dialect: DigestSql) -> list[Constant]:
     for field, value, literal in columns:
         forms.append(value.form.replace("#", str(_hashed(dialect.algorithm, b"\x00\xff\x10"))))
         sql = dialect.framed(field, "target", dialect.system.quote(field.name))
-        result = None if value.form == NULL else forms[-1]
+        result = None if value.form == definition.NULL else forms[-1]
         what = f"{field.target.type} {value.form}"
         single.append(Constant(what, sql, result, ((field.name, literal),)))
     expected = str(_hashed(dialect.algorithm, ",".join(forms).encode()))
@@ -194,7 +185,7 @@ def _columns(dialect: DigestSql) -> list[tuple[Field, Value, str]]:
     constants = dialect.system.digest.CONSTANTS
     for number, (name, value) in enumerate(VALUES.items()):
         # a database in another encoding may lack the characters
-        encodable = dialect.variant != CONVERTED or value.form.isascii()
+        encodable = dialect.variant != definition.CONVERTED or value.form.isascii()
         if name in constants and encodable:
             type_, literal = constants[name]
             column = Column(f"c{number}", type_)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.files import delimited, parquet
+from tableferry.resources.files import delimited, described, parquet
 from tableferry.resources.files.database import register
-from tableferry.resources.files.described import Names, longest_row
 from tableferry.resources.files.dialect import DIALECT
 from tableferry.resources.files.folder import File
 from tableferry.resources.files.lines import is_streamed, lines
@@ -114,8 +113,8 @@ class Attaching:
         self._parts: tuple[str, Iterable[pa.RecordBatch]] | None = None
 
     def table(
-        self, file: File, columns: Names, rows: Rows | None, *, filtered: bool
-    ) -> tuple[Names, str, str]:
+        self, file: File, columns: described.Names, rows: Rows | None, *, filtered: bool
+    ) -> tuple[described.Names, str, str]:
         """Make a file a table.
 
         Args:
@@ -130,7 +129,7 @@ class Attaching:
         loads = self._loaded is not None
         if file.format == "csv" and loads:
             columns = self._read(columns)
-            rows_read = delimited.stream(file, columns, longest_row(file))
+            rows_read = delimited.stream(file, columns, described.longest_row(file))
             return columns, self._named(file, *rows_read), _NUMBER
         if file.format == "parquet" and (loads or parquet.footer(file).has_large_rows):
             columns = self._read(columns)
@@ -176,7 +175,7 @@ class Attaching:
             register(self._database, name, batch.schema, [batch], self._failures)
             yield from self._database.execute(sql).to_arrow_reader(most_rows)
 
-    def _read(self, columns: Names) -> Names:
+    def _read(self, columns: described.Names) -> described.Names:
         needed = self._needed
         return {
             name: type_

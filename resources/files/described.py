@@ -9,17 +9,10 @@ import pyarrow as pa
 
 from tableferry.resources.connecting.retry import is_transient
 from tableferry.resources.errors import TableferryError
-from tableferry.resources.files import delimited
+from tableferry.resources.files import delimited, folder
 from tableferry.resources.files import parquet as by_pyarrow
 from tableferry.resources.files.database import opened
 from tableferry.resources.files.dialect import DIALECT
-from tableferry.resources.files.folder import (
-    File,
-    FileUnreadable,
-    header,
-    once_per_version,
-    require_distinct,
-)
 from tableferry.resources.files.inference import WIDTH, figures, inferred
 from tableferry.resources.files.lines import attached
 from tableferry.resources.files.notations import INSTANT
@@ -33,18 +26,18 @@ Names = dict[str, str]
 """The columns of a file: name -> type in the file."""
 
 
-def names(file: File) -> Names:
+def names(file: folder.File) -> Names:
     """Find a file's columns.
 
     Raises:
         FileUnreadable: it is damaged.
     """
     if file.format == "csv":
-        return dict.fromkeys(header(file)[1], "VARCHAR")
+        return dict.fromkeys(folder.header(file)[1], "VARCHAR")
     return _keys(file) if file.format == "ndjson" else _declared(file)
 
 
-def row_groups(file: File) -> list[int]:
+def row_groups(file: folder.File) -> list[int]:
     """The number of rows of each row group of a Parquet file.
 
     Raises:
@@ -54,7 +47,7 @@ def row_groups(file: File) -> list[int]:
     return by_pyarrow.footer(file).row_groups
 
 
-def text_types(files: Sequence[tuple[File, Names]]) -> dict[str, str]:
+def text_types(files: Sequence[tuple[folder.File, Names]]) -> dict[str, str]:
     """Infer the types of the columns of text files, by folded name, from all of their values."""
     by_name: dict[str, list[Sequence[int]]] = {}
     for file, columns in files:
@@ -70,7 +63,7 @@ def text_types(files: Sequence[tuple[File, Names]]) -> dict[str, str]:
     return types | {name: inferred(of_files) for name, of_files in by_name.items()}
 
 
-def text_figures(file: File) -> list[Sequence[int]]:
+def text_figures(file: folder.File) -> list[Sequence[int]]:
     """Compute `inference.figures` of each column of a text file.
 
     Raises:
@@ -79,13 +72,13 @@ def text_figures(file: File) -> list[Sequence[int]]:
     return _text_figures(file)[0]
 
 
-def longest_row(file: File) -> int:
+def longest_row(file: folder.File) -> int:
     """The most bytes that the texts of a row of a CSV file have. Raises as `text_figures`."""
     return _text_figures(file)[1]
 
 
-@once_per_version
-def _text_figures(file: File) -> tuple[list[Sequence[int]], int]:
+@folder.once_per_version
+def _text_figures(file: folder.File) -> tuple[list[Sequence[int]], int]:
     columns = names(file)
     failures: list[Exception] = []
     try:
@@ -113,8 +106,8 @@ def _text_figures(file: File) -> tuple[list[Sequence[int]], int]:
     return [row[at * WIDTH : (at + 1) * WIDTH] for at in range(len(columns))], longest
 
 
-@once_per_version
-def _keys(file: File) -> Names:
+@folder.once_per_version
+def _keys(file: folder.File) -> Names:
     """Find the keys of all objects of a file, in the order of their first occurrence."""
     failures: list[Exception] = []
     try:
@@ -130,19 +123,19 @@ def _keys(file: File) -> Names:
         raise _blamed(file, error) from None
     if not keys:
         raise file.unreadable("no object in it has a key, so that it has no columns")
-    require_distinct(file, keys)
+    folder.require_distinct(file, keys)
     return dict.fromkeys(keys, "VARCHAR")
 
 
-@once_per_version
-def _declared(file: File) -> Names:
+@folder.once_per_version
+def _declared(file: folder.File) -> Names:
     """Find the types that a Parquet file's footer declares, in DuckDB's terms.
 
     DuckDB names the types of the file's columns, and those of record batches that pyarrow reads
     from it; a column for which these differ would be read as something else than the file has.
     """
     schema = by_pyarrow.footer(file).columns
-    require_distinct(file, schema.names)
+    folder.require_distinct(file, schema.names)
     try:
         with opened(file.store, []) as database:
             sql = f"DESCRIBE SELECT * FROM {parquet(file)}"
@@ -158,13 +151,15 @@ def _declared(file: File) -> Names:
                 field.name: _type(file, field.type, type_, by_duckdb[field.name])
                 for field, type_ in zip(schema, types, strict=True)
             }
-    except FileUnreadable:
+    except folder.FileUnreadable:
         raise
     except TableferryError as error:
         raise _blamed(file, error) from None
 
 
-def _require_known_days(file: File, database: duckdb.DuckDBPyConnection, types: Names) -> None:
+def _require_known_days(
+    file: folder.File, database: duckdb.DuckDBPyConnection, types: Names
+) -> None:
     """Refuse a file of the hybrid calendar that has values of before it ended.
 
     Raises:
@@ -198,7 +193,7 @@ def _arrow_types(
         return None
 
 
-def _type(file: File, declared: pa.DataType, of_batches: str | None, of_file: str) -> str:
+def _type(file: folder.File, declared: pa.DataType, of_batches: str | None, of_file: str) -> str:
     if pa.types.is_null(declared):
         return NOTHING
     if of_batches == of_file:
@@ -208,6 +203,6 @@ def _type(file: File, declared: pa.DataType, of_batches: str | None, of_file: st
     return f"{declared}{UNREADABLE}{of_file} IN {file.name}"
 
 
-def _blamed(file: File, error: TableferryError) -> TableferryError:
+def _blamed(file: folder.File, error: TableferryError) -> TableferryError:
     """Blame the file for an error that trying again does not mend."""
     return error if is_transient(error) else file.unreadable(error)

@@ -15,15 +15,8 @@ from functools import cached_property, partial, wraps
 from pathlib import PurePosixPath
 from typing import IO, Literal, cast
 
+from tableferry.resources import errors, extras
 from tableferry.resources.contract.facts import Answer, facts_of
-from tableferry.resources.errors import (
-    MESSAGE_LENGTH,
-    InputError,
-    TableferryError,
-    TableMissing,
-    shortened,
-)
-from tableferry.resources.extras import zstd
 from tableferry.resources.files.store import Store
 from tableferry.resources.files.types import FILE, LONGEST_NAME
 from tableferry.resources.keys.range import ROW
@@ -46,7 +39,7 @@ PIECE = 1 << 20
 """Bytes that are read at once."""
 
 
-class FileUnreadable(TableferryError):
+class FileUnreadable(errors.TableferryError):
     """A file is damaged, or not what its name says. The message names it."""
 
 
@@ -74,7 +67,7 @@ class File:
         format, compression = format_of(self.name)
         if format is None or (format == "parquet" and compression):
             patterns = ", ".join(f"*{suffix}" for suffix in FORMATS)
-            raise InputError(
+            raise errors.InputError(
                 f"{self.path}: files should be {patterns}, those of text also with .gz or .zst"
             )
         return format
@@ -87,7 +80,9 @@ class File:
     def unreadable(self, why: object) -> FileUnreadable:
         """Make the error that names the file."""
         text = next((line for line in str(why).splitlines() if line.strip()), "it is damaged")
-        return FileUnreadable(f"{self.path} cannot be read: {shortened(text, MESSAGE_LENGTH)}")
+        return FileUnreadable(
+            f"{self.path} cannot be read: {errors.shortened(text, errors.MESSAGE_LENGTH)}"
+        )
 
 
 def format_of(name: str) -> tuple[Format | None, str | None]:
@@ -116,16 +111,18 @@ def matching(store: Store, table: TableRef) -> list[File]:
     files = [by_name[name] for name in sorted(by_name)]
     for file in files:
         if len(file.name.encode("utf-16-le", "surrogatepass")) // 2 > LONGEST_NAME:
-            raise InputError(f"{file.path}: names should have at most {LONGEST_NAME} characters")
+            raise errors.InputError(
+                f"{file.path}: names should have at most {LONGEST_NAME} characters"
+            )
         if any(part.startswith(UNCOMMITTED) for part in file.name.split("/")[:-1]):
-            raise InputError(
+            raise errors.InputError(
                 f"{file.path}: the job that writes it (Spark, Hadoop) has not committed it: wait "
                 "for the job, or delete what it has left"
             )
     if not files:
         folder = "" if table.schema == "." else f"{table.schema}/"
         pattern = os.path.join(store.url, f"{folder}{table.name}")
-        raise TableMissing(f"{table}: no file matches {pattern}")
+        raise errors.TableMissing(f"{table}: no file matches {pattern}")
     return files
 
 
@@ -181,7 +178,7 @@ def opened(file: File) -> Iterator[IO[bytes]]:
             with gzip.open(raw) as stream:
                 yield cast(IO[bytes], stream)
         elif file.compression == "zstd":
-            with zstd().open(raw) as stream:
+            with extras.zstd().open(raw) as stream:
                 yield cast(IO[bytes], stream)
         else:
             yield raw

@@ -14,14 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tableferry.resources import crash_points
+from tableferry.resources import crash_points, errors
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.contract.target_names import rejected_of, surplus_rejected
 from tableferry.resources.contract.target_options import require_staged
-from tableferry.resources.errors import InputError, ReceiptMismatch, TableMissing
 from tableferry.resources.files.errors import translated
 from tableferry.resources.files.exports import STAGING, SUFFIX, ExportFolder, file_name
 from tableferry.resources.files.markers import metadata, require_unpublished
@@ -71,7 +70,7 @@ class FileLoad:
 
     def load_bytes(self, chunks: Iterator[bytes]) -> LoadReceipt:
         """Raise `InputError`."""
-        raise InputError(f"{self.plan.target} takes record batches only")
+        raise errors.InputError(f"{self.plan.target} takes record batches only")
 
     def staged_rows(self) -> int:
         """Count the rows in the staged file, by DuckDB."""
@@ -118,7 +117,7 @@ class FileLoad:
                 (self.folder.path / old).unlink(missing_ok=True)
         shown = published_rows(self.resource, self.plan, self.key_range)
         if shown != self._audited:
-            raise ReceiptMismatch(
+            raise errors.ReceiptMismatch(
                 f"{self.plan.target} range {self.key_range.name}: {self._audited} rows were "
                 f"audited, but {path} shows {shown}"
             )
@@ -149,7 +148,7 @@ def published_rows(resource: FilesServer, plan: CopyPlan, key_range: KeyRange) -
     table = replace(plan.target, name=file_name(key_range))
     try:
         return count(resource, table, plan.target_range(key_range))
-    except TableMissing:
+    except errors.TableMissing:
         return 0
 
 

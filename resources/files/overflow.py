@@ -7,16 +7,8 @@ from tableferry.resources.contract.overflow_sql import ITEM, OverflowSql
 from tableferry.resources.contract.table_sql import alias_prefix
 from tableferry.resources.files import digest
 from tableferry.resources.files.types import FROM_TEXT, TEXT, value
+from tableferry.resources.types import steps
 from tableferry.resources.types.kinds import Kind
-from tableferry.resources.types.steps import (
-    Characters,
-    Finite,
-    Length,
-    Step,
-    Units,
-    Unreplaced,
-    WithoutNul,
-)
 
 GREATEST = 2**63 - 1
 
@@ -41,20 +33,20 @@ class FilesOverflow(OverflowSql):
         type_ = field.source.type
         return value(type_, x), type_ if type_ == TEXT else type_.removesuffix(FROM_TEXT)
 
-    def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
+    def unfit(self, step: steps.Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
         """See `OverflowSql`."""
         match step:
-            case Finite():
+            case steps.Finite():
                 return f"NOT isfinite({x})"
-            case WithoutNul():
+            case steps.WithoutNul():
                 return f"contains({x}, chr(0))"
-            case Unreplaced():
+            case steps.Unreplaced():
                 return f"contains({x}, chr(65533))"
-            case Characters(characters):
+            case steps.Characters(characters):
                 return f"length({x}) > {characters}"
-            case Units(units):
+            case steps.Units(units):
                 return f"{_units(x)} > {units}"
-            case Length(length, fixed):
+            case steps.Length(length, fixed):
                 return f"octet_length({x}) {'<>' if fixed else '>'} {length}"
         return super().unfit(step, kind, field, x, variant)
 
@@ -62,16 +54,16 @@ class FilesOverflow(OverflowSql):
         """See `OverflowSql`."""
         return f"{x} <> trunc({x}, {scale})"
 
-    def nearest(self, step: Step, x: str, variant: str) -> str | None:
+    def nearest(self, step: steps.Step, x: str, variant: str) -> str | None:
         """Cut texts between characters; see `OverflowSql`."""
         match step:
-            case Characters(characters):
+            case steps.Characters(characters):
                 return f"left({x}, {characters})"
-            case Units(units):
+            case steps.Units(units):
                 count = f"{alias_prefix(x)}n"
                 fits = f"lambda {count}: {_units(f'left({x}, {count})')} <= {units}"
                 return f"left({x}, list_max(list_filter(range(0, {units + 1}), {fits})))"
-            case Length(length, fixed=False):
+            case steps.Length(length, fixed=False):
                 return f"unhex(hex({x})[:{2 * length}])"
         return None
 

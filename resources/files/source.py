@@ -19,38 +19,27 @@ from tableferry.resources.contract.refusals import MARK, Where
 from tableferry.resources.contract.source import Source
 from tableferry.resources.contract.table_sql import filtered, predicate, qualified
 from tableferry.resources.errors import SHOWN, InputError, TableferryError
-from tableferry.resources.files.described import row_groups, text_figures
+from tableferry.resources.files import described, folder, object_store, types
 from tableferry.resources.files.dialect import DIALECT
-from tableferry.resources.files.folder import File, FileUnreadable, content_hash, format_of
-from tableferry.resources.files.object_store import store_at
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.files.store import Folder
-from tableferry.resources.files.types import (
-    FILE,
-    FILE_TYPE,
-    FROM_TEXT,
-    LIKE,
-    in_any_notation,
-    read,
-    text_type,
-)
 from tableferry.resources.keys.range import KeyKind, KeyRange
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.kinds import Decimal, Integer, Kind, Timestamp
 
 KEY_KIND: KeyKind = "file"
-KEY = Column(FILE, FILE_TYPE, nullable=False)
+KEY = Column(types.FILE, types.FILE_TYPE, nullable=False)
 
 
 class FilesSource(Source):
     """See `Source`."""
 
-    file_key = FILE
+    file_key = types.FILE
 
     def require_installed(self, table: TableRef) -> None:
         """Find the package of an object store, or refuse a folder that is not below its root."""
-        store = store_at(connection_url(table.connection))
+        store = object_store.store_at(connection_url(table.connection))
         if isinstance(store, Folder):
             store.path_of(table)
 
@@ -69,15 +58,15 @@ class FilesSource(Source):
                 ranges.append(KeyRange(KEY_KIND, file.name))
                 continue
             try:
-                ranges += row_group_ranges(file.name, row_groups(file), rows)
-            except FileUnreadable:
+                ranges += row_group_ranges(file.name, described.row_groups(file), rows)
+            except folder.FileUnreadable:
                 before = [key_range for key_range in known if key_range.lower == file.name]
                 ranges += before or [KeyRange(KEY_KIND, file.name)]
         return ranges
 
     def require_cuttable(self, table: TableRef) -> None:
         """Refuse text files, in which nobody knows where a row begins."""
-        if format_of(table.name)[0] not in (None, "parquet"):
+        if folder.format_of(table.name)[0] not in (None, "parquet"):
             raise InputError(
                 f"are for Parquet files alone, which have row groups: each file of {table} is a "
                 "range"
@@ -100,7 +89,7 @@ class FilesSource(Source):
         self,
         resource: FilesServer,
         table: TableRef,
-        file: File | None,
+        file: folder.File | None,
         key_range: KeyRange,
         where: str | None,
     ) -> SourceFingerprint:
@@ -109,11 +98,11 @@ class FilesSource(Source):
             return SourceFingerprint(0, "file:gone", refused=gone)
         condition = filtered(predicate(KEY, key_range, table.system), where)
         try:
-            hashed = content_hash(file)
+            hashed = folder.content_hash(file)
             if file.format == "csv":
-                text_figures(file)  # refuses a file that its two readers read differently
+                described.text_figures(file)  # refuses a file that its two readers read differently
             if file.format == "parquet" and where is None:
-                rows = _within(sum(row_groups(file)), key_range)
+                rows = _within(sum(described.row_groups(file)), key_range)
             else:
                 sql = f"SELECT count(*) FROM {qualified(table)} WHERE {condition}"
                 rows = int(resource.query(sql)[0][0])
@@ -149,25 +138,25 @@ class FilesSource(Source):
 
     def declared(self, column: Column, type_: str) -> Column:
         """Read texts as the declared type; Parquet files declare their types themselves."""
-        if not column.type.endswith(FROM_TEXT):
+        if not column.type.endswith(types.FROM_TEXT):
             return super().declared(column, type_)
         try:
-            return Column(column.name, in_any_notation(type_), column.nullable)
+            return Column(column.name, types.in_any_notation(type_), column.nullable)
         except InputError as error:
             raise InputError(f"column {column.name!r}: {error}") from None
 
     def kept(self, column: Column, kind: Kind | None) -> Column:
         """Read texts and numbers as before, also if new files change the type that all have."""
-        if column.type.startswith(LIKE) and isinstance(kind, Timestamp):
-            return Column(column.name, column.type.removeprefix(LIKE), column.nullable)
-        guessed = read(column.type).kind
-        type_ = text_type(kind) if kind is not None and guessed is not None else None
-        if type_ is not None and not column.type.endswith(FROM_TEXT):
+        if column.type.startswith(types.LIKE) and isinstance(kind, Timestamp):
+            return Column(column.name, column.type.removeprefix(types.LIKE), column.nullable)
+        guessed = types.read(column.type).kind
+        type_ = types.text_type(kind) if kind is not None and guessed is not None else None
+        if type_ is not None and not column.type.endswith(types.FROM_TEXT):
             # a number that does not fit into an integer is refused; a decimal would be rounded
             integers = isinstance(guessed, Integer) and isinstance(kind, Integer)
             decimals = isinstance(guessed, Integer | Decimal) and isinstance(kind, Decimal)
             exact = integers or (decimals and kind is not None and guessed and holds(kind, guessed))
-            type_ = type_.removesuffix(FROM_TEXT) if exact else None
+            type_ = type_.removesuffix(types.FROM_TEXT) if exact else None
         return Column(column.name, type_, column.nullable) if type_ else column
 
     def guarded(

@@ -19,10 +19,9 @@ from tableferry.resources.contract.target import ATTEMPT, Alive, Target, no_live
 from tableferry.resources.contract.target_names import is_rejected
 from tableferry.resources.contract.target_options import TargetOptions, require_named
 from tableferry.resources.errors import InputError, RangeBusy, SchemaDrift, TableMissing
-from tableferry.resources.files import markers
+from tableferry.resources.files import load, markers
 from tableferry.resources.files.errors import translated
 from tableferry.resources.files.exports import PATTERN, SUFFIX, ExportFolder, file_name, range_of
-from tableferry.resources.files.load import FileLoad, rejected
 from tableferry.resources.files.object_store import KINDS
 from tableferry.resources.files.server import FilesServer
 from tableferry.resources.files.store import Folder
@@ -114,7 +113,7 @@ class FilesTarget(Target):
     @contextlib.contextmanager
     def attempt(
         self, publication: Publication, options: TargetOptions, alive: Alive = no_live_owner
-    ) -> Iterator[FileLoad]:
+    ) -> Iterator[load.FileLoad]:
         """Lock the range, delete leftovers of others, and stage a file. See `Target.attempt`."""
         plan, key_range = publication.plan, publication.key_range
         file_name(key_range)  # refuses a name that is too long
@@ -130,7 +129,7 @@ class FilesTarget(Target):
                 )
             staged = folder.staging / f"{lock}_{uuid.uuid4().hex[:12]}{SUFFIX}"
             try:
-                yield FileLoad(self.resource, plan, key_range, folder, staged, publication)
+                yield load.FileLoad(self.resource, plan, key_range, folder, staged, publication)
             finally:
                 with contextlib.suppress(OSError):
                     staged.unlink(missing_ok=True)
@@ -181,7 +180,7 @@ class FilesTarget(Target):
 
     def rejected_table(self, plan: CopyPlan, key_range: KeyRange) -> TableRef | None:
         """See `Target.rejected_table`."""
-        kept = rejected(plan.target, key_range)
+        kept = load.rejected(plan.target, key_range)
         return kept if (self.folder(plan.target).staging / kept.name).exists() else None
 
     def creation(self, plan: CopyPlan, options: TargetOptions) -> list[str]:

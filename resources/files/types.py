@@ -15,25 +15,8 @@ import pyarrow as pa
 from tableferry.resources.errors import InputError
 from tableferry.resources.files.notations import INSTANT, NOTATIONS, is_canonical, is_written
 from tableferry.resources.types import declared as reader
+from tableferry.resources.types import kinds, type_map
 from tableferry.resources.types.export import Export, Refusal, Slot
-from tableferry.resources.types.kinds import (
-    MICROSECONDS_PER_DAY,
-    Array,
-    Binary,
-    Boolean,
-    Date,
-    Decimal,
-    Float,
-    Integer,
-    Kind,
-    Text,
-    Time,
-    Timestamp,
-    Uuid,
-    signed,
-    unsigned,
-)
-from tableferry.resources.types.type_map import ColumnType, TypeMap
 
 FILE = "_file"
 """The column of the file's name below the folder, which every table of files has, besides `ROW`."""
@@ -53,14 +36,14 @@ LIKE = "VARCHAR LIKE "
 """Before a type whose values the texts write in several forms, which the values would lose."""
 
 INTEGERS = {
-    "TINYINT": signed(8),
-    "SMALLINT": signed(16),
-    "INTEGER": signed(32),
-    "BIGINT": signed(64),
-    "UTINYINT": unsigned(8),
-    "USMALLINT": unsigned(16),
-    "UINTEGER": unsigned(32),
-    "UBIGINT": unsigned(64),
+    "TINYINT": kinds.signed(8),
+    "SMALLINT": kinds.signed(16),
+    "INTEGER": kinds.signed(32),
+    "BIGINT": kinds.signed(64),
+    "UTINYINT": kinds.unsigned(8),
+    "USMALLINT": kinds.unsigned(16),
+    "UINTEGER": kinds.unsigned(32),
+    "UBIGINT": kinds.unsigned(64),
 }
 ALIASES = {
     "INT": "INTEGER",
@@ -74,11 +57,11 @@ ALIASES = {
     "TEXT": "VARCHAR",
     "TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE",
 }
-DATES = Date(-(2**31), 2**31 - 1)
+DATES = kinds.Date(-(2**31), 2**31 - 1)
 FIRST_DAY, LAST_DAY = -2_440_588, 2_145_042_905
 """4714-11-24 BC and 5874897-12-31: the range of the servers' calendars, which excludes DuckDB's
 infinities and those that wrap around in Arrow."""
-LAST_MICROSECOND = 106_751_982 * MICROSECONDS_PER_DAY - 1
+LAST_MICROSECOND = 106_751_982 * kinds.MICROSECONDS_PER_DAY - 1
 """The end of 294246, the last whole year in 64 bits; the greatest number is DuckDB's infinity."""
 INSTANT_NS = "TIMESTAMP_NS WITH TIME ZONE"
 """A type without a name in DuckDB, which reads it as `INSTANT`, without digits after the sixth."""
@@ -86,48 +69,48 @@ NOTHING = "NOTHING"
 """The type of a Parquet column that only has NULL."""
 
 
-def read(declared: str) -> ColumnType:
+def read(declared: str) -> type_map.ColumnType:
     """Parse a type as DuckDB prints it."""
     if UNREADABLE in declared:
-        return ColumnType(declared, None)
+        return type_map.ColumnType(declared, None)
     type_ = bare(declared)
     if type_.endswith("[]"):
         item = type_.removesuffix("[]")
-        return ColumnType(type_, Array(read(item).kind or Text()), item)
+        return type_map.ColumnType(type_, kinds.Array(read(item).kind or kinds.Text()), item)
     parsed = reader.read(type_)
     name = ALIASES.get(parsed.name.upper(), parsed.name.upper())
     if name == "DECIMAL":
-        return ColumnType(name, Decimal(parsed.number(0, 18), parsed.number(1, 3)))
-    return ColumnType(name, _kind(name))
+        return type_map.ColumnType(name, kinds.Decimal(parsed.number(0, 18), parsed.number(1, 3)))
+    return type_map.ColumnType(name, _kind(name))
 
 
-def _kind(name: str) -> Kind | None:
+def _kind(name: str) -> kinds.Kind | None:
     if name in INTEGERS:
         return INTEGERS[name]
     match name:
         case "HUGEINT":
-            return Decimal(38, 0)
+            return kinds.Decimal(38, 0)
         case "FILE":
-            return Text(LONGEST_NAME)
+            return kinds.Text(LONGEST_NAME)
         case "BOOLEAN":
-            return Boolean()
+            return kinds.Boolean()
         case "FLOAT" | "DOUBLE":
-            return Float(32 if name == "FLOAT" else 64)
+            return kinds.Float(32 if name == "FLOAT" else 64)
         case "VARCHAR":
-            return Text()
+            return kinds.Text()
         case "BLOB":
-            return Binary()
+            return kinds.Binary()
         case "DATE":
             return DATES
         case "TIME" | "TIME_NS":
-            return Time(6, midnight=True)
+            return kinds.Time(6, midnight=True)
         case "TIMESTAMP" | "TIMESTAMP_S" | "TIMESTAMP_MS" | "TIMESTAMP_NS":
             digits = {"TIMESTAMP_S": 0, "TIMESTAMP_MS": 3}.get(name, 6)
-            return Timestamp(digits, -(2**63), 2**63 - 1)
+            return kinds.Timestamp(digits, -(2**63), 2**63 - 1)
         case "TIMESTAMP WITH TIME ZONE" | "TIMESTAMP_NS WITH TIME ZONE":
-            return Timestamp(6, -(2**63), 2**63 - 1, "utc")
+            return kinds.Timestamp(6, -(2**63), 2**63 - 1, "utc")
         case "UUID":
-            return Uuid()
+            return kinds.Uuid()
     return None
 
 
@@ -151,15 +134,15 @@ def value(declared: str, x: str) -> str:
     if declared.endswith(FROM_TEXT):
         return f"CAST(nullif({x}, '') AS {bare(declared)})"
     match type_.kind:
-        case Timestamp() if type_.name == INSTANT_NS:
+        case kinds.Timestamp() if type_.name == INSTANT_NS:
             return f"CAST(CAST({x} AS TIMESTAMP) AS {INSTANT})"
-        case Time():
+        case kinds.Time():
             return f"CAST({x} AS TIME)"
-        case Decimal() if type_.name == "HUGEINT":
+        case kinds.Decimal() if type_.name == "HUGEINT":
             return f"CAST({x} AS DECIMAL(38,0))"
-        case Timestamp(zone="none"):
+        case kinds.Timestamp(zone="none"):
             return f"CAST({x} AS TIMESTAMP)"
-        case Integer() | Decimal() | Float():
+        case kinds.Integer() | kinds.Decimal() | kinds.Float():
             return f"CAST({x} AS {declared})"
     return x
 
@@ -172,10 +155,10 @@ def export(declared: str) -> Export | Refusal:
     if type_.item is not None:
         item = export(type_.item)
         json = "CAST(to_json({}) AS VARCHAR)"
-        kinds = Time | Uuid | Binary | Array
-        if isinstance(item, Refusal) or isinstance(item.kind, kinds) or item.refuse:
+        refused = kinds.Time | kinds.Uuid | kinds.Binary | kinds.Array
+        if isinstance(item, Refusal) or isinstance(item.kind, refused) or item.refuse:
             return Refusal("an array of such items", json, "JSON")
-        return Export(Array(item.kind), x, None, json)
+        return Export(kinds.Array(item.kind), x, None, json)
     if UNREADABLE in declared:
         in_file, _, made = declared.partition(UNREADABLE)
         made, _, file = made.partition(" IN ")
@@ -187,11 +170,11 @@ def export(declared: str) -> Export | Refusal:
             "{}",
             "its texts, in which the string '1' and the number 1 are alike",
         )
-    if isinstance(kind, Decimal) and (kind.precision or 0) > MOST_DIGITS:
+    if isinstance(kind, kinds.Decimal) and (kind.precision or 0) > MOST_DIGITS:
         return Refusal("of more digits than can be read")
     if kind is None:
         if type_.name.startswith("ENUM") or type_.name == "JSON":
-            return Export(Text(), "CAST({} AS VARCHAR)", None, "CAST({} AS VARCHAR)")
+            return Export(kinds.Text(), "CAST({} AS VARCHAR)", None, "CAST({} AS VARCHAR)")
         if type_.name.startswith(("STRUCT", "MAP")):
             json = "CAST(to_json({}) AS VARCHAR)"
             return Refusal("of a composite type", json, "JSON")
@@ -211,15 +194,15 @@ def export(declared: str) -> Export | Refusal:
         reason = "has more than 6 decimals of a second"
     else:
         refuse, reason, cast = "", "", ""
-    if isinstance(kind, Uuid):
+    if isinstance(kind, kinds.Uuid):
         x = f"unhex(replace(CAST({x} AS VARCHAR), '-', ''))"
-    if isinstance(kind, Binary):
+    if isinstance(kind, kinds.Binary):
         as_text = "lower(hex({}))"
     return Export(
         kind,
         x,
         None,
-        x if isinstance(kind, Text) else as_text,
+        x if isinstance(kind, kinds.Text) else as_text,
         refuse=refuse or None,
         refuse_text=refuse or None,
         refuse_reason=reason,
@@ -239,7 +222,7 @@ def from_text(type_: str) -> str:
     if parsed.name not in NOTATIONS and parsed.name != "DECIMAL":
         known = ", ".join(["VARCHAR", "DECIMAL(p,s)", *NOTATIONS])
         raise InputError(f"texts cannot be read as {type_!r}; the types are {known}")
-    if isinstance(parsed.kind, Decimal):
+    if isinstance(parsed.kind, kinds.Decimal):
         precision, scale = parsed.kind.precision or 0, parsed.kind.scale or 0
         if not 0 <= scale <= precision <= MOST_DIGITS or not precision:
             raise InputError(f"{type_!r} should have 1 to {MOST_DIGITS} digits")
@@ -257,10 +240,10 @@ def in_any_notation(type_: str) -> str:
     return type_ if type_ == TEXT else f"{bare(type_)}{ANY_NOTATION}{FROM_TEXT}"
 
 
-def text_type(kind: Kind) -> str | None:
+def text_type(kind: kinds.Kind) -> str | None:
     """The type of a text file's column with values of a kind; None if there is none."""
-    if isinstance(kind, Binary | Array) or (
-        isinstance(kind, Integer) and kind not in INTEGERS.values()
+    if isinstance(kind, kinds.Binary | kinds.Array) or (
+        isinstance(kind, kinds.Integer) and kind not in INTEGERS.values()
     ):
         return None
     type_ = default(kind)
@@ -298,57 +281,59 @@ def slot(declared: str, version: str = "") -> Slot | None:
         return None
     type_ = read(declared)
     match type_.kind:
-        case Decimal(precision, scale) as kind if type_.name == "DECIMAL":
+        case kinds.Decimal(precision, scale) as kind if type_.name == "DECIMAL":
             digits, decimals = precision or 0, scale or 0
             fits = 0 <= decimals <= digits and 1 <= digits <= MOST_DIGITS
             return Slot(kind, pa.decimal128(digits, decimals)) if fits else None
-        case Date():
-            return Slot(Date(FIRST_DAY, LAST_DAY), pa.date32())
-        case Timestamp(zone=zone) if type_.name in ("TIMESTAMP", INSTANT):
-            low = FIRST_DAY * MICROSECONDS_PER_DAY
+        case kinds.Date():
+            return Slot(kinds.Date(FIRST_DAY, LAST_DAY), pa.date32())
+        case kinds.Timestamp(zone=zone) if type_.name in ("TIMESTAMP", INSTANT):
+            low = FIRST_DAY * kinds.MICROSECONDS_PER_DAY
             arrow = pa.timestamp("us", tz="UTC" if zone == "utc" else None)
-            return Slot(Timestamp(6, low, LAST_MICROSECOND, zone), arrow)
-        case Array():
+            return Slot(kinds.Timestamp(6, low, LAST_MICROSECOND, zone), arrow)
+        case kinds.Array():
             item = slot(str(type_.item))
             # arrays that are written must be readable, too
-            if item is None or isinstance(item.kind, Time | Uuid | Binary | Array):
+            if item is None or isinstance(
+                item.kind, kinds.Time | kinds.Uuid | kinds.Binary | kinds.Array
+            ):
                 return None
-            return Slot(Array(item.kind), pa.list_(item.arrow))
+            return Slot(kinds.Array(item.kind), pa.list_(item.arrow))
     return Slot(type_.kind, ARROW[type_.name]) if type_.kind and type_.name in ARROW else None
 
 
-def default(kind: Kind) -> str | None:
+def default(kind: kinds.Kind) -> str | None:
     """The type that holds a kind of values without loss; None if there is none.
 
     Values with more than 6 decimals of a second are refused one by one.
     """
     match kind:
-        case Integer(low, high):
+        case kinds.Integer(low, high):
             equal = [name for name, own in INTEGERS.items() if own == kind]
             wider = [n for n, own in INTEGERS.items() if own.low <= low and high <= own.high]
             return next(iter(equal or wider), "DECIMAL(20,0)")
-        case Decimal(precision, scale):
+        case kinds.Decimal(precision, scale):
             fits = precision and precision <= MOST_DIGITS
             return f"DECIMAL({precision},{scale})" if fits else None
-        case Float(bits):
+        case kinds.Float(bits):
             return "FLOAT" if bits == 32 else "DOUBLE"
-        case Timestamp(zone=zone):
+        case kinds.Timestamp(zone=zone):
             return "TIMESTAMP" if zone == "none" else INSTANT
-        case Array(item):
+        case kinds.Array(item):
             inner = default(item)
             return inner and f"{inner}[]"
     simple = {
-        Boolean: "BOOLEAN",
-        Text: "VARCHAR",
-        Binary: "BLOB",
-        Date: "DATE",
-        Time: "TIME",
-        Uuid: "UUID",
+        kinds.Boolean: "BOOLEAN",
+        kinds.Text: "VARCHAR",
+        kinds.Binary: "BLOB",
+        kinds.Date: "DATE",
+        kinds.Time: "TIME",
+        kinds.Uuid: "UUID",
     }
     return simple.get(type(kind))
 
 
-TYPES = TypeMap(
+TYPES = type_map.TypeMap(
     read=read,
     export=export,
     plain=plain,

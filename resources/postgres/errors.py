@@ -6,15 +6,9 @@ import re
 
 import psycopg
 
+from tableferry.resources import errors
 from tableferry.resources.contract.refusals import refused_in_query
 from tableferry.resources.contract.settings import ConnectionSettings
-from tableferry.resources.errors import (
-    ConnectionFailed,
-    RowsHidden,
-    SnapshotLost,
-    StatementFailed,
-    TableferryError,
-)
 from tableferry.resources.postgres.dialect import DIALECT
 
 DRIVERS = ("psycopg", "adbc_driver_manager")
@@ -78,7 +72,7 @@ NO_OWN_SESSION = (
 """Why a pool of transactions or statements is refused."""
 
 
-def connection_failed(settings: ConnectionSettings, error: Exception) -> ConnectionFailed:
+def connection_failed(settings: ConnectionSettings, error: Exception) -> errors.ConnectionFailed:
     """Why a connection failed, in one line and without secrets."""
     # libpq tries every address of the host, and reports each on a line
     reasons = re.findall(r".* failed: (?:FATAL: +)?([^\n]+)", str(error))
@@ -100,13 +94,13 @@ def connection_failed(settings: ConnectionSettings, error: Exception) -> Connect
 
 def statement_failed(
     settings: ConnectionSettings, error: Exception, snapshot: str | None = None
-) -> TableferryError:
+) -> errors.TableferryError:
     """The error of a statement or its stream, without the driver's hints and queries."""
     text, code = str(error), sqlstate(error)
     if snapshot is not None and _NO_SNAPSHOT.search(text):
         return snapshot_lost(snapshot)
     if hidden := re.search(r'row-level security policy for table ("(?:[^"]|"")+")', text):
-        return RowsHidden(f"table {hidden[1]} of {settings}: {rows_hidden(settings.user)}")
+        return errors.RowsHidden(f"table {hidden[1]} of {settings}: {rows_hidden(settings.user)}")
     refused = refused_in_query(text)
     if refused is not None:
         return refused
@@ -115,7 +109,7 @@ def statement_failed(
         text = " ".join(filter(None, (error.diag.message_primary, error.diag.message_detail)))
     elif match := re.search(r"(?:ERROR|FATAL|PANIC): +([^\n]+)(?:\nDETAIL: +([^\n]+))?", text):
         text = " ".join(filter(None, match.groups()))
-    return StatementFailed("postgres", settings.redact(text), code=code, transient=transient)
+    return errors.StatementFailed("postgres", settings.redact(text), code=code, transient=transient)
 
 
 def rows_hidden(user: str | None) -> str:
@@ -128,9 +122,9 @@ def rows_hidden(user: str | None) -> str:
     )
 
 
-def snapshot_lost(snapshot: str) -> SnapshotLost:
+def snapshot_lost(snapshot: str) -> errors.SnapshotLost:
     """The error of a snapshot that has ended."""
-    return SnapshotLost(
+    return errors.SnapshotLost(
         f"the snapshot {snapshot!s} has ended, because the connection that held it is gone"
     )
 
@@ -141,7 +135,7 @@ def sqlstate(error: BaseException) -> str | None:
     return getattr(error, "sqlstate", None) or (match[1] if match else None)
 
 
-def broke(error: StatementFailed) -> bool:
+def broke(error: errors.StatementFailed) -> bool:
     """Whether the connection is lost, so that the statement's outcome is unknown."""
     # libpq's own errors have no SQLSTATE
     return not error.code or str(error.code).startswith(("08", "57P"))

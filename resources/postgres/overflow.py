@@ -5,9 +5,8 @@ from __future__ import annotations
 from tableferry.resources.contract.fields import Field
 from tableferry.resources.contract.overflow_sql import ITEM, NEVER, OverflowSql
 from tableferry.resources.digest.fields import declared
-from tableferry.resources.postgres import digest
+from tableferry.resources.postgres import digest, text_formats
 from tableferry.resources.postgres.digest import END
-from tableferry.resources.postgres.text_formats import condition_of, unfit
 from tableferry.resources.postgres.types import TYPES
 from tableferry.resources.types.decimals import ToDecimal
 from tableferry.resources.types.kinds import Kind
@@ -52,12 +51,12 @@ class PostgresOverflow(OverflowSql):
     def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
         """See `OverflowSql.unfit`. The guards of the text formats refuse the same values."""
         if isinstance(step, ToDecimal):
-            return condition_of(step, kind, x) or NEVER
+            return text_formats.condition_of(step, kind, x) or NEVER
         if isinstance(step, Unreplaced):
             return f"position('\\xefbfbd'::bytea IN convert_to({x}, 'UTF8')) > 0"
         if isinstance(step, Characters):
             return f"char_length({x}) > {step.characters}"
-        return NEVER if isinstance(step, WithoutNul) else unfit(step, x)
+        return NEVER if isinstance(step, WithoutNul) else text_formats.unfit(step, x)
 
     def nearest(self, step: Step, x: str, variant: str) -> str | None:
         """See `OverflowSql.nearest`. Decimals are rounded half to even."""

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.looking_ahead import answer
 from tableferry.resources.errors import InputError
-from tableferry.resources.postgres import catalog
+from tableferry.resources.postgres import catalog, names
 from tableferry.resources.postgres.dialect import DIALECT
-from tableferry.resources.postgres.names import about_all
 from tableferry.resources.tables import TableRef
 
 KIND_SQL = """
@@ -138,7 +137,7 @@ def version_scope(
 
 
 def _kinds(endpoint: Endpoint, tables: Sequence[TableRef]) -> dict[TableRef, str]:
-    kinds = {name: str(kind) for name, kind in endpoint.query(about_all(KIND_SQL, tables))}
+    kinds = {name: str(kind) for name, kind in endpoint.query(names.about_all(KIND_SQL, tables))}
     return {table: kinds[table.name] for table in tables if table.name in kinds}
 
 

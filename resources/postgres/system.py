@@ -6,13 +6,10 @@ from tableferry.resources.contract.inspection import Inspection
 from tableferry.resources.contract.loader import Loader
 from tableferry.resources.contract.settings import Scheme
 from tableferry.resources.contract.system import System
-from tableferry.resources.postgres import digest, record_digest
-from tableferry.resources.postgres.catalog import unique_by, withheld
+from tableferry.resources.postgres import catalog, digest, extensions, health, record_digest
 from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.errors import is_transient
-from tableferry.resources.postgres.extensions import distributed
-from tableferry.resources.postgres.health import findings
 from tableferry.resources.postgres.overflow import PostgresOverflow
 from tableferry.resources.postgres.server import PostgresServer
 from tableferry.resources.postgres.source import PostgresSource, require_adbc
@@ -34,10 +31,10 @@ SYSTEM = System(
     record_digest=record_digest.EXPECTED,
     is_transient=is_transient,
     inspection=Inspection(
-        health=findings,
-        unique_by=unique_by,
-        withheld=withheld,
-        refused=distributed,
+        health=health.findings,
+        unique_by=catalog.unique_by,
+        withheld=catalog.withheld,
+        refused=extensions.distributed,
     ),
     source=PostgresSource(),
     loader=Loader(

@@ -13,35 +13,10 @@ from tableferry.resources.errors import SHOWN
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.types import TYPES
 from tableferry.resources.tables import TableRef
+from tableferry.resources.types import decimals, kinds, steps
 from tableferry.resources.types.column import Column
-from tableferry.resources.types.decimals import Scaled, ToDecimal
 from tableferry.resources.types.declared import read
 from tableferry.resources.types.export import Conversion
-from tableferry.resources.types.kinds import (
-    MICROSECONDS_PER_DAY,
-    Binary,
-    Boolean,
-    Date,
-    Decimal,
-    Float,
-    Integer,
-    Kind,
-    Text,
-    Time,
-    Timestamp,
-    Uuid,
-    civil,
-)
-from tableferry.resources.types.steps import (
-    Cast,
-    Finite,
-    Length,
-    Step,
-    Unguarded,
-    Units,
-    Whole,
-    Within,
-)
 
 
 def guarded(expression: str, condition: str, where: Where, reason: str, type_: str) -> str:
@@ -71,7 +46,7 @@ def text_expression(
 ) -> str | None:
     """The guarded expression for tab-separated rows; None if there is no exact one."""
     name = source.system.quote(column.name)
-    if conversion.as_text or isinstance(conversion.source.kind, Text):
+    if conversion.as_text or isinstance(conversion.source.kind, kinds.Text):
         if conversion.source.refuse_text is not None and conversion.as_text:
             return None
         if conversion.guarded:
@@ -82,12 +57,12 @@ def text_expression(
     if template is None or not _same_family(conversion.source.kind, conversion.slot.kind):
         return None
     expression = template.replace("{}", name)
-    if conversion.source.kind == Float(32) and conversion.slot.kind == Float(64):
+    if conversion.source.kind == kinds.Float(32) and conversion.slot.kind == kinds.Float(64):
         # a real's shortest text is not that of the same double
         expression = f"{expression}::float8"
     conditions, reason = [], ""
     for step in conversion.steps:
-        if isinstance(step, Unguarded):
+        if isinstance(step, steps.Unguarded):
             continue
         condition = _refused(step, conversion.source.kind, expression)
         if condition is None:
@@ -137,16 +112,24 @@ def sent_form(field: Field, sent: str | None) -> Form | None:
     return FORMS.get(field.kind)
 
 
-def _same_family(kind: Kind, slot: Kind) -> bool:
-    families = (Boolean, Integer, Decimal, Float, Date, Timestamp, Uuid)
+def _same_family(kind: kinds.Kind, slot: kinds.Kind) -> bool:
+    families = (
+        kinds.Boolean,
+        kinds.Integer,
+        kinds.Decimal,
+        kinds.Float,
+        kinds.Date,
+        kinds.Timestamp,
+        kinds.Uuid,
+    )
     return any(isinstance(kind, family) and isinstance(slot, family) for family in families) or (
-        isinstance(kind, Time) and isinstance(slot, Text)
+        isinstance(kind, kinds.Time) and isinstance(slot, kinds.Text)
     )
 
 
-def condition_of(step: object, kind: Kind, name: str) -> str | None:
+def condition_of(step: object, kind: kinds.Kind, name: str) -> str | None:
     """The condition of values that a step refuses; None if it refuses none."""
-    if isinstance(step, ToDecimal) and isinstance(kind, Decimal):
+    if isinstance(step, decimals.ToDecimal) and isinstance(kind, kinds.Decimal):
         if step.only_nan:
             # NaN and 0 are stored as a header alone; testing the size first avoids unpacking all
             # others, which would cost more than all other guards (tableferry_bench.guards)
@@ -154,30 +137,30 @@ def condition_of(step: object, kind: Kind, name: str) -> str | None:
         # NaN is greater than every number
         too_large = f"abs({name}) >= 1e{step.precision - step.scale}"
         return f"{too_large} OR scale(trim_scale({name})) > {step.scale}"
-    if isinstance(step, Within):
+    if isinstance(step, steps.Within):
         low, high = (_limit(limit, kind) for limit in (step.low, step.high))
         return f"{name} < {low} OR {name} > {high}"
     return None
 
 
-def _limit(limit: int, kind: Kind) -> str:
-    if isinstance(kind, Date):
+def _limit(limit: int, kind: kinds.Kind) -> str:
+    if isinstance(kind, kinds.Date):
         day, era = _day(limit)
         return f"date '{day}{era}'"
-    if isinstance(kind, Timestamp):
-        days, rest = divmod(limit, MICROSECONDS_PER_DAY)
+    if isinstance(kind, kinds.Timestamp):
+        days, rest = divmod(limit, kinds.MICROSECONDS_PER_DAY)
         day, era = _day(days)
         if kind.zone == "utc":
             return f"timestamptz '{day} {_clock(rest)}+00{era}'"
         return f"timestamp '{day} {_clock(rest)}{era}'"
-    if isinstance(kind, Time):
+    if isinstance(kind, kinds.Time):
         return f"time '{_clock(limit)}'"
     return str(limit)
 
 
 def _day(days: int) -> tuple[str, str]:
     """Write a day since 1970-01-01 for any year that PostgreSQL has, with its era apart."""
-    year, month_and_day = civil(days)
+    year, month_and_day = kinds.civil(days)
     return f"{year if year > 0 else 1 - year:04}-{month_and_day}", "" if year > 0 else " BC"
 
 
@@ -186,10 +169,10 @@ def _clock(microseconds: int) -> str:
     return moment.time().isoformat(timespec="microseconds")
 
 
-def _sql_type(kind: Kind) -> str:
-    if isinstance(kind, Date):
+def _sql_type(kind: kinds.Kind) -> str:
+    if isinstance(kind, kinds.Date):
         return "date"
-    if isinstance(kind, Timestamp):
+    if isinstance(kind, kinds.Timestamp):
         return "timestamptz" if kind.zone == "utc" else "timestamp"
     return "numeric"
 
@@ -204,7 +187,7 @@ def bcp_expression(
     if text is None:
         return None
     for step in reversed(conversion.steps):
-        if isinstance(step, (Cast, Scaled)):
+        if isinstance(step, (steps.Cast, decimals.Scaled)):
             continue
         condition = _condition(step, conversion, value)
         if condition is None:
@@ -222,7 +205,7 @@ def bcp_expression(
 def _forms(conversion: Conversion, name: str, padded: bool) -> tuple[str, str | None]:
     """The value that the guards test, and the text that travels."""
     kind, slot = conversion.source.kind, conversion.slot.kind
-    if conversion.as_text or isinstance(kind, Text):
+    if conversion.as_text or isinstance(kind, kinds.Text):
         template = conversion.source.as_text if conversion.as_text else None
         value = (template or conversion.source.arrow).replace("{}", name)
         if padded and not conversion.as_text:
@@ -233,55 +216,55 @@ def _forms(conversion: Conversion, name: str, padded: bool) -> tuple[str, str | 
             )
         return f"({value})::text", f"(({value})::text || '{END}')"
     value = (conversion.source.text or "{}").replace("{}", name)
-    if isinstance(kind, Time):
+    if isinstance(kind, kinds.Time):
         value = name  # a time's text does not compare as a time
     text: str | None = f"({value})::text"
     match kind, slot:
-        case Boolean(), _:
+        case kinds.Boolean(), _:
             text = f"({value})::integer::text"
-        case Decimal(), Integer():
+        case kinds.Decimal(), kinds.Integer():
             text = f"trunc({value})::text"
-        case Float(), Float():
+        case kinds.Float(), kinds.Float():
             text = f"({value})::float8::text"  # a real's shortest text is not its value
-        case Binary(), Binary():
+        case kinds.Binary(), kinds.Binary():
             text = f"(encode({value}, 'hex') || '{END_BYTE}')"
-        case Timestamp(zone=zone), Timestamp():
+        case kinds.Timestamp(zone=zone), kinds.Timestamp():
             iso = f"replace(({value})::text, ' ', 'T')"
             text = f"({iso} || ':00')" if zone == "utc" else iso
-        case ((Integer() | Decimal() | Date() | Time() | Uuid()), _):
+        case ((kinds.Integer() | kinds.Decimal() | kinds.Date() | kinds.Time() | kinds.Uuid()), _):
             pass
         case _:
             text = None
     return value, text
 
 
-def _condition(step: Step, conversion: Conversion, value: str) -> str | None:
+def _condition(step: steps.Step, conversion: Conversion, value: str) -> str | None:
     """The condition of values that a step refuses; empty if it refuses none, None if unknown."""
     kind, slot = conversion.source.kind, conversion.slot.kind
-    if isinstance(kind, Decimal) and isinstance(slot, Integer):
+    if isinstance(kind, kinds.Decimal) and isinstance(slot, kinds.Integer):
         # several steps each test a part of it
         outside = f"{value} NOT BETWEEN {slot.low} AND {slot.high}"
         return f"{value} = 'NaN' OR {outside} OR {value} % 1 <> 0"
     return _refused(step, kind, value)
 
 
-def _refused(step: Step, kind: Kind, value: str) -> str | None:
+def _refused(step: steps.Step, kind: kinds.Kind, value: str) -> str | None:
     """Like `_condition`, but of this step alone."""
-    if isinstance(step, (Within, ToDecimal)):
+    if isinstance(step, (steps.Within, decimals.ToDecimal)):
         return condition_of(step, kind, value) or ""
     return unfit(step, value)
 
 
-def unfit(step: Step, value: str) -> str | None:
+def unfit(step: steps.Step, value: str) -> str | None:
     """The condition of values that a step on no number refuses; None if SQL cannot tell."""
-    if isinstance(step, Whole):
+    if isinstance(step, steps.Whole):
         return f"extract(microseconds FROM {value})::bigint % {step.unit} <> 0"
-    if isinstance(step, Finite):
+    if isinstance(step, steps.Finite):
         return f"{value} IN ('NaN', 'Infinity', '-Infinity')"
-    if isinstance(step, Length):
+    if isinstance(step, steps.Length):
         differs = "<>" if step.fixed else ">"
         return f"octet_length({value}) {differs} {step.length}"
-    if isinstance(step, Units):
+    if isinstance(step, steps.Units):
         # no character has more UTF-16 units than UTF-8 bytes
         beyond = f"regexp_replace({value}, '[\\U00000001-\\U0000ffff]', '', 'g')"
         return (

@@ -8,41 +8,27 @@ import pyarrow as pa
 
 from tableferry.resources.postgres.places import CTID, NUMBER
 from tableferry.resources.types import declared as reader
+from tableferry.resources.types import kinds
 from tableferry.resources.types.declared import TypeText
 from tableferry.resources.types.export import Export, Refusal, Slot
-from tableferry.resources.types.kinds import (
-    MICROSECONDS_PER_DAY,
-    Array,
-    Binary,
-    Boolean,
-    Date,
-    Decimal,
-    Float,
-    Integer,
-    Kind,
-    Text,
-    Time,
-    Timestamp,
-    Uuid,
-    signed,
-    unsigned,
-)
 from tableferry.resources.types.type_map import ColumnType, TypeMap
 
 # 4714-11-24 BC and 5874897-12-31 limit `date`; `timestamp` ends on 294276-12-31. The infinities are
 # beyond them (datatype/timestamp.h).
 FIRST_DAY, LAST_DAY = -2_440_588, 2_145_042_905
 LAST_TIMESTAMP_DAY = 106_763_167
-DATES = Date(FIRST_DAY, LAST_DAY)
-TIMESTAMPS = Timestamp(
-    6, FIRST_DAY * MICROSECONDS_PER_DAY, (LAST_TIMESTAMP_DAY + 1) * MICROSECONDS_PER_DAY - 1
+DATES = kinds.Date(FIRST_DAY, LAST_DAY)
+TIMESTAMPS = kinds.Timestamp(
+    6,
+    FIRST_DAY * kinds.MICROSECONDS_PER_DAY,
+    (LAST_TIMESTAMP_DAY + 1) * kinds.MICROSECONDS_PER_DAY - 1,
 )
 
 INTEGERS = {
-    "smallint": signed(16),
-    "integer": signed(32),
-    "bigint": signed(64),
-    "oid": unsigned(32),
+    "smallint": kinds.signed(16),
+    "integer": kinds.signed(32),
+    "bigint": kinds.signed(64),
+    "oid": kinds.unsigned(32),
 }
 ALIASES = {
     "int2": "smallint",
@@ -118,10 +104,10 @@ def read(declared: str) -> ColumnType:
     kind = _kind(name, type_)
     if not type_.array:
         return ColumnType(name, kind)
-    return ColumnType(declared, Array(kind or Text()), declared.rpartition("[")[0])
+    return ColumnType(declared, kinds.Array(kind or kinds.Text()), declared.rpartition("[")[0])
 
 
-def _kind(name: str, type_: TypeText) -> Kind | None:
+def _kind(name: str, type_: TypeText) -> kinds.Kind | None:
     if name in INTEGERS:
         return INTEGERS[name]
     length = type_.numbers[0] if type_.numbers else None
@@ -131,42 +117,42 @@ def _kind(name: str, type_: TypeText) -> Kind | None:
         case "numeric":
             return _numeric(type_)
         case "money":
-            return Decimal(19, 2)
+            return kinds.Decimal(19, 2)
         case "real" | "double precision":
-            return Float(32 if name == "real" else 64)
+            return kinds.Float(32 if name == "real" else 64)
         case "boolean":
-            return Boolean()
+            return kinds.Boolean()
         case "bytea":
-            return Binary()
+            return kinds.Binary()
         case "date":
             return DATES
         case "time without time zone":
-            return Time(type_.number(0, 6), midnight=True)
+            return kinds.Time(type_.number(0, 6), midnight=True)
         case "timestamp without time zone":
             return replace(TIMESTAMPS, digits=type_.number(0, 6))
         case "timestamp with time zone":
             return replace(TIMESTAMPS, digits=type_.number(0, 6), zone="utc")
         case "uuid":
-            return Uuid()
+            return kinds.Uuid()
         case "character":
             # bpchar without a length, unlike character, has none
             length = length or (None if type_.name == "bpchar" else 1)
-            return Text(length and 2 * length, length, padded=True)
+            return kinds.Text(length and 2 * length, length, padded=True)
         case "character varying":
-            return Text(length and 2 * length, length)
+            return kinds.Text(length and 2 * length, length)
         case "text" | "citext":
-            return Text()
+            return kinds.Text()
         case "name":
-            return Text(BOUNDED_TEXT[name])
+            return kinds.Text(BOUNDED_TEXT[name])
     return None
 
 
-def _numeric(type_: TypeText) -> Decimal:
+def _numeric(type_: TypeText) -> kinds.Decimal:
     if not type_.numbers:
-        return Decimal(None, None, nan=True)
+        return kinds.Decimal(None, None, nan=True)
     precision, scale = type_.numbers[0], type_.number(1, 0)
     # from PostgreSQL 15 on, the scale may be negative or exceed the precision
-    return Decimal(max(precision, precision - scale, scale), max(scale, 0), nan=True)
+    return kinds.Decimal(max(precision, precision - scale, scale), max(scale, 0), nan=True)
 
 
 def export(declared: str) -> Export | Refusal:
@@ -186,23 +172,30 @@ def _scalar(declared: str) -> Export | Refusal:
         value = COMPUTED[name]
         return Export(INTEGERS["bigint"], value, value, f"{value}::text")
     match kind:
-        case Integer() | Float() | Boolean() | Date() | Timestamp() | Uuid():
+        case (
+            kinds.Integer()
+            | kinds.Float()
+            | kinds.Boolean()
+            | kinds.Date()
+            | kinds.Timestamp()
+            | kinds.Uuid()
+        ):
             # ADBC reads oid as a signed integer, which would wrap from 2^31 on
             return Export(kind, "{}::bigint" if name == "oid" else "{}", "{}", "{}::text")
-        case Decimal() if name == "money":
+        case kinds.Decimal() if name == "money":
             return Export(kind, "{}::numeric::text", "{}::numeric", "{}::numeric::text")
-        case Decimal(precision):
+        case kinds.Decimal(precision):
             # trailing zeros would count as digits
             text = "{}" if precision else "trim_scale({})"
             return Export(kind, f"{text}::text", text, f"{text}::text")
-        case Binary():
+        case kinds.Binary():
             return Export(kind, "{}", None, "encode({}, 'hex')")
-        case Time(digits):
+        case kinds.Time(digits):
             # to_char prints 24:00:00, which Arrow's time cannot hold
             pattern = "HH24:MI:SS" + (f".FF{digits}" if digits else "")
             text = f"to_char({{}}, '{pattern}')"
             return Export(kind, "{}", text, text)
-        case Text() if name in ("character", "character varying"):
+        case kinds.Text() if name in ("character", "character varying"):
             # a cast to text would strip char's padding
             return Export(kind, "{}", "{}", "{}")
     if name in TEXT or name.startswith("interval") or name in RANGES:
@@ -214,7 +207,7 @@ def _scalar(declared: str) -> Export | Refusal:
 def _text(name: str, type_: TypeText) -> Export:
     if name in ("bit", "bit varying"):
         length = type_.numbers[0] if type_.numbers else (1 if name == "bit" else None)
-        return Export(Text(length), "{}::text", "{}::text", "{}::text")
+        return Export(kinds.Text(length), "{}::text", "{}::text", "{}::text")
     if name in OUTPUT:
         text = f"{OUTPUT[name]}({{}})::text"
     elif name in RAW_TEXT:
@@ -222,7 +215,7 @@ def _text(name: str, type_: TypeText) -> Export:
     else:
         text = "{}::text"
     units = BOUNDED_TEXT.get("interval" if name.startswith("interval") else name)
-    return Export(Text(units), text, text, text)
+    return Export(kinds.Text(units), text, text, text)
 
 
 def _array(declared: str, item_type: str) -> Export | Refusal:
@@ -230,15 +223,17 @@ def _array(declared: str, item_type: str) -> Export | Refusal:
     as_json = "array_to_json({})::text"
     if isinstance(item, Refusal):
         return Refusal(f"an array {item.why}", item.as_text, item.note)
-    if isinstance(item.kind, Time):
+    if isinstance(item.kind, kinds.Time):
         return Refusal("an array of times of day", as_json, "JSON")
     declared_name = name = reader.read(declared).name
-    if isinstance(item.kind, Decimal) or (isinstance(item.kind, Text) and item.arrow != "{}"):
+    if isinstance(item.kind, kinds.Decimal) or (
+        isinstance(item.kind, kinds.Text) and item.arrow != "{}"
+    ):
         name = "text"
     elif name == "oid":
         name = "bigint"
     return Export(
-        Array(item.kind),
+        kinds.Array(item.kind),
         "{}" if name == declared_name else f"{{}}::{name}[]",
         None,
         as_json,
@@ -268,32 +263,32 @@ def slot(declared: str, version: str = "") -> Slot | None:
     PostgreSQL's own formats can fill it."""
     type_ = read(declared)
     match type_.kind:
-        case Integer() | Float() as kind if type_.name in ARROW:
+        case kinds.Integer() | kinds.Float() as kind if type_.name in ARROW:
             return Slot(kind, ARROW[type_.name])
-        case Boolean() as kind:
+        case kinds.Boolean() as kind:
             return Slot(kind, pa.bool_())
-        case Decimal(precision, scale) as kind if type_.name == "numeric":
+        case kinds.Decimal(precision, scale) as kind if type_.name == "numeric":
             return _decimal(kind, precision, scale)
-        case Text() as kind if type_.name in ("text", "character", "character varying"):
+        case kinds.Text() as kind if type_.name in ("text", "character", "character varying"):
             return Slot(kind, pa.string())
-        case Binary() as kind:
+        case kinds.Binary() as kind:
             return Slot(kind, pa.binary())
-        case Date() as kind:
+        case kinds.Date() as kind:
             return Slot(kind, pa.date32())
-        case Time(digits) as kind if 0 <= digits <= 6:
+        case kinds.Time(digits) as kind if 0 <= digits <= 6:
             return Slot(kind, pa.time64("us"))
-        case Timestamp(digits, zone=zone) as kind if 0 <= digits <= 6:
+        case kinds.Timestamp(digits, zone=zone) as kind if 0 <= digits <= 6:
             return Slot(kind, pa.timestamp("us", tz="UTC" if zone == "utc" else None))
-        case Uuid() as kind:
+        case kinds.Uuid() as kind:
             return Slot(kind, pa.binary(16))
-        case Array():
+        case kinds.Array():
             item = slot(str(type_.item))
-            if item and not isinstance(item.kind, Uuid):
-                return Slot(Array(item.kind), pa.list_(item.arrow))
+            if item and not isinstance(item.kind, kinds.Uuid):
+                return Slot(kinds.Array(item.kind), pa.list_(item.arrow))
     return None
 
 
-def _decimal(kind: Decimal, precision: int | None, scale: int | None) -> Slot | None:
+def _decimal(kind: kinds.Decimal, precision: int | None, scale: int | None) -> Slot | None:
     if precision is None:
         # see `resources.columns.conversions`
         return Slot(replace(kind, nan=False), pa.null())
@@ -303,39 +298,39 @@ def _decimal(kind: Decimal, precision: int | None, scale: int | None) -> Slot | 
     return Slot(replace(kind, nan=False), decimals(precision, scale or 0))
 
 
-def default(kind: Kind) -> str | None:
+def default(kind: kinds.Kind) -> str | None:
     """The type that holds a kind of values without loss; None if there is none.
 
     Values with a seventh decimal of a second are refused one by one: no type holds them.
     """
     match kind:
-        case Boolean():
+        case kinds.Boolean():
             return "boolean"
-        case Integer(low, high):
+        case kinds.Integer(low, high):
             for name in ARROW:
                 if name in INTEGERS and INTEGERS[name].low <= low and high <= INTEGERS[name].high:
                     return name
             return "numeric(20,0)"
-        case Decimal(precision, scale):
+        case kinds.Decimal(precision, scale):
             return (
                 f"numeric({precision},{scale})" if precision and precision <= MOST_DIGITS else None
             )
-        case Float(bits):
+        case kinds.Float(bits):
             return "real" if bits == 32 else "double precision"
-        case Text(units, characters):
+        case kinds.Text(units, characters):
             length = characters or units
             return f"character varying({length})" if length else "text"
-        case Binary():
+        case kinds.Binary():
             return "bytea"
-        case Date():
+        case kinds.Date():
             return "date"
-        case Time(digits):
+        case kinds.Time(digits):
             return f"time({min(digits, 6)}) without time zone"
-        case Timestamp(digits, zone=zone):
+        case kinds.Timestamp(digits, zone=zone):
             return f"timestamp({min(digits, 6)}) with{'out' if zone == 'none' else ''} time zone"
-        case Uuid():
+        case kinds.Uuid():
             return "uuid"
-        case Array(item):
+        case kinds.Array(item):
             inner = default(item)
             return inner and f"{inner}[]"
     return None

@@ -34,18 +34,10 @@ from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import LoadReceipt
 from tableferry.resources.errors import ReceiptMismatch, ValueRefused
-from tableferry.resources.sqlserver.bcp_process import (
-    POLL_SECONDS,
-    BcpProcess,
-    running,
-    silent_seconds,
-)
-from tableferry.resources.sqlserver.bcp_tool import TOKEN_FILE, find_tool, require_rows
+from tableferry.resources.sqlserver import bcp_process, bcp_tool, ddl, types
 from tableferry.resources.sqlserver.connection import SqlServerConnection
-from tableferry.resources.sqlserver.ddl import STATEMENTS, loaded, rows_of
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.tsv_text import EMPTY
-from tableferry.resources.sqlserver.types import MAX_BYTES, MAX_UNITS, slot
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.kinds import Binary, Date, Float, Text, Time, Timestamp
 from tableferry.resources.types.steps import REPLACEMENT, Unreplaced
@@ -75,16 +67,16 @@ def text_staging(target_type: str) -> StagedText:
     knows neither datetimeoffset nor denormal floats. The server casts the texts instead; they are
     written so that CAST reads them alike in every language and DATEFORMAT setting.
     """
-    held = slot(target_type)
+    held = types.slot(target_type)
     kind = held.kind if held else None
     if isinstance(kind, Text):
         # `END` follows the text, so that LEN, which leaves out trailing blanks, counts all of it
         length = kind.units
-        wider = f"nvarchar({length + 1 if length and length < MAX_UNITS else 'max'})"
+        wider = f"nvarchar({length + 1 if length and length < types.MAX_UNITS else 'max'})"
         return StagedText(wider, "LEFT({}, LEN({}) - 1)")
     if isinstance(kind, Binary):
         length = kind.length
-        wider = f"varbinary({length + 1 if length and length < MAX_BYTES else 'max'})"
+        wider = f"varbinary({length + 1 if length and length < types.MAX_BYTES else 'max'})"
         return StagedText(wider, "SUBSTRING({}, 1, DATALENGTH({}) - 1)")
     if isinstance(kind, Float):
         return StagedText("nvarchar(30)", f"CAST({{}} AS {target_type})")
@@ -113,7 +105,7 @@ def load_files(
         DiskFull: the disk has no room for a file.
     """
     text_table = replace(staging, name=f"{staging.name}_text")
-    rows_table, columns = rows_of(staging), STATEMENTS.columns(loaded(plan))
+    rows_table, columns = ddl.rows_of(staging), ddl.STATEMENTS.columns(ddl.loaded(plan))
     staged = [text_staging(column.type) for column in plan.target_columns]
     definitions = ", ".join(f"c{number} {column.type} NULL" for number, column in enumerate(staged))
     session.execute(drop_table(text_table))
@@ -185,7 +177,7 @@ def _copy_in(
     with _tool(resource, qualified(table), "in", artifact.path, framing, task=task) as work:
         result = work.wait()
     artifact.require_whole()
-    require_rows(work.tool, result, artifact.rows, task)
+    bcp_tool.require_rows(work.tool, result, artifact.rows, task)
     refused = Path(f"{artifact.path}.errors")
     if refused.exists() and refused.stat().st_size:
         raise ReceiptMismatch(f"{task}: {work.tool} refused rows of it")
@@ -202,17 +194,17 @@ def _tool(
     *,
     task: str,
     silence: float | None = None,
-) -> Iterator[BcpProcess]:
+) -> Iterator[bcp_process.BcpProcess]:
     """Run the installed tool on a table or query, with a file in a private folder."""
-    tool, login, encryption = find_tool(), resource.login(), resource.encryption()
+    tool, login, encryption = bcp_tool.find_tool(), resource.login(), resource.encryption()
     command = tool.command(what, direction, file, framing, login, encryption)
     if tool.kind == "freebcp":
         configuration = tool.configuration(login.settings, encryption)
         (file.parent / "freetds.conf").write_text(configuration, encoding="utf-8")
-    timeout = silence or silent_seconds()
+    timeout = silence or bcp_process.silent_seconds()
     with (
-        login.token_file(file.parent / TOKEN_FILE),
-        running(tool, command, login, file.parent, task=task, timeout=timeout) as work,
+        login.token_file(file.parent / bcp_tool.TOKEN_FILE),
+        bcp_process.running(tool, command, login, file.parent, task=task, timeout=timeout) as work,
     ):
         yield work
 
@@ -220,7 +212,7 @@ def _tool(
 def _require_rows(
     session: SqlServerConnection, table: TableRef, expected: int, what: str, staging: TableRef
 ) -> None:
-    rows = int(session.query(STATEMENTS.count(table))[0][0])
+    rows = int(session.query(ddl.STATEMENTS.count(table))[0][0])
     if rows != expected:
         raise ReceiptMismatch(f"{staging}: {expected} rows were in the files, but {rows} {what}")
 
@@ -265,13 +257,13 @@ def read_tab_separated(
                 digest.update(data)
                 resource.keep_pace(len(chunk))
                 yield data
-            require_rows(work.tool, work.wait(), rows, task)
+            bcp_tool.require_rows(work.tool, work.wait(), rows, task)
             artifact = Artifact(pipe, rows, size, digest.hexdigest())
             logger.info("%s: %s", task, artifact)
             if artifacts is not None:
                 artifacts.append(artifact)
 
-        work: BcpProcess
+        work: bcp_process.BcpProcess
         with (
             resource.permit(),
             _tool(resource, sql, "queryout", pipe, None, task=task, silence=silence) as work,
@@ -279,7 +271,7 @@ def read_tab_separated(
             yield chunks()
 
 
-def _read(pipe: Path, work: BcpProcess) -> Iterator[bytes]:
+def _read(pipe: Path, work: bcp_process.BcpProcess) -> Iterator[bytes]:
     """Read what the tool writes into the pipe until it ends."""
     process = work.process
     # opened without waiting for the writer, which may die before it opens its end
@@ -289,7 +281,7 @@ def _read(pipe: Path, work: BcpProcess) -> Iterator[bytes]:
         poll.register(reader, select.POLLIN)
         while True:
             ended = process.poll() is not None
-            if poll.poll(POLL_SECONDS * 1000):
+            if poll.poll(bcp_process.POLL_SECONDS * 1000):
                 try:
                     data = os.read(reader, CHUNK_BYTES)
                 except BlockingIOError:
@@ -302,7 +294,7 @@ def _read(pipe: Path, work: BcpProcess) -> Iterator[bytes]:
                 if not ended:
                     # the writer has closed its end and is about to exit
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(POLL_SECONDS)
+                        process.wait(bcp_process.POLL_SECONDS)
             if ended:
                 return
             work.require_active()

@@ -8,16 +8,7 @@ import struct
 from collections.abc import Iterator
 
 from tableferry.resources.artifacts import artifact_folder
-from tableferry.resources.connecting.health import (
-    asked,
-    clock,
-    disk,
-    disk_of,
-    encryption,
-    login,
-    privileges,
-)
-from tableferry.resources.connecting.tls import examine
+from tableferry.resources.connecting import health, tls
 from tableferry.resources.contract.inspection import Finding, Use
 from tableferry.resources.contract.looking_ahead import groups
 from tableferry.resources.contract.table_sql import qualified
@@ -56,7 +47,7 @@ def findings(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
     """See `System.health`."""
     # a scalar of datetime2 would come without its zone
     now = "SELECT DATEDIFF_BIG(second, '1970-01-01', SYSUTCDATETIME())"
-    return asked(
+    return health.asked(
         [
             ("login", lambda: _login(resource)),
             ("version", lambda: _version(resource)),
@@ -65,7 +56,7 @@ def findings(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
             ("row security", lambda: _policies(resource, use)),
             ("snapshot isolation", lambda: _snapshots(resource)),
             ("disk", lambda: _volumes(resource)),
-            ("clock", lambda: clock(resource, now)),
+            ("clock", lambda: health.clock(resource, now)),
             ("bulk copy", lambda: _bulk_copy(resource, use)),
             ("bcp", lambda: _tools(resource)),
         ]
@@ -73,7 +64,7 @@ def findings(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
 
 
 def _login(resource: SqlServerServer) -> Iterator[Finding]:
-    yield login(str(resource.query("SELECT SUSER_NAME()")[0][0]), str(resource.login()))
+    yield health.login(str(resource.query("SELECT SUSER_NAME()")[0][0]), str(resource.login()))
 
 
 def _version(resource: SqlServerServer) -> Iterator[Finding]:
@@ -88,10 +79,10 @@ def _encryption(resource: SqlServerServer) -> Iterator[Finding]:
     settings, how = resource.settings(), resource.encryption()
     certificate = None
     if how.encrypt == "strict":
-        certificate = examine(settings.host, settings.port)
+        certificate = tls.examine(settings.host, settings.port)
     elif how.encrypt == "yes":
-        certificate = examine(settings.host, settings.port, start=_start, handshake=_handshake)
-    yield from encryption(
+        certificate = tls.examine(settings.host, settings.port, start=_start, handshake=_handshake)
+    yield from health.encryption(
         settings.host,
         {"yes": "TLS", "strict": "TLS from the first byte (strict)"}.get(how.encrypt),
         verified=not how.trust or how.certificate is not None,
@@ -192,7 +183,7 @@ def _privileges(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
         if not readable:
             missing.append(f"GRANT SELECT ON {qualified(table)} TO {to};")
     read = {(table.schema, table.name) for table in use.reads}
-    yield from privileges(user, missing, len(read | written))
+    yield from health.privileges(user, missing, len(read | written))
 
 
 def _user(resource: SqlServerServer) -> str:
@@ -229,7 +220,7 @@ def _snapshots(resource: SqlServerServer) -> Iterator[Finding]:
 
 def _volumes(resource: SqlServerServer) -> Iterator[Finding]:
     for name, free, total in resource.query(VOLUMES):
-        yield disk(str(name), int(free), int(total))
+        yield health.disk(str(name), int(free), int(total))
 
 
 def _bulk_copy(resource: SqlServerServer, use: Use) -> Iterator[Finding]:
@@ -251,4 +242,4 @@ def _tools(resource: SqlServerServer) -> Iterator[Finding]:
         return
     yield Finding("bcp", "ok", f"{tool.path} ({tool.kind})")
     folder = artifact_folder()
-    yield disk_of(folder, f"{folder}, for bcp's files")
+    yield health.disk_of(folder, f"{folder}, for bcp's files")

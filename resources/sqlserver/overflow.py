@@ -9,15 +9,8 @@ from tableferry.resources.sqlserver import digest
 from tableferry.resources.sqlserver.dialect import BINARY, DIALECT
 from tableferry.resources.sqlserver.digest import utf8
 from tableferry.resources.sqlserver.types import TYPES
+from tableferry.resources.types import steps
 from tableferry.resources.types.kinds import Kind
-from tableferry.resources.types.steps import (
-    Characters,
-    Finite,
-    Length,
-    Step,
-    Unreplaced,
-    WithoutNul,
-)
 from tableferry.resources.types.timestamp_text import UtcOffset
 
 SUPPLEMENTARY = "Latin1_General_100_CI_AS_SC"
@@ -37,26 +30,26 @@ class SqlServerOverflow(OverflowSql):
             return f"CAST({x} AS {decimal})", decimal
         return x, field.source.type
 
-    def unfit(self, step: Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
+    def unfit(self, step: steps.Step, kind: Kind, field: Field, x: str, variant: str) -> str | None:
         """Babelfish cannot count the UTF-16 units of a text."""
         match step:
-            case Unreplaced():
+            case steps.Unreplaced():
                 # a lone surrogate has no UTF-8 form and becomes U+FFFD, too
                 text = f"CAST({utf8(x, variant)} AS nvarchar(max))"
                 return f"CHARINDEX(NCHAR(65533), {text} COLLATE {BINARY}) > 0"
-            case WithoutNul() if variant == "nvarchar":
+            case steps.WithoutNul() if variant == "nvarchar":
                 # Babelfish has no such texts
                 return NEVER
-            case WithoutNul():
+            case steps.WithoutNul():
                 return f"CHARINDEX(NCHAR(0), CAST({x} AS nvarchar(max)) COLLATE {BINARY}) > 0"
-            case Characters(characters):
+            case steps.Characters(characters):
                 return f"LEN({self._characters(x, variant)} + N'.') - 1 > {characters}"
-            case Length(length, fixed):
+            case steps.Length(length, fixed):
                 return f"DATALENGTH({x}) {'<>' if fixed else '>'} {length}"
             case UtcOffset():
                 text = f"CAST({field.value('source', DIALECT)} AS nvarchar(34))"
                 return f"RIGHT({text}, 6) <> N'+00:00'"
-            case Finite():
+            case steps.Finite():
                 return NEVER
         return super().unfit(step, kind, field, x, variant)
 
@@ -65,12 +58,12 @@ class SqlServerOverflow(OverflowSql):
         unit = f"0.{'0' * (scale - 1)}1" if scale else "1"
         return f"{x} % {unit} <> 0"
 
-    def nearest(self, step: Step, x: str, variant: str) -> str | None:
+    def nearest(self, step: steps.Step, x: str, variant: str) -> str | None:
         """See `OverflowSql`."""
         match step:
-            case Characters(characters):
+            case steps.Characters(characters):
                 return f"LEFT({self._characters(x, variant)}, {characters})"
-            case Length(length, fixed=False):
+            case steps.Length(length, fixed=False):
                 return f"SUBSTRING({x}, 1, {length})"
         return None
 

@@ -11,14 +11,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan, Format, WireFormat
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.source import Source
 from tableferry.resources.errors import InputError, StatementFailed
-from tableferry.resources.sqlserver.bcp import read_tab_separated
-from tableferry.resources.sqlserver.bcp_tool import find_tool
-from tableferry.resources.sqlserver.catalog import (
-    catalogued,
-    described,
-    structures,
-)
-from tableferry.resources.sqlserver.ddl import INDEX_BYTES, indexable
+from tableferry.resources.sqlserver import bcp, bcp_tool, catalog, ddl, policies, tsv_text, types
 from tableferry.resources.sqlserver.dialect import (
     DIALECT,
     KEY_ORDER,
@@ -26,10 +19,7 @@ from tableferry.resources.sqlserver.dialect import (
     literal,
     orders_text,
 )
-from tableferry.resources.sqlserver.policies import listed
 from tableferry.resources.sqlserver.server import SqlServerServer
-from tableferry.resources.sqlserver.tsv_text import tab_separated
-from tableferry.resources.sqlserver.types import read
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Conversion
@@ -50,7 +40,7 @@ def require_bcp(resource: SqlServerServer, wire: WireFormat) -> None:
         InputError: it is not installed, or cannot log in.
     """
     if wire == "text":
-        find_tool().require_login(resource.login())
+        bcp_tool.find_tool().require_login(resource.login())
 
 
 # A restored, attached or restarted database may give versions away twice.
@@ -168,7 +158,7 @@ class SqlServerSource(Source):
 
     instead_of_snapshot = "a database snapshot (CREATE DATABASE ... AS SNAPSHOT OF ...)"
 
-    tables = staticmethod(listed)
+    tables = staticmethod(policies.listed)
     row_version = staticmethod(row_version)
     version_scope = staticmethod(version_scope)
 
@@ -180,17 +170,17 @@ class SqlServerSource(Source):
         self, endpoint: Endpoint, tables: Sequence[TableRef]
     ) -> dict[TableRef, Structure]:
         """See `Source.structures`."""
-        return structures(endpoint.query, tables)
+        return catalog.structures(endpoint.query, tables)
 
     def query_columns(self, endpoint: Endpoint, table: TableRef) -> list[Column]:
         """See `Source.query_columns`."""
-        return described(endpoint.query, table.query)
+        return catalog.described(endpoint.query, table.query)
 
     def catalogued(
         self, endpoint: Endpoint, tables: Sequence[TableRef]
     ) -> dict[TableRef, Catalogued]:
         """See `Source.catalogued`."""
-        return catalogued(endpoint.query, tables)
+        return catalog.catalogued(endpoint.query, tables)
 
     def serves_order(self, endpoint: Endpoint, table: TableRef, key: Column) -> bool:
         """If the key's own collation is that order, an index on it does."""
@@ -198,9 +188,9 @@ class SqlServerSource(Source):
 
     def index_of_order(self, table: TableRef, key: Column) -> str | None:
         """An index has the collation that its column is declared with."""
-        if not indexable(key):
-            return f"a type of {INDEX_BYTES} bytes at most, such as nvarchar(200)"
-        order = UTF8_ORDER if read(key.type).name in ("char", "varchar") else KEY_ORDER
+        if not ddl.indexable(key):
+            return f"a type of {ddl.INDEX_BYTES} bytes at most, such as nvarchar(200)"
+        order = UTF8_ORDER if types.read(key.type).name in ("char", "varchar") else KEY_ORDER
         order = str(key.collation) if orders_text(key) else order
         return f"an index, and COLLATE {order} for the column"
 
@@ -213,7 +203,7 @@ class SqlServerSource(Source):
         key: str,
     ) -> str | None:
         """See `tsv_text.tab_separated`."""
-        return tab_separated(column, conversion, table, key)
+        return tsv_text.tab_separated(column, conversion, table, key)
 
     def read_bytes(
         self,
@@ -227,7 +217,7 @@ class SqlServerSource(Source):
         silence: float | None = None,
     ) -> AbstractContextManager[Iterator[bytes]]:
         """By bcp queryout."""
-        return read_tab_separated(resource, plan, sql, artifacts, silence=silence)
+        return bcp.read_tab_separated(resource, plan, sql, artifacts, silence=silence)
 
     @contextmanager
     def asking(self, resource: SqlServerServer) -> Iterator[Callable[[str], object]]:

@@ -6,13 +6,10 @@ from tableferry.resources.contract.inspection import Inspection
 from tableferry.resources.contract.loader import Loader
 from tableferry.resources.contract.settings import Scheme
 from tableferry.resources.contract.system import System
-from tableferry.resources.sqlserver import digest
-from tableferry.resources.sqlserver.ddl import indexable
+from tableferry.resources.sqlserver import ddl, digest, health, policies
 from tableferry.resources.sqlserver.dialect import DIALECT
 from tableferry.resources.sqlserver.errors import is_transient
-from tableferry.resources.sqlserver.health import findings
 from tableferry.resources.sqlserver.overflow import SqlServerOverflow
-from tableferry.resources.sqlserver.policies import withheld
 from tableferry.resources.sqlserver.server import SqlServerServer
 from tableferry.resources.sqlserver.source import SqlServerSource, require_bcp
 from tableferry.resources.sqlserver.target import SqlServerTarget
@@ -33,7 +30,7 @@ SYSTEM = System(
     slow_digests=("nvarchar",),
     overflow=SqlServerOverflow(),
     is_transient=is_transient,
-    inspection=Inspection(health=findings, withheld=withheld),
+    inspection=Inspection(health=health.findings, withheld=policies.withheld),
     source=SqlServerSource(),
     loader=Loader(
         SqlServerTarget,
@@ -42,7 +39,7 @@ SYSTEM = System(
         delta_share=0.1,
         updates_in_place=True,
         removes=True,
-        orders_key=lambda plan: indexable(plan.key.target),
+        orders_key=lambda plan: ddl.indexable(plan.key.target),
         require_tools=require_bcp,
         rehearsals={"delimited": rehearsal},
         shut_out=shut_out,

@@ -14,20 +14,11 @@ from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.errors import InputError
-from tableferry.resources.sqlserver import anew, hazards
+from tableferry.resources.sqlserver import anew, ddl, hazards, policies, types
 from tableferry.resources.sqlserver.connection import SqlServerConnection
-from tableferry.resources.sqlserver.ddl import (
-    STATEMENTS,
-    not_renamed,
-    rows_of,
-    shown,
-    staging_schema,
-)
 from tableferry.resources.sqlserver.dialect import DIALECT, literal
 from tableferry.resources.sqlserver.load import SqlServerLoad
-from tableferry.resources.sqlserver.policies import is_babelfish
 from tableferry.resources.sqlserver.server import SqlServerServer
-from tableferry.resources.sqlserver.types import read
 from tableferry.resources.tables import TableRef
 from tableferry.resources.transactional.target import TransactionalTarget
 from tableferry.resources.types.column import Column
@@ -37,13 +28,13 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
     """A SQL Server or Babelfish as a load target, which holds ranges by application locks."""
 
     resource: SqlServerServer
-    sql = STATEMENTS
+    sql = ddl.STATEMENTS
 
     def require(self, plan: CopyPlan, options: TargetOptions) -> None:
         """Refuse a swap whose tables Babelfish could not rename, too. See `Target.require`."""
         super().require(plan, options)
-        why = not_renamed(plan.target)
-        if why and options.mode.whole_table and is_babelfish(self.resource):
+        why = ddl.not_renamed(plan.target)
+        if why and options.mode.whole_table and policies.is_babelfish(self.resource):
             raise InputError(
                 f"{plan.target}: no swap on Babelfish, whose sp_rename {why}; "
                 "take another name, or another write mode"
@@ -55,7 +46,7 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
         """A primary key and an index of ours make way for the statement, and are made again by its
         transaction. See `Target.altering`."""
         statements, _ = super().altering(table, before, after)
-        if is_babelfish(self.resource) or longer(before, after):
+        if policies.is_babelfish(self.resource) or longer(before, after):
             return statements, ""
         return altered_with_indexes(self.resource, table, before, after, statements[0])
 
@@ -71,10 +62,10 @@ class SqlServerTarget(TransactionalTarget[SqlServerConnection]):
 
     def staged_columns(self, plan: CopyPlan, staging: TableRef) -> list[Column]:
         """Derived from the table behind the view. See `Target.staged_columns`."""
-        return shown(plan, self.resource.columns(rows_of(staging)))
+        return ddl.shown(plan, self.resource.columns(ddl.rows_of(staging)))
 
     def _staging_schema(self, session: SqlServerConnection, table: TableRef) -> str:
-        return staging_schema(session, table)
+        return ddl.staging_schema(session, table)
 
     def _load(self, stack: contextlib.ExitStack, **parts: Any) -> SqlServerLoad:
         return SqlServerLoad(files=stack.enter_context(contextlib.ExitStack()), **parts)
@@ -142,7 +133,7 @@ class _Index:
 
 def longer(before: Column, after: Column) -> bool:
     """Whether a column only becomes longer, which indexes do not prevent."""
-    old, new = read(before.type).name, read(after.type).name
+    old, new = types.read(before.type).name, types.read(after.type).name
     return old == new and new in IN_PLACE and before.nullable == after.nullable
 
 

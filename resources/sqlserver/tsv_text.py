@@ -12,28 +12,10 @@ import json
 from tableferry.resources.contract.refusals import MARK, Where
 from tableferry.resources.sqlserver.dialect import DIALECT, literal
 from tableferry.resources.tables import TableRef
+from tableferry.resources.types import kinds, steps
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.decimals import Scaled
 from tableferry.resources.types.export import Conversion
-from tableferry.resources.types.kinds import (
-    EPOCH,
-    Boolean,
-    Date,
-    Decimal,
-    Float,
-    Integer,
-    Text,
-    Time,
-    Timestamp,
-    Uuid,
-)
-from tableferry.resources.types.steps import (
-    Cast,
-    Step,
-    TimeText,
-    Unreplaced,
-    Within,
-)
 from tableferry.resources.types.timestamp_text import ParseTimestamp, TextWithin, UtcOffset
 
 EMPTY = "~tableferry empty~"
@@ -64,14 +46,14 @@ def tab_separated(column: Column, conversion: Conversion, source: TableRef, key:
     text = _text(conversion, name)
     if text is None:
         return None
-    if isinstance(conversion.source.kind, Float):
+    if isinstance(conversion.source.kind, kinds.Float):
         # a server may print or read floats otherwise than documented
         where = Where(str(source), column.name, key, name)
         text = _guarded(text, f"CAST({text} AS float) <> {name}", where, INEXACT)
     # ISNULL would cut the mark to the length of a bit's text
     expression = f"CASE WHEN {name} IS NULL THEN N'{NULL}' ELSE {text} END"
     for step in reversed(conversion.steps):
-        if isinstance(step, (Cast, Scaled, TimeText, ParseTimestamp, Unreplaced)):
+        if isinstance(step, (steps.Cast, Scaled, steps.TimeText, ParseTimestamp, steps.Unreplaced)):
             continue
         condition = _condition(step, conversion, name)
         if condition is None:
@@ -83,24 +65,24 @@ def tab_separated(column: Column, conversion: Conversion, source: TableRef, key:
 
 def _text(conversion: Conversion, name: str) -> str | None:
     kind, held = conversion.source.kind, conversion.slot.kind
-    if conversion.as_text or isinstance(kind, (Text, Time)):
+    if conversion.as_text or isinstance(kind, (kinds.Text, kinds.Time)):
         value = (conversion.source.as_text or "{}").replace("{}", name)
-        return _escaped(value) if isinstance(kind, Text) else value
+        return _escaped(value) if isinstance(kind, kinds.Text) else value
     match kind, held:
-        case Boolean(), Boolean() | Integer():
+        case kinds.Boolean(), kinds.Boolean() | kinds.Integer():
             return f"CAST({name} AS nvarchar(1))"
         case (
-            (Integer(), Integer() | Decimal())
-            | (Decimal(), Decimal())
-            | (Date(), Date())
-            | (Uuid(), Uuid())
+            (kinds.Integer(), kinds.Integer() | kinds.Decimal())
+            | (kinds.Decimal(), kinds.Decimal())
+            | (kinds.Date(), kinds.Date())
+            | (kinds.Uuid(), kinds.Uuid())
         ):
             return (conversion.source.as_text or "").replace("{}", name) or None
-        case Float(), Float():
+        case kinds.Float(), kinds.Float():
             # style 3 is documented as lossless; Babelfish has it for float only, which also holds
             # every real, and pads its result
             return f"LTRIM(RTRIM(CONVERT(varchar(40), CAST({name} AS float), 3)))"
-        case Timestamp(), Timestamp():
+        case kinds.Timestamp(), kinds.Timestamp():
             return (conversion.source.text or "").replace("{}", name) or None
     return None
 
@@ -114,7 +96,7 @@ def _escaped(value: str) -> str:
     return f"CASE WHEN DATALENGTH({value}) = 0 THEN N'{EMPTY}' ELSE {text} END"
 
 
-def _condition(step: Step, conversion: Conversion, name: str) -> str | None:
+def _condition(step: steps.Step, conversion: Conversion, name: str) -> str | None:
     kind = conversion.source.kind
     if isinstance(step, UtcOffset):
         return f"DATEPART(tz, {name}) <> 0"
@@ -122,15 +104,15 @@ def _condition(step: Step, conversion: Conversion, name: str) -> str | None:
         return _outside(
             name, *(dt.datetime.fromisoformat(end[:26]) for end in (step.low, step.high))
         )
-    if isinstance(step, Within):
-        if isinstance(kind, Integer):
+    if isinstance(step, steps.Within):
+        if isinstance(kind, kinds.Integer):
             return f"{name} < {step.low} OR {name} > {step.high}"
-        if isinstance(kind, Date):
+        if isinstance(kind, kinds.Date):
             low, high = (
-                (EPOCH + dt.timedelta(days=end)).isoformat() for end in (step.low, step.high)
+                (kinds.EPOCH + dt.timedelta(days=end)).isoformat() for end in (step.low, step.high)
             )
             return f"{name} < CAST('{low}' AS date) OR {name} > CAST('{high}' AS date)"
-        if isinstance(kind, Timestamp):
+        if isinstance(kind, kinds.Timestamp):
             epoch = dt.datetime(1970, 1, 1)
             return _outside(
                 name, *(epoch + dt.timedelta(microseconds=end) for end in (step.low, step.high))

@@ -7,35 +7,17 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tableferry.resources.types import declared as reader
+from tableferry.resources.types import kinds, type_map
 from tableferry.resources.types.declared import TypeText
 from tableferry.resources.types.export import Export, Refusal, Slot
-from tableferry.resources.types.kinds import (
-    Array,
-    Binary,
-    Boolean,
-    Date,
-    Decimal,
-    Float,
-    Integer,
-    Kind,
-    Text,
-    Time,
-    Timestamp,
-    Uuid,
-    days,
-    microseconds,
-    signed,
-    unsigned,
-)
-from tableferry.resources.types.type_map import ColumnType, TypeMap
 
-FIRST_DAY, LAST_DAY = days("0001-01-01"), days("9999-12-31")
-DATES = Date(FIRST_DAY, LAST_DAY)
+FIRST_DAY, LAST_DAY = kinds.days("0001-01-01"), kinds.days("9999-12-31")
+DATES = kinds.Date(FIRST_DAY, LAST_DAY)
 INTEGERS = {
-    "tinyint": unsigned(8),
-    "smallint": signed(16),
-    "int": signed(32),
-    "bigint": signed(64),
+    "tinyint": kinds.unsigned(8),
+    "smallint": kinds.signed(16),
+    "int": kinds.signed(32),
+    "bigint": kinds.signed(64),
 }
 ARROW_INTEGERS = {
     "tinyint": pa.uint8(),
@@ -43,7 +25,7 @@ ARROW_INTEGERS = {
     "int": pa.int32(),
     "bigint": pa.int64(),
 }
-MONEY = {"money": Decimal(19, 4), "smallmoney": Decimal(10, 4)}
+MONEY = {"money": kinds.Decimal(19, 4), "smallmoney": kinds.Decimal(10, 4)}
 MAX_UNITS = 4000
 """UTF-16 units of the longest nvarchar(n); nvarchar(max) takes more."""
 MAX_BYTES = 8000
@@ -83,56 +65,60 @@ UNREAD = {
 """Why columns are not read, by the word that the catalog's reader adds to their types."""
 
 
-def read(declared: str) -> ColumnType:
+def read(declared: str) -> type_map.ColumnType:
     """Read a declared type, for example `nvarchar(max)` or `datetime2(3)`."""
     type_ = reader.read(declared)
     name = ALIASES.get(type_.name, type_.name)
-    return ColumnType(name, _kind(name, type_))
+    return type_map.ColumnType(name, _kind(name, type_))
 
 
-def _kind(name: str, type_: TypeText) -> Kind | None:
+def _kind(name: str, type_: TypeText) -> kinds.Kind | None:
     if name in INTEGERS:
         return INTEGERS[name]
     if name in MONEY:
         return MONEY[name]
     match name:
         case "bit":
-            return Boolean()
+            return kinds.Boolean()
         case "decimal" | "numeric":
-            return Decimal(type_.number(0, 18), type_.number(1, 0))
+            return kinds.Decimal(type_.number(0, 18), type_.number(1, 0))
         case "float" | "real":
             single = name == "real" or type_.number(0, 53) <= 24
-            return Float(32 if single else 64, finite=True)
+            return kinds.Float(32 if single else 64, finite=True)
         case "char" | "varchar":
-            return Text(_length(type_), padded=name == "char")
+            return kinds.Text(_length(type_), padded=name == "char")
         case "nchar" | "nvarchar":
-            return Text(_length(type_), replaced=True, padded=name == "nchar")
+            return kinds.Text(_length(type_), replaced=True, padded=name == "nchar")
         case "text":
-            return Text()
+            return kinds.Text()
         case "ntext" | "xml":
-            return Text(replaced=True)
+            return kinds.Text(replaced=True)
         case "sysname":
-            return Text(128, replaced=True)
+            return kinds.Text(128, replaced=True)
         case "binary" | "varbinary":
-            return Binary(_length(type_), fixed=name == "binary")
+            return kinds.Binary(_length(type_), fixed=name == "binary")
         case "image":
-            return Binary()
+            return kinds.Binary()
         case "timestamp":
-            return Binary(8, fixed=True)
+            return kinds.Binary(8, fixed=True)
         case "date":
             return DATES
         case "time":
-            return Time(type_.number(0, 7))
+            return kinds.Time(type_.number(0, 7))
         case "datetime":
-            return Timestamp(3, *microseconds(days("1753-01-01"), LAST_DAY))
+            return kinds.Timestamp(3, *kinds.microseconds(kinds.days("1753-01-01"), LAST_DAY))
         case "smalldatetime":
-            return Timestamp(0, *microseconds(days("1900-01-01"), days("2079-06-06")))
+            return kinds.Timestamp(
+                0, *kinds.microseconds(kinds.days("1900-01-01"), kinds.days("2079-06-06"))
+            )
         case "datetime2":
-            return Timestamp(type_.number(0, 7), *microseconds(FIRST_DAY, LAST_DAY))
+            return kinds.Timestamp(type_.number(0, 7), *kinds.microseconds(FIRST_DAY, LAST_DAY))
         case "datetimeoffset":
-            return Timestamp(type_.number(0, 7), *microseconds(FIRST_DAY, LAST_DAY), "offset")
+            return kinds.Timestamp(
+                type_.number(0, 7), *kinds.microseconds(FIRST_DAY, LAST_DAY), "offset"
+            )
         case "uniqueidentifier":
-            return Uuid()
+            return kinds.Uuid()
     return None
 
 
@@ -148,23 +134,23 @@ def index_bytes(declared: str) -> int | None:
     """
     type_ = read(declared)
     match type_.kind:
-        case Boolean():
+        case kinds.Boolean():
             return 1
-        case Integer(low, high):
+        case kinds.Integer(low, high):
             return (high - low).bit_length() // 8
-        case Decimal():
+        case kinds.Decimal():
             return {"money": 8, "smallmoney": 4}.get(type_.name, 17)
-        case Date():
+        case kinds.Date():
             return 3
-        case Time():
+        case kinds.Time():
             return 5
-        case Timestamp(zone=zone):
+        case kinds.Timestamp(zone=zone):
             return {"smalldatetime": 4}.get(type_.name, 8 if zone == "none" else 10)
-        case Uuid():
+        case kinds.Uuid():
             return 16
-        case Text(units, replaced=wide) if units is not None:
+        case kinds.Text(units, replaced=wide) if units is not None:
             return units * (2 if wide else 1)
-        case Binary(length):
+        case kinds.Binary(length):
             return length
     return None
 
@@ -184,25 +170,31 @@ def export(declared: str) -> Export | Refusal:
         why = "of a type whose values other systems cannot hold"
         return Refusal(why, *METHODS[name]) if name in METHODS else Refusal(why)
     match kind:
-        case Decimal() if name in MONEY:
+        case kinds.Decimal() if name in MONEY:
             # a cast of money to text rounds to two decimals
             as_text = f"CAST(CAST({{}} AS decimal({kind.precision},4)) AS nvarchar(41))"
-            return Export(kind, "{}", None, as_text, Text(41))
-        case Float() | Binary():
+            return Export(kind, "{}", None, as_text, kinds.Text(41))
+        case kinds.Float() | kinds.Binary():
             # no cast of a float is exact without a style; for wire text see `tsv_text`
             return Export(kind, "{}", None, None)
-        case Text():
+        case kinds.Text():
             return Export(kind, "{}", None, "{}", kind)
-        case Time(digits):
+        case kinds.Time(digits):
             as_text = _decimals("CAST({} AS nvarchar(16))", len("hh:mm:ss"), digits)
-            return Export(kind, "{}", as_text, as_text, Text(16), text_of_arrow=True)
-        case Timestamp():
+            return Export(kind, "{}", as_text, as_text, kinds.Text(16), text_of_arrow=True)
+        case kinds.Timestamp():
             return _timestamp(name, kind)
-    units = {Integer: 20, Boolean: 1, Decimal: 41, Date: 10, Uuid: 36}[type(kind)]
-    return Export(kind, "{}", None, f"CAST({{}} AS nvarchar({units}))", Text(units))
+    units = {
+        kinds.Integer: 20,
+        kinds.Boolean: 1,
+        kinds.Decimal: 41,
+        kinds.Date: 10,
+        kinds.Uuid: 36,
+    }[type(kind)]
+    return Export(kind, "{}", None, f"CAST({{}} AS nvarchar({units}))", kinds.Text(units))
 
 
-def _timestamp(name: str, kind: Timestamp) -> Export:
+def _timestamp(name: str, kind: kinds.Timestamp) -> Export:
     text = "CAST({} AS nvarchar(27))"
     if name != "datetime2":
         # the wall clock of datetimeoffset; the older types print English words, without seconds
@@ -210,8 +202,8 @@ def _timestamp(name: str, kind: Timestamp) -> Export:
     as_text = _decimals(text, len("yyyy-mm-dd hh:mm:ss"), kind.digits)
     if kind.zone == "offset":
         as_text = f"{as_text} + RIGHT(CAST({{}} AS nvarchar(34)), {len(' +hh:mm')})"
-        return Export(kind, as_text, text, as_text, Text(34))
-    return Export(kind, as_text if kind.digits == 7 else "{}", text, as_text, Text(27))
+        return Export(kind, as_text, text, as_text, kinds.Text(34))
+    return Export(kind, as_text if kind.digits == 7 else "{}", text, as_text, kinds.Text(27))
 
 
 def _decimals(text: str, whole: int, digits: int) -> str:
@@ -232,82 +224,82 @@ def slot(declared: str, version: str = "") -> Slot | None:
     """
     type_ = read(declared)
     match type_.kind:
-        case Integer() as kind:
+        case kinds.Integer() as kind:
             return Slot(kind, ARROW_INTEGERS[type_.name])
-        case Boolean() as kind:
+        case kinds.Boolean() as kind:
             return Slot(kind, pa.bool_())
-        case Decimal() as kind if type_.name not in MONEY:
+        case kinds.Decimal() as kind if type_.name not in MONEY:
             # money does not hold all numbers of 19 digits: it ends at +-922337203685477.5807
             precision, scale = kind.precision or 0, kind.scale or 0
             valid = 1 <= precision <= MOST_DIGITS and 0 <= scale <= precision
             return Slot(kind, pa.decimal128(precision, scale)) if valid else None
-        case Float(bits) as kind:
+        case kinds.Float(bits) as kind:
             return Slot(kind, pa.float32() if bits == 32 else pa.float64())
-        case Text(units) as kind if type_.name in ("nvarchar", "nchar"):
+        case kinds.Text(units) as kind if type_.name in ("nvarchar", "nchar"):
             kind = replace(kind, replaced=False)
             fixed = type_.name == "nchar"
             valid = not fixed if units is None else 1 <= units <= MAX_UNITS
             return Slot(kind, pa.string()) if valid else None
-        case Binary(length, fixed) as kind if type_.name in ("varbinary", "binary"):
+        case kinds.Binary(length, fixed) as kind if type_.name in ("varbinary", "binary"):
             valid = not fixed if length is None else 1 <= length <= MAX_BYTES
             return Slot(kind, pa.binary()) if valid else None
-        case Date() as kind:
+        case kinds.Date() as kind:
             return Slot(kind, pa.date32())
-        case Time(digits) as kind if 0 <= digits <= 7:
+        case kinds.Time(digits) as kind if 0 <= digits <= 7:
             return Slot(replace(kind, digits=min(digits, SENT_DIGITS)), pa.time64("us"))
-        case Timestamp(digits) as kind if type_.name == "datetime2" and 0 <= digits <= 7:
+        case kinds.Timestamp(digits) as kind if type_.name == "datetime2" and 0 <= digits <= 7:
             return Slot(replace(kind, digits=min(digits, SENT_DIGITS)), pa.timestamp("us"))
-        case Timestamp(digits) as kind if type_.name == "datetimeoffset" and 0 <= digits <= 7:
+        case kinds.Timestamp(digits) as kind if type_.name == "datetimeoffset" and 0 <= digits <= 7:
             kind = replace(kind, zone="utc", digits=min(digits, SENT_DIGITS))
             return Slot(kind, pa.timestamp("us", tz="UTC"))
-        case Uuid() as kind:
+        case kinds.Uuid() as kind:
             return Slot(kind, pa.binary(16))
     return None
 
 
-def default(kind: Kind) -> str | None:
+def default(kind: kinds.Kind) -> str | None:
     """The SQL Server type that holds values of a kind without loss; None if there is none."""
     match kind:
-        case Boolean():
+        case kinds.Boolean():
             return "bit"
-        case Integer(low, high):
+        case kinds.Integer(low, high):
             for name, holds in INTEGERS.items():
                 # tinyint only for unsigned bytes
                 if holds.low <= low and high <= holds.high and (name != "tinyint" or low == 0):
                     return name
             return "decimal(20,0)"
-        case Decimal(precision, scale):
+        case kinds.Decimal(precision, scale):
             return (
                 f"decimal({precision},{scale})" if precision and precision <= MOST_DIGITS else None
             )
-        case Float(bits):
+        case kinds.Float(bits):
             return "real" if bits == 32 else "float(53)"
-        case Text(units, characters):
+        case kinds.Text(units, characters):
             length = characters or units
             return f"nvarchar({length})" if length and length <= MAX_UNITS else "nvarchar(max)"
-        case Binary(length):
+        case kinds.Binary(length):
             return f"varbinary({length})" if length and length <= MAX_BYTES else "varbinary(max)"
-        case Date():
+        case kinds.Date():
             return "date"
-        case Time(digits):
+        case kinds.Time(digits):
             return f"time({digits})"
-        case Timestamp(digits, zone=zone):
+        case kinds.Timestamp(digits, zone=zone):
             return f"datetime2({digits})" if zone == "none" else f"datetimeoffset({digits})"
-        case Uuid():
+        case kinds.Uuid():
             return "uniqueidentifier"
-        case Array():
+        case kinds.Array():
             return "nvarchar(max)"
     return None
 
 
-def _arrives_as(wanted: pa.DataType, sent: Kind) -> pa.DataType:
+def _arrives_as(wanted: pa.DataType, sent: kinds.Kind) -> pa.DataType:
     """The driver sends the large types, because a column of a batch may exceed 2 GB."""
-    if isinstance(sent, Uuid) or wanted == pa.string():
+    if isinstance(sent, kinds.Uuid) or wanted == pa.string():
         return pa.large_string()
     return pa.large_binary() if wanted == pa.binary() else wanted
 
 
-TYPES = TypeMap(
+TYPES = type_map.TypeMap(
     read=read,
     export=export,
     arrives_as=_arrives_as,

@@ -14,9 +14,8 @@ from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import having, with_remedies
 from tableferry.resources.errors import ReceiptMismatch, RowsReferredTo
+from tableferry.resources.transactional import publish_audit, statements
 from tableferry.resources.transactional.other_ranges import Changes
-from tableferry.resources.transactional.publish_audit import CountAudit, require_deletable
-from tableferry.resources.transactional.statements import Reference
 
 if TYPE_CHECKING:
     from tableferry.resources.transactional.load import TransactionalLoad
@@ -29,7 +28,6 @@ from tableferry.resources.connecting.address import Server
 from tableferry.resources.contract.endpoint import BATCH_ROWS, refuse_snapshot
 from tableferry.resources.contract.settings import ConnectionSettings, DigestsBy
 from tableferry.resources.errors import InputError
-from tableferry.resources.transactional.statements import TargetSession
 
 
 class SessionReader:
@@ -40,7 +38,7 @@ class SessionReader:
         session: in its transaction; nothing else may be running on it.
     """
 
-    def __init__(self, resource: Server, session: TargetSession) -> None:
+    def __init__(self, resource: Server, session: statements.TargetSession) -> None:
         self.system, self._resource, self._session = resource.system, resource, session
 
     limits: None = None
@@ -73,7 +71,7 @@ class SessionReader:
 
 
 @dataclass
-class DeltaAudit(CountAudit):
+class DeltaAudit(publish_audit.CountAudit):
     """The proof of a range by the session that writes its delta, before it commits."""
 
     delta: Delta
@@ -129,11 +127,11 @@ def require_unreferred(load: TransactionalLoad[Any], delta: Delta) -> None:
     if not destroying:
         return
     if any(hazard.kind != "foreign key" for hazard in destroying):
-        return require_deletable(ask, sql, plan, load.key_range, load.options, table)
+        return publish_audit.require_deletable(ask, sql, plan, load.key_range, load.options, table)
     for condition in delta.delete:
         if lock := sql.lock_referred(table, condition):
             ask(lock)
-    pairs = [Reference(*row) for row in ask(sql.referring(table))]
+    pairs = [statements.Reference(*row) for row in ask(sql.referring(table))]
     for (key, schema, name), references in groupby(pairs, key=lambda pair: pair[:3]):
         of_key = list(references)
         for condition in delta.delete:

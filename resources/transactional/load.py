@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from tableferry.resources import crash_points
+from tableferry.resources import crash_points, errors
 from tableferry.resources.connecting.retry import retrying
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Look, having, with_remedies
@@ -15,12 +15,6 @@ from tableferry.resources.contract.table_sql import drop_table, most_ranges, ran
 from tableferry.resources.contract.target import TargetMoved
 from tableferry.resources.contract.target_names import rejected_of, surplus_rejected
 from tableferry.resources.contract.target_options import TargetOptions, require_staged
-from tableferry.resources.errors import (
-    InputError,
-    RangeBusy,
-    StatementFailed,
-    TableferryError,
-)
 from tableferry.resources.keys.range import KeyRange, parse_range
 from tableferry.resources.tables import TableRef, staging_prefix
 from tableferry.resources.transactional.delta import DeltaAudit
@@ -37,7 +31,7 @@ RESOLVE_SECONDS = 30
 AnySession = TypeVar("AnySession", bound=TargetSession)
 
 
-class StagingLost(TableferryError):
+class StagingLost(errors.TableferryError):
     """The server has restarted, and the unlogged staging table was emptied."""
 
     transient = True
@@ -83,7 +77,7 @@ class TransactionalLoad(Generic[AnySession]):
     """Rows of the staging table after it was prepared for the audit."""
     _mark: str | None = field(default=None, init=False)
     """The mark of the transaction that was about to commit."""
-    conflict: StatementFailed | None = field(default=None, init=False)
+    conflict: errors.StatementFailed | None = field(default=None, init=False)
     """What the rows failed with, if that may be a primary key that another range has."""
     _displaced: Sequence[str] = field(default=(), init=False)
     """The ranges of the transfer that lose rows in the open transaction."""
@@ -155,14 +149,16 @@ class TransactionalLoad(Generic[AnySession]):
         """Commit; return False if the staged rows were lost with the connection."""
         try:
             self._transaction(audit)
-        except StatementFailed as error:
+        except errors.StatementFailed as error:
             if not self.sql.broke(error):
                 self._rollback()
                 if self._may_displace(error):
                     self.conflict = error
                     return self._commit(audit)
                 if self.sql.breaks_key(error) and "duplicate key" in str(error):
-                    raise TableferryError(f"{error}; nothing is visible. {EXCHANGED}") from error
+                    raise errors.TableferryError(
+                        f"{error}; nothing is visible. {EXCHANGED}"
+                    ) from error
                 raise
             if self._committed(audit.staged):
                 return True
@@ -207,7 +203,7 @@ class TransactionalLoad(Generic[AnySession]):
             removed += self._displace(self.conflict)
         return Changes(sum(self.run(inserts)), updated, removed)
 
-    def _may_displace(self, error: StatementFailed) -> bool:
+    def _may_displace(self, error: errors.StatementFailed) -> bool:
         """Whether a failed transaction may succeed without the rows that have left other ranges."""
         identity = self.plan.row_identity
         return (
@@ -220,7 +216,7 @@ class TransactionalLoad(Generic[AnySession]):
             and self.sql.breaks_key(error)
         )
 
-    def _displace(self, conflict: StatementFailed) -> int:
+    def _displace(self, conflict: errors.StatementFailed) -> int:
         """Delete the rows of other ranges that the source has in this one, and return their number.
 
         The source's primary key is unique, so that such a row has moved. Its old range is told, and
@@ -232,7 +228,7 @@ class TransactionalLoad(Generic[AnySession]):
         sql, plan, known, table = self.sql, self.plan, self.publication.known, self.table
         assert known is not None and self.publication.displaced is not None
         if destroying := having(self.options.hazards, "destroys"):
-            raise InputError(
+            raise errors.InputError(
                 f"{table} range {self.key_range.name}: rows have moved here from other ranges, and "
                 f"to delete them there would change other tables: {with_remedies(destroying)}"
             ) from conflict
@@ -258,7 +254,7 @@ class TransactionalLoad(Generic[AnySession]):
         """Roll the session's transaction back, if it is in one."""
         try:
             self.session.execute(self.sql.rollback)
-        except StatementFailed as error:
+        except errors.StatementFailed as error:
             if not self.sql.broke(error):
                 raise
 
@@ -268,7 +264,7 @@ class TransactionalLoad(Generic[AnySession]):
         self.session = self._reconnect()
         taken = self.sql.take_lock(self.session, self.lock, RESOLVE_SECONDS)
         if not taken or not self.session.query(self.sql.table_exists(self.staging)):
-            raise RangeBusy(
+            raise errors.RangeBusy(
                 f"{self.table} range {self.key_range.name} was taken over by another run, "
                 "after the connection had broken"
             )

@@ -7,14 +7,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from tableferry.resources import registry
+from tableferry.resources import errors, registry
 from tableferry.resources.columns.key_kind import is_text_key
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.system import System
 from tableferry.resources.contract.table_sql import alias_prefix, drop_table, qualified
 from tableferry.resources.contract.target_options import Mark, TargetOptions
-from tableferry.resources.errors import StatementFailed, TableferryError
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 
@@ -205,7 +204,7 @@ class Statements:
             yield
             session.execute(self.commit)
         except BaseException:
-            with suppress(TableferryError):
+            with suppress(errors.TableferryError):
                 session.execute(self.rollback)
             raise
 
@@ -236,11 +235,11 @@ class Statements:
         """
         raise NotImplementedError
 
-    def broke(self, error: StatementFailed) -> bool:
+    def broke(self, error: errors.StatementFailed) -> bool:
         """Whether the connection is lost, so that the statement's outcome is unknown."""
         raise NotImplementedError
 
-    def breaks_key(self, error: StatementFailed) -> bool:
+    def breaks_key(self, error: errors.StatementFailed) -> bool:
         """Whether a statement may have failed because of a key that another row has."""
         raise NotImplementedError
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, cast
 
 import pyarrow as pa
 
-from tableferry.resources import crash_points
+from tableferry.resources import crash_points, errors
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.looking_ahead import answer
@@ -30,7 +30,6 @@ from tableferry.resources.contract.target import (
 from tableferry.resources.contract.target_columns import converted
 from tableferry.resources.contract.target_names import is_rejected, rejected_of, shadow_of
 from tableferry.resources.contract.target_options import TargetOptions, check_mode, require_named
-from tableferry.resources.errors import InputError, RangeBusy, StatementFailed, TableferryError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef, staging_name, staging_prefix
 from tableferry.resources.transactional.load import AnySession, TransactionalLoad
@@ -85,7 +84,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
         lacking = answer(self.resource, LackingIn(self.sql), plan.target)
         # who may read them can check a table that others load
         if lacking and not (lacking[1] and self.identity(plan.target)):
-            raise InputError(f"{plan.target}: {lacking[0]}")
+            raise errors.InputError(f"{plan.target}: {lacking[0]}")
 
     def verify(
         self, plan: CopyPlan, options: TargetOptions, columns: Sequence[Column]
@@ -219,8 +218,8 @@ class TransactionalTarget(Target, Generic[AnySession]):
             try:
                 for statement in self.sql.create_staging(plan, staging):
                     session.execute(statement)
-            except StatementFailed:
-                with contextlib.suppress(TableferryError):
+            except errors.StatementFailed:
+                with contextlib.suppress(errors.TableferryError):
                     session.execute(self.sql.drop_staging(staging))
                 raise
             load = self._load(
@@ -244,7 +243,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
                 yield load
             finally:
                 # if the server is away, the next attempt or `clean` drops it
-                with contextlib.suppress(TableferryError):
+                with contextlib.suppress(errors.TableferryError):
                     load.session.execute(self.sql.drop_staging(staging))
                     load.session.execute(self.sql.release_lock(lock))
                 if load.session is not session:
@@ -269,7 +268,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
                     markers.put(session, self._prepared_identity(table), publication)
                 yield
             finally:
-                with contextlib.suppress(TableferryError):
+                with contextlib.suppress(errors.TableferryError):
                     session.execute(self.sql.release_lock(lock))
 
     def forget_markers(self, table: TableRef) -> bool:
@@ -413,7 +412,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
         self, session: AnySession, lock: str, table: TableRef, key_range: KeyRange
     ) -> None:
         if not self.sql.take_lock(session, lock, LOCK_SECONDS):
-            raise RangeBusy(f"{table} range {key_range.name} is being loaded by another run")
+            raise errors.RangeBusy(f"{table} range {key_range.name} is being loaded by another run")
 
     def _prepared_identity(self, table: TableRef) -> str:
         """The identity of a table when it was prepared."""

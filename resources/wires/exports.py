@@ -19,20 +19,7 @@ from tableferry.resources.contract.source import Source, source_of
 from tableferry.resources.errors import ReceiptMismatch, SchemaDrift, StatementFailed, ValueRefused
 from tableferry.resources.types.kinds import Binary, Kind, Text
 from tableferry.resources.types.samples import REFUSED, Sample
-from tableferry.resources.wires.constants import (
-    EVERYTHING,
-    Misshapen,
-    Row,
-    TextRow,
-    TypePair,
-    in_order,
-    pairs_of,
-    plan_of,
-    rows_of,
-    table_of,
-    text_rows,
-    wrong_arrivals,
-)
+from tableferry.resources.wires import constants
 
 SILENT_SECONDS = 60.0
 """How long a tool may take for a few constants."""
@@ -57,7 +44,7 @@ def wrong_values(source: Endpoint, wire: WireFormat, plan: CopyPlan) -> tuple[Wr
         ConnectionFailed: the server cannot be reached.
         StatementFailed: the connection broke, or the tool does not answer.
     """
-    pairs, probe = pairs_of(plan), _Probe(source, wire, plan)
+    pairs, probe = constants.pairs_of(plan), _Probe(source, wire, plan)
 
     def ask() -> tuple[Wrong, ...]:
         starts = range(0, len(pairs), WIDTH[wire])
@@ -77,43 +64,51 @@ class _Probe:
     def _sending(self) -> Source:
         return source_of(self.source.system)
 
-    def wrong(self, pairs: Sequence[TypePair]) -> list[Wrong]:
+    def wrong(self, pairs: Sequence[constants.TypePair]) -> list[Wrong]:
         """List the values that go wrong. If the probe fails as a whole, probe type by type."""
-        plan = plan_of(pairs, self.hop)
-        rows, refused = rows_of(plan)
+        plan = constants.plan_of(pairs, self.hop)
+        rows, refused = constants.rows_of(plan)
         if not rows and not refused:
             return []
         try:
             probe = self._arrow if self.wire == "arrow" else self._text
             received, outcomes = probe(plan, rows, refused)
-            arrived = in_order(received, plan, len(rows))
-        except (StatementFailed, ReceiptMismatch, SchemaDrift, ValueRefused, Misshapen) as error:
+            arrived = constants.in_order(received, plan, len(rows))
+        except (
+            StatementFailed,
+            ReceiptMismatch,
+            SchemaDrift,
+            ValueRefused,
+            constants.Misshapen,
+        ) as error:
             if isinstance(error, StatementFailed) and error.transient:
                 raise
             if len(pairs) > 1:
                 return [wrong for pair in pairs for wrong in self.wrong([pair])]
             return [Wrong(pairs[0].source, "its values", shown(error))]
         return [
-            *wrong_arrivals(plan, rows, arrived),
+            *constants.wrong_arrivals(plan, rows, arrived),
             *_wrong_refusals(plan, refused, outcomes),
         ]
 
     def _arrow(
-        self, plan: CopyPlan, rows: Sequence[Row], refused: Sequence[tuple[int, Sample]]
-    ) -> tuple[list[TextRow], list[object]]:
+        self, plan: CopyPlan, rows: Sequence[constants.Row], refused: Sequence[tuple[int, Sample]]
+    ) -> tuple[list[constants.TextRow], list[object]]:
         """Probe by one query: the client refuses what the target cannot hold."""
         single = [
             [value if at == position else None for at in range(len(plan.columns) - 1)]
             for position, value in refused
         ]
-        arrived: list[TextRow] = []
+        arrived: list[constants.TextRow] = []
         outcomes: dict[int, object] = {}
-        table = table_of(plan, [*rows, *single])
-        with self.source.read_arrow(plan.select(EVERYTHING, "arrow", rows_of=table)) as batches:
+        table = constants.table_of(plan, [*rows, *single])
+        with self.source.read_arrow(
+            plan.select(constants.EVERYTHING, "arrow", rows_of=table)
+        ) as batches:
             for batch in batches:
                 numbers = batch.column(0)
                 held = batch.filter(pc.less_equal(numbers, len(rows)))
-                arrived += text_rows(conform(held, plan, {}))
+                arrived += constants.text_rows(conform(held, plan, {}))
                 others = batch.filter(pc.greater(numbers, len(rows)))
                 for position in range(others.num_rows):
                     row = others.slice(position, 1)
@@ -128,12 +123,12 @@ class _Probe:
         return arrived, [outcomes.get(number, "nothing") for number in numbers]
 
     def _text(
-        self, plan: CopyPlan, rows: Sequence[Row], refused: Sequence[tuple[int, Sample]]
-    ) -> tuple[Iterable[TextRow], list[object]]:
-        arrived: Iterable[TextRow] = ()
+        self, plan: CopyPlan, rows: Sequence[constants.Row], refused: Sequence[tuple[int, Sample]]
+    ) -> tuple[Iterable[constants.TextRow], list[object]]:
+        arrived: Iterable[constants.TextRow] = ()
         if rows:
             read = self._framed if plan.framed("text") else self._tab_separated
-            arrived = read(plan, table_of(plan, rows))
+            arrived = read(plan, constants.table_of(plan, rows))
         return arrived, self._refusals(plan, refused) if refused else []
 
     def _refusals(self, plan: CopyPlan, refused: Sequence[tuple[int, Sample]]) -> list[object]:
@@ -142,7 +137,9 @@ class _Probe:
         with self._sending.asking(self.source) as ask:
             for position, value in refused:
                 single = replace(plan, columns=(plan.columns[0], plan.columns[position + 1]))
-                sql = single.select(EVERYTHING, "text", rows_of=table_of(single, [[value]]))
+                sql = single.select(
+                    constants.EVERYTHING, "text", rows_of=constants.table_of(single, [[value]])
+                )
                 try:
                     ask(sql)
                     outcomes.append("the value")
@@ -154,10 +151,10 @@ class _Probe:
                     outcomes.append(refused_in_query(str(error)) or error)
         return outcomes
 
-    def _tab_separated(self, plan: CopyPlan, table: str) -> Iterable[TextRow]:
+    def _tab_separated(self, plan: CopyPlan, table: str) -> Iterable[constants.TextRow]:
         from tableferry.resources.wires.text_rows import tab_separated
 
-        sql = plan.select(EVERYTHING, "text", rows_of=table)
+        sql = plan.select(constants.EVERYTHING, "text", rows_of=table)
         stream = self._sending.read_bytes(
             self.source, plan, sql, "tab_separated", silence=SILENT_SECONDS
         )
@@ -166,12 +163,12 @@ class _Probe:
         try:
             columns = tab_separated(data, len(plan.columns))
         except pa.ArrowInvalid as error:
-            raise Misshapen(str(error)) from error
+            raise constants.Misshapen(str(error)) from error
         return zip(*(column.to_pylist() for column in columns), strict=True)
 
-    def _framed(self, plan: CopyPlan, table: str) -> Iterable[TextRow]:
+    def _framed(self, plan: CopyPlan, table: str) -> Iterable[constants.TextRow]:
         framing = Framing.fresh()
-        sql = framing.in_query(plan.select(EVERYTHING, "text", rows_of=table))
+        sql = framing.in_query(plan.select(constants.EVERYTHING, "text", rows_of=table))
         kinds = [conversion_of(column, plan).slot.kind for column in plan.columns]
         with self.source.read_arrow(sql) as batches:
             rows = [text for batch in batches for text in batch.column(0).to_pylist()]

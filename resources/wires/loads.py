@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tableferry.resources import errors
 from tableferry.resources.connecting.probe import Wrong
 from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan, Format, WireFormat
 from tableferry.resources.contract.delimited import Framing, framed_rows
@@ -13,28 +14,8 @@ from tableferry.resources.contract.formats import format_of
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.table_sql import alias_prefix, qualified
 from tableferry.resources.contract.target import RangeLoad
-from tableferry.resources.errors import (
-    InputError,
-    RangeBusy,
-    ReceiptMismatch,
-    StatementFailed,
-    ValueRefused,
-)
 from tableferry.resources.types.export import Refusal
-from tableferry.resources.wires.constants import (
-    EVERYTHING,
-    Misshapen,
-    Row,
-    TextRow,
-    TypePair,
-    in_order,
-    pairs_of,
-    plan_of,
-    rows_of,
-    table_of,
-    text_rows,
-    wrong_arrivals,
-)
+from tableferry.resources.wires import constants
 
 
 class _NotRehearsed(Exception):
@@ -64,7 +45,7 @@ def wrong_loads(
     format = format_of(wire, plan.source, plan.target)
     if format is None or format not in loader_of(target.system).rehearsals:
         return ()
-    pairs = pairs_of(plan)
+    pairs = constants.pairs_of(plan)
     probe = _Rehearsal(source, target, format, plan)
     subject = ("load", format, plan.source.system, pairs)
     try:
@@ -72,7 +53,7 @@ def wrong_loads(
     except _NotRehearsed:
         return ()
     if isinstance(answer, str):
-        raise InputError(answer)
+        raise errors.InputError(answer)
     return answer
 
 
@@ -83,7 +64,7 @@ class _Rehearsal:
     format: Format
     hop: CopyPlan
 
-    def answer(self, pairs: Sequence[TypePair]) -> tuple[Wrong, ...] | str:
+    def answer(self, pairs: Sequence[constants.TypePair]) -> tuple[Wrong, ...] | str:
         """List the values that go wrong, or say why nothing can be loaded.
 
         If the probe fails as a whole, probe type by type.
@@ -102,30 +83,38 @@ class _Rehearsal:
             wrong += result
         return tuple(wrong)
 
-    def _wrong(self, pairs: Sequence[TypePair]) -> tuple[Wrong, ...] | str:
-        plan = plan_of(pairs, self.hop)
+    def _wrong(self, pairs: Sequence[constants.TypePair]) -> tuple[Wrong, ...] | str:
+        plan = constants.plan_of(pairs, self.hop)
         # a row of NULLs, as there may be no other
-        rows: list[Row] = [*rows_of(plan)[0], [None] * len(pairs)]
+        rows: list[constants.Row] = [*constants.rows_of(plan)[0], [None] * len(pairs)]
         framing = Framing.fresh()
         rehearse = loader_of(self.target.system).rehearsals[self.format]
         loading = False
         try:
             with rehearse(self.target, plan, framing) as load:
                 loading = True
-                arrived = in_order(self._staged(load, plan, rows, framing), plan, len(rows))
-        except (StatementFailed, ReceiptMismatch, ValueRefused, Misshapen, RangeBusy) as error:
+                arrived = constants.in_order(
+                    self._staged(load, plan, rows, framing), plan, len(rows)
+                )
+        except (
+            errors.StatementFailed,
+            errors.ReceiptMismatch,
+            errors.ValueRefused,
+            constants.Misshapen,
+            errors.RangeBusy,
+        ) as error:
             if not loading or getattr(error, "transient", False):
                 raise _NotRehearsed from error
             return str(error)
-        except InputError as error:
+        except errors.InputError as error:
             raise _NotRehearsed from error
-        return tuple(wrong_arrivals(plan, rows, arrived))
+        return tuple(constants.wrong_arrivals(plan, rows, arrived))
 
     def _staged(
-        self, load: RangeLoad, plan: CopyPlan, rows: Sequence[Row], framing: Framing
-    ) -> Iterator[TextRow]:
+        self, load: RangeLoad, plan: CopyPlan, rows: Sequence[constants.Row], framing: Framing
+    ) -> Iterator[constants.TextRow]:
         """Load rows, and read them back."""
-        query = plan.select(EVERYTHING, "text", rows_of=table_of(plan, rows))
+        query = plan.select(constants.EVERYTHING, "text", rows_of=constants.table_of(plan, rows))
         with self.source.read_arrow(framing.in_query(query)) as reader:
             load.load_bytes(framed_rows(reader, framing, len(plan.columns)))
         values = [self._value(column) for column in plan.columns]
@@ -134,7 +123,7 @@ class _Rehearsal:
         staged = f"SELECT {selected} FROM {qualified(load.audited_table())}"
         with self.target.read_arrow(staged) as reader:
             for batch in reader:
-                yield from text_rows(batch)
+                yield from constants.text_rows(batch)
 
     def _value(self, column: ColumnPlan) -> str:
         """SQL of a staged column for Arrow."""

@@ -10,14 +10,7 @@ from itertools import pairwise
 from statistics import median_low
 from typing import Any
 
-from tableferry.assets.planning.ranges.boundaries import (
-    CutRules,
-    first_cuts,
-    growth_cuts,
-    limit,
-    most_rows,
-    text_cuts,
-)
+from tableferry.assets.planning.ranges import boundaries
 from tableferry.assets.planning.ranges.statistics import KeyStatistics
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.bounds import from_number, to_bound, to_number
@@ -102,7 +95,7 @@ def extend_ranges(
         return RangeGrowth((), (), tuple(plan_ranges(stats, spec, kind, digits)))
     top = _top(existing)
     cuts = _cuts(stats, spec, kind, digits, top.lower, existing)
-    limit(len(existing) + len(cuts))
+    boundaries.limit(len(existing) + len(cuts))
     retire = (top,) if cuts else ()
     add = _between([top.lower, *cuts, None], top) if cuts else []
     if stats.nullable and not any(key_range.null for key_range in existing):
@@ -120,14 +113,14 @@ def _cuts(
     existing: Sequence[KeyRange] = (),
 ) -> Sequence[Bound | int]:
     rows = spec.get("rows")
-    if existing and floor is None and rows is not None and stats.rows <= most_rows(rows):
+    if existing and floor is None and rows is not None and stats.rows <= boundaries.most_rows(rows):
         return []
     if kind == "text":
-        return text_cuts(stats, spec, floor)
-    rules = CutRules.read(spec, kind, digits)
+        return boundaries.text_cuts(stats, spec, floor)
+    rules = boundaries.CutRules.read(spec, kind, digits)
     if floor is None:
-        return first_cuts(stats, rules)
-    return growth_cuts(stats, rules, to_number(floor), _typical_width(existing))
+        return boundaries.first_cuts(stats, rules)
+    return boundaries.growth_cuts(stats, rules, to_number(floor), _typical_width(existing))
 
 
 def file_growth(
@@ -184,7 +177,7 @@ def block_growth(
     usual = _typical_width(existing) or floor
     width = max(usual, -(-(end - floor) // (count * per_block)) * per_block)
     steps = range(floor + width, end + width, width)
-    limit(len(existing) + len(steps))
+    boundaries.limit(len(existing) + len(steps))
     keep = tuple(range_ for range_ in existing if range_ is not top)
     return RangeGrowth(keep, (top,), tuple(_between([top.lower, *steps, None], top)))
 

@@ -18,12 +18,11 @@ from tableferry.assets.declaring.transfer_files import TransferFolder
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.running.progress import OnProgress, Progress
 from tableferry.assets.running.source_slots import sharing
-from tableferry.pipelines import event_log
+from tableferry.pipelines import event_log, settings
 from tableferry.pipelines.command.one.child import Child, Children, Ended, Parent
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.command.shell import start_logging
 from tableferry.pipelines.command.show.watching import Watch
-from tableferry.pipelines.settings import servers
 from tableferry.resources.errors import TableferryError
 
 SECONDS_TO_START = 2.0
@@ -205,7 +204,7 @@ def _work(parent: Parent, work: Job[Any]) -> None:
     if work.log_level:
         start_logging(work.log_level)
     instance, home = event_log.open_to_record(), event_log.home_path()
-    endpoints = Servers(servers(), sharing(instance))
+    endpoints = Servers(settings.servers(), sharing(instance))
     try:
         while True:
             declared = parent.receive()

@@ -15,13 +15,7 @@ from tableferry.assets.planning.rows.increments import from_watermark
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.shrinking import require_not_shrunk
 from tableferry.assets.planning.transfer_plan import TransferPlan
-from tableferry.pipelines.command.one.finding import (
-    AS_NEEDED,
-    Selection,
-    match_ranges,
-    select_hops,
-    unsettled,
-)
+from tableferry.pipelines.command.one import finding
 from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.formats import format_of
 from tableferry.resources.contract.markers import Publication
@@ -93,7 +87,9 @@ def _range_lines(hop: HopStatements) -> Iterator[str]:
         yield f"-- {hop.more} more ranges would run; --range K shows one of them"
 
 
-def dry_run(session: Session, name: str, selection: Selection = AS_NEEDED) -> DryRun:
+def dry_run(
+    session: Session, name: str, selection: finding.Selection = finding.AS_NEEDED
+) -> DryRun:
     """Plan a run and write down its statements; nothing is changed or recorded.
 
     Unless ranges are given, only the first range that would run is shown.
@@ -105,11 +101,11 @@ def dry_run(session: Session, name: str, selection: Selection = AS_NEEDED) -> Dr
     servers, ranges = session.servers_of(transfer), selection.ranges
 
     def asked(plan: TransferPlan) -> Collection[str]:
-        return match_ranges(name, ranges, plan.ranges) or plan.ranges
+        return finding.match_ranges(name, ranges, plan.ranges) or plan.ranges
 
     def read(log: Log) -> DryRun:
         plan = make_plan(transfer, servers, log, selection.intent, asked=asked)
-        hops = select_hops(name, plan.hops, selection.hop)
+        hops = finding.select_hops(name, plan.hops, selection.hop)
         running = {each.number: _running(plan, each, selection.failed, log) for each in hops}
         moving = [number for number, names in running.items() if names]
         changes: dict[int, TargetChanges] = {}
@@ -140,7 +136,7 @@ def dry_run(session: Session, name: str, selection: Selection = AS_NEEDED) -> Dr
 def _running(plan: TransferPlan, hop: Hop, failed: bool, log: Log) -> list[str]:
     """Return the ranges of a hop that a run would take up."""
     decided = plan.decided[hop.number]
-    retried = unsettled(log, plan.transfer, [hop]) if failed else decided
+    retried = finding.unsettled(log, plan.transfer, [hop]) if failed else decided
     return [name for name in decided if decided[name].runs and name in retried]
 
 

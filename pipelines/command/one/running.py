@@ -16,17 +16,11 @@ from tableferry.assets.log.ledger import committed_records, newest_attempts, par
 from tableferry.assets.log.queries import Log
 from tableferry.assets.log.ranges import read_status
 from tableferry.assets.log.states import State
-from tableferry.assets.planning.hazards import require_harmless
+from tableferry.assets.planning import hazards, shrinking, transfer_plan, wires
 from tableferry.assets.planning.ranges.splitting import MOST_RUNS, segments, split_by_rows
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.planning.shrinking import require_not_shrunk
 from tableferry.assets.planning.snapshots import shared_snapshot
-from tableferry.assets.planning.transfer_plan import (
-    TransferPlan,
-    apply_growth,
-)
-from tableferry.assets.planning.wires import with_wires
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.progress import OnProgress, Progress, ignore_progress
 from tableferry.pipelines.command.one.finding import FoundWork, Selection, find_work
@@ -166,7 +160,7 @@ def _run(
             adoptable = informing("whether rows can be adopted", look, notes)
             notes += [adoptable] if adoptable else []
         if work.ranges & work.stale and not repair:
-            lost = session.ask_log(partial(require_not_shrunk, work.plan, servers))
+            lost = session.ask_log(partial(shrinking.require_not_shrunk, work.plan, servers))
             notes += [lost] if lost else []
         for note in notes:
             on_note(note)
@@ -175,9 +169,9 @@ def _run(
         outcome = None
         caller = Caller(on_progress, None if blocked else work.plan, joined, intent)
         if not work.nothing:
-            require_harmless(work.hops)
+            hazards.require_harmless(work.hops)
             if work.ranges & work.stale:
-                with_wires(work.plan.transfer, work.hops, servers, moving=True)
+                wires.with_wires(work.plan.transfer, work.hops, servers, moving=True)
             snapshot = joined or (HeldSnapshot(str(shared.name())) if shared else None)
             begun.append(name)
             outcome = _move(session, work, caller, snapshot, selection)
@@ -296,23 +290,18 @@ def _move(
         # ranges of physical places have to be read under the snapshot of one run
         most_runs = 1
     from tableferry.assets.log.run_tags import PROFILE
-    from tableferry.pipelines.command.one.launching import (
-        RunOutcome,
-        Share,
-        execute,
-        execute_parallel,
-    )
+    from tableferry.pipelines.command.one import launching
 
     try:
-        apply_growth(plan, servers, session.instance)
+        transfer_plan.apply_growth(plan, servers, session.instance)
     except SchemaDrift as error:
         alone = work.hops[0].number if len(work.hops) == 1 else None
         record_refusal(session, transfer.transfer, alone, error)
-        return RunOutcome(errors=[str(error)])
+        return launching.RunOutcome(errors=[str(error)])
     tags = {**plan.intent.tags(), **({PROFILE: selection.profile} if selection.profile else {})}
     assets = tuple(hop.asset for hop in work.hops)
     shares = [
-        Share(
+        launching.Share(
             transfer.transfer,
             assets,
             segments(order, part, most_runs),
@@ -323,8 +312,8 @@ def _move(
         for part in parts
     ]
     if len(shares) > 1:
-        return execute_parallel(session, shares, caller.on_progress)
-    return execute(session, shares[0], caller) if shares else RunOutcome()
+        return launching.execute_parallel(session, shares, caller.on_progress)
+    return launching.execute(session, shares[0], caller) if shares else launching.RunOutcome()
 
 
 def _adoptable(work: FoundWork, servers: Servers, log: Log) -> str | None:
@@ -346,7 +335,7 @@ def _adoptable(work: FoundWork, servers: Servers, log: Log) -> str | None:
     return None
 
 
-def plan_notes(plan: TransferPlan) -> list[str]:
+def plan_notes(plan: transfer_plan.TransferPlan) -> list[str]:
     """Name the source of the cuts, rows left out by row security, and files that have gone."""
     growth, source = plan.growth, plan.transfer.source
     notes = [f"the keys are cut {growth.cut_by}"] if growth.cut_by else []

@@ -20,17 +20,10 @@ from tableferry.assets.running.adopting import unfit
 from tableferry.checks.suites import validate_suite
 from tableferry.pipelines.command.session import Session
 from tableferry.pipelines.onboarding.refresh import new_and_gone, refresh
+from tableferry.resources import errors, words
 from tableferry.resources.columns.key_kind import key_kind
 from tableferry.resources.columns.scan import decimal_types
 from tableferry.resources.contract.markers import require_written_as
-from tableferry.resources.errors import (
-    ColumnsRefused,
-    ConnectionFailed,
-    InputError,
-    TableferryError,
-    TypeRefused,
-)
-from tableferry.resources.words import listed
 
 Problems = Iterator[tuple[Location, str]]
 """Messages, each with the place in the transfer's file that it is about."""
@@ -92,7 +85,7 @@ class CatalogChanges:
         for word, tables in (("new", self.new), ("gone", self.gone)):
             if tables:
                 yield (
-                    f"{self.declaration}: {word} in the catalog: {listed(tables)} "
+                    f"{self.declaration}: {word} in the catalog: {words.listed(tables)} "
                     f"(ferry refresh {self.declaration})"
                 )
         if self.error:
@@ -124,7 +117,7 @@ def catalog_changes(session: Session, names: Sequence[str]) -> list[CatalogChang
             name = declaration.file.path.name
             try:
                 new, gone = new_and_gone(declaration, session.servers)
-            except TableferryError as error:
+            except errors.TableferryError as error:
                 changes.append(CatalogChanges(name, error=str(error)))
             else:
                 if new or gone:
@@ -143,41 +136,41 @@ def _problems(transfer: Transfer, session: Session) -> Problems:
     servers = session.servers_of(transfer)
     try:
         hops = resolve_hops(transfer, servers)
-    except ConnectionFailed:
+    except errors.ConnectionFailed:
         raise
-    except ColumnsRefused as error:
+    except errors.ColumnsRefused as error:
         refusing = transfer.hops[error.hop - 1] if error.hop and len(transfer.hops) > 1 else None
         for name, message in error.problems.items():
             where = f"{refusing.to}: " if refusing is not None else ""
             yield _column_location(transfer, name, error.hop), f"{where}{message}"
-        if isinstance(error, TypeRefused):
+        if isinstance(error, errors.TypeRefused):
             yield from _decimal_hints(transfer, session, error.problems)
         return
-    except TableferryError as error:
+    except errors.TableferryError as error:
         for line in str(error).splitlines():
             yield _table_location(transfer, line), line
         return
     try:
         key_kind(hops[0].plan.key.source, transfer.source.system)
-    except InputError as error:
+    except errors.InputError as error:
         yield ("key",), str(error)
     else:
         try:
             require_cuts(transfer, hops[0])
-        except InputError as error:
+        except errors.InputError as error:
             yield ("ranges",), str(error)
     for hop in hops:
         columns = [column.name for column in hop.plan.target_columns]
         for index, declared in enumerate(transfer.expectations):
             try:
                 validate_suite(declared.specs, columns)
-            except InputError as error:
+            except errors.InputError as error:
                 where = f"{hop.plan.target}: " if not hop.first else ""
                 yield ("expectations", index), f"{where}{error}"
         try:
             if transfer.write.moves:
                 with_wires(transfer, [hop], servers)
-        except InputError as error:
+        except errors.InputError as error:
             yield ("hops", hop.number - 1), str(error)
         for message in _target_problems(hop, hops, transfer, session):
             yield ("hops", hop.number - 1), message
@@ -195,7 +188,7 @@ def _target_problems(
         published = servers.target(hop.plan.target).published(hop.plan, hop.options)
         try:
             require_written_as(hop.plan.target, published.written_as if published else "")
-        except InputError as error:
+        except errors.InputError as error:
             yield str(error)
     (hop,) = with_hazards([hop], servers)
     gone = session.ask_log(lambda log: unplanned_columns(hops, log))[hop.number]

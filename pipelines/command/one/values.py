@@ -18,10 +18,7 @@ from tableferry.checks.refused_values import (
     refused_later,
     refused_values,
 )
-from tableferry.resources.columns.conversions import (
-    NoConversion,
-    conversion_between,
-)
+from tableferry.resources.columns import conversions
 from tableferry.resources.words import counted, one_line
 
 MEANINGS = {
@@ -170,8 +167,10 @@ def _remedies(hop: Hop, hops: Sequence[Hop], refused: RefusedColumn) -> tuple[Re
     ]
     text, source = target.types.text, hops[0].plan.source.system
     planned = target.types.plain(column.fitted or column.target.type)
-    with suppress(NoConversion):
-        conversion_between(source, column.source.type, target, text, plan.target_version)
+    with suppress(conversions.NoConversion):
+        conversions.conversion_between(
+            source, column.source.type, target, text, plan.target_version
+        )
         if text != planned:
             remedies.append((f"columns: {{{name}: {{type: {_quoted(text)}}}}}", "their text"))
     remedies.append((f"exclude: [{name}]", "the column is left out"))

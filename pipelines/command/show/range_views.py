@@ -7,13 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tableferry.assets.judging import (
-    ProofState,
-    RangeJudgement,
-    changed_values,
-    judge_ranges,
-    why_not_committed,
-)
+from tableferry.assets import judging
 from tableferry.assets.log.ranges import RangeStatus, TargetStatus
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
@@ -34,8 +28,10 @@ JSON_FIELDS = (
 """The fields of a range in the `--json` form; the event log has others."""
 
 
-NOTHING_WRONG = RangeJudgement(ProofState.PROVEN, good=True)
-NOT_MOVED = RangeJudgement(ProofState.NOT_MOVED, (why_not_committed(State.MISSING, None),))
+NOTHING_WRONG = judging.RangeJudgement(judging.ProofState.PROVEN, good=True)
+NOT_MOVED = judging.RangeJudgement(
+    judging.ProofState.NOT_MOVED, (judging.why_not_committed(State.MISSING, None),)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +44,7 @@ class RangeView(RangeRecord):
     """Whether each declared check passed, and those that failed without being declared."""
     warned: tuple[str, ...] = ()
     """The checks that failed, but whose failure is no more than a warning."""
-    judgement: RangeJudgement = NOTHING_WRONG
+    judgement: judging.RangeJudgement = NOTHING_WRONG
 
     @property
     def changed(self) -> Mapping[str, int]:
@@ -107,7 +103,7 @@ def range_views(
 ) -> list[RangeView]:
     """Return the recorded state of ranges in one hop (1-based), of all known ones by default."""
     target, declared = transfer.hops[hop - 1].to, checks_of(transfer)
-    known, judged = statuses[target].ranges, judge_ranges(transfer, target, statuses)
+    known, judged = statuses[target].ranges, judging.judge_ranges(transfer, target, statuses)
     views = []
     for name in known if names is None else names:
         status = known.get(name) or RangeStatus(RangeRecord(name, State.MISSING))
@@ -147,7 +143,7 @@ def range_notes(views: Sequence[RangeView]) -> list[str]:
             waits = {name: sum(view.waited.get(name, 0.0) for view in settled) for name in signals}
             shown = ", ".join(f"{seconds:.0f} s for {name}" for name, seconds in waits.items())
             notes.append(f"{target}: the ranges waited for their source: {shown}")
-        notes += [f"{target}: {text}" for text in changed_values(settled, target)]
+        notes += [f"{target}: {text}" for text in judging.changed_values(settled, target)]
     return notes
 
 
