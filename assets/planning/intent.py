@@ -55,7 +55,8 @@ class Intent:
             write = declared.write if declared.write.moves else WriteMode.REPLACE
             return declared.model_copy(update={"delta": "always", "write": write})
         if self.adopt:
-            return declared.model_copy(update={"reconcile": self.adopt})
+            in_place = declared.write.in_place
+            return declared.model_copy(update={"reconcile": self.adopt, "write": in_place})
         return declared
 
     def tags(self) -> dict[str, str]:

@@ -46,7 +46,7 @@ def act(attempt: RangeAttempt) -> RangeOutcome:
     decision = attempt.decision
     if attempt.is_as_planned or decision.action.moves:
         return ACTIONS[decision.action](attempt, decision.reason)
-    if decision.reason.needs_no_move and attempt.hop.options.mode.whole_table:
+    if decision.reason.needs_no_move and attempt.work.plan.transfer.write.whole_table:
         raise errors.TableferryError(
             "its rows changed after the run was planned, and a swap moves all ranges together; "
             "run it again"
@@ -61,10 +61,9 @@ def _skip(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
 
     Without a materialization, Dagster would show a backfill with skipped ranges as failed.
     """
-    in_place = attempt.in_place
-    both = in_place.comparison(in_place.hop.plan.target)
-    counted = audit.allowing_kept(in_place, both, [reconcile(both, "count")])
-    return _record_again(in_place, reason, counted)
+    both = attempt.comparison(attempt.hop.plan.target)
+    counted = audit.allowing_kept(attempt, both, [reconcile(both, "count")])
+    return _record_again(attempt, reason, counted)
 
 
 def _recheck(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
@@ -73,10 +72,10 @@ def _recheck(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     If it differs, it has to move at once: the verdict would not stand if a check of the range found
     then that its source is newer.
     """
-    in_place = attempt.in_place
-    verdicts = audit.verdicts_of(in_place, attempt.hop.plan.target)
-    if attempt.hop.options.mode.whole_table or not audit.blocking_failures(attempt.work, verdicts):
-        return _record_again(in_place, reason, verdicts)
+    work = attempt.work
+    verdicts = audit.verdicts_of(attempt, attempt.hop.plan.target)
+    if work.plan.transfer.write.whole_table or not audit.blocking_failures(work, verdicts):
+        return _record_again(attempt, reason, verdicts)
     return _move_rows(attempt, Reason.LAST_CHECK_FAILED)
 
 
@@ -87,9 +86,7 @@ def _compare(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     another home has published the range, or no run of this one has moved it.
     """
     adopts, moved_as = attempt.work.plan.intent.adopt, reason
-    if adopts:
-        attempt = attempt.in_place
-    elif reason in MAY_BE_EQUAL:
+    if not adopts and reason in MAY_BE_EQUAL:
         moved_as = Reason.SOURCE_CHANGED
     only_by_moving = _only_by_moving(attempt)
     if only_by_moving and not adopts:
@@ -164,8 +161,6 @@ def _record(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
     Raises:
         CheckFailed: a blocking check failed.
     """
-    if reason is Reason.PROMOTED:
-        attempt = attempt.in_place
     attempt.tell("reconcile")
     started = time.perf_counter()
     verdicts = audit.require_green(attempt, attempt.hop.written_plan.target)

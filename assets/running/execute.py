@@ -33,7 +33,7 @@ from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth,
 from tableferry.assets.planning.wires import with_wires
 from tableferry.assets.running import processes, runs, swap
 from tableferry.assets.running.caller import Caller, plan_of_run
-from tableferry.assets.running.fitting import changes_of_run, moves, prepare_targets, written
+from tableferry.assets.running.fitting import changes_of_run, moves, prepare_targets
 from tableferry.assets.running.work import Earlier, RangeOutcome, Work
 from tableferry.assets.running.workers import run_ranges
 from tableferry.assets.verifying.whole_tables import check_whole_tables
@@ -186,10 +186,13 @@ def _with_moved_along(
 
 
 def _loadable(plan: TransferPlan, servers: Servers) -> TransferPlan:
-    """Give the selected hops with ranges to move a wire format that their targets accept."""
+    """Give the selected hops with ranges to move a wire format that their targets accept.
+
+    The others are about the tables that readers see: a shadow is made only to gather ranges.
+    """
     moving = [hop for hop in plan.selected if moves(plan, hop)]
     tried = {hop.number: hop for hop in with_wires(plan.transfer, moving, servers, moving=True)}
-    return replace(plan, hops=tuple(tried.get(hop.number, hop) for hop in plan.hops))
+    return replace(plan, hops=tuple(tried.get(hop.number, hop.in_place) for hop in plan.hops))
 
 
 def build_work(
@@ -215,7 +218,7 @@ def build_work(
     shadows: dict[int, str | None] = {}
     loaders: dict[int, Target] = {}
     for hop in plan.selected:
-        table = written(plan, hop).written_plan.target
+        table = hop.written_plan.target
         target = loaders[hop.number] = caller.ready[table]
         for name in target.clean(hop.plan.target, alive, rejected=False):
             context.log.info(f"{hop.plan.target}: dropped {name}, which a dead run left")

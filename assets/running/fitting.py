@@ -27,17 +27,9 @@ def moves(plan: TransferPlan, hop: Hop) -> bool:
     return not plan.intent.adopt and any(not each.reason.needs_no_move for each in decided)
 
 
-def written(plan: TransferPlan, hop: Hop) -> Hop:
-    """Return the hop as a run writes it: into a shadow, which copies the whole target, only if
-    ranges will be gathered there."""
-    return hop if moves(plan, hop) else hop.in_place
-
-
 def changes_of_run(plan: TransferPlan, servers: Servers, log: Log, caller: Caller) -> ChangePlan:
     """Plan what a run does to those targets that no run of its command has prepared."""
-    new = [
-        hop for hop in plan.selected if written(plan, hop).written_plan.target not in caller.ready
-    ]
+    new = [hop for hop in plan.selected if hop.written_plan.target not in caller.ready]
     return plan_changes(
         plan.transfer,
         plan.hops,
@@ -130,11 +122,10 @@ def prepare(
 
     Arguments as in `prepare_targets`.
     """
-    hop_written = written(plan, hop)
-    table, target = hop_written.written_plan.target, servers.target(hop.plan.target)
+    table, target = hop.written_plan.target, servers.target(hop.plan.target)
     columns = [*(hop.existing or {}).values()]
     with _naming(table):
-        notes = target.prepare(hop.plan, hop_written.options, columns or None)
+        notes = target.prepare(hop.plan, hop.options, columns or None)
     if target.created:
         Writer(context, hop.asset, plan.transfer).created(target.created)
     _tell(context, caller, notes)

@@ -58,11 +58,6 @@ class RangeAttempt:
         return self.reading.fingerprint == self.work.plan.fingerprints[self.name]
 
     @property
-    def in_place(self) -> RangeAttempt:
-        """The attempt on the rows that readers see, not those in the shadow table of a `swap`."""
-        return replace(self, hop=self.hop.in_place)
-
-    @property
     def data_version(self) -> str:
         """The data version that the range is committed with."""
         return str(self.work.plan.version(self.hop, self.reading.fingerprint))

@@ -8,7 +8,7 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.hazards import Effect, Hazard
 from tableferry.resources.contract.looking_ahead import answer
-from tableferry.resources.contract.target_options import TargetOptions
+from tableferry.resources.contract.target_options import TargetOptions, Written
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.sqlserver.catalog import Row, about, by_table
 from tableferry.resources.sqlserver.dialect import DIALECT
@@ -76,26 +76,36 @@ ACTIONS = ("NO ACTION", "CASCADE", "SET NULL", "SET DEFAULT")
 def hazards(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
     """See `Target.hazards`. Features without a catalog view on the server count as present."""
     hazards: list[Hazard] = []
+    written = options.written_by(plan)
     features = answer(endpoint, _features, plan.target) or ()
     for kind, name, schema, table, on_delete, on_update in features:
         if kind == UNKNOWN:
             says = f"the server does not tell whether there are any: {table}"
             hazards.append(Hazard(name, f"of {plan.target}", "changes", says))
-        elif kind == "trigger":
-            hazards += _trigger(name, bool(on_delete), options)
-        elif kind == "unseen keys":
-            hazards += _unseen_keys(name, plan, options)
-        elif kind == "foreign key":
-            own = (schema, table) == (plan.target.schema, plan.target.name)
-            actions = ACTIONS[int(on_delete)], ACTIONS[int(on_update)]
-            hazards += _foreign_key(f"{name} on {schema}.{table}", own, *actions, plan, options)
         elif kind == "in memory":
             says = (
                 "is memory-optimised: the server lets no transaction of a run write (error 41368)"
             )
             hazards.append(Hazard("table", name, "refused", says, "Load into a table on disk"))
+        elif options.mode.whole_table:
+            own = (schema, table) == (plan.target.schema, plan.target.name)
+            hazards += _of_swap(kind, f"{name} on {schema}.{table}" if table else name, own)
+        elif kind == "trigger":
+            when = "INSTEAD OF" if on_delete else "AFTER"
+            says = f"{when}, may change rows as they are published"
+            do = "Have it leave them as they are, DISABLE TRIGGER, or load into a table of its own"
+            hazards.append(Hazard("trigger", name, "changes", says, do))
+        elif kind == "unseen keys":
+            if written.deletes or written.updates:
+                hazards.append(_unseen_keys(name, "destroys" if written.deletes else "refused"))
+        elif kind == "foreign key":
+            actions = ACTIONS[int(on_delete)], ACTIONS[int(on_update)]
+            hazards += _foreign_key(f"{name} on {schema}.{table}", *actions, written, options)
         else:
-            hazards += _versions(name, options)
+            says = (
+                "is system-versioned: its history keeps each row that is replaced, changed or not"
+            )
+            hazards.append(Hazard("temporal table", name, "noted", says))
     return sorted(hazards, key=lambda hazard: (hazard.kind, hazard.name))
 
 
@@ -125,25 +135,24 @@ def _answers(
     return by_table(tables, rows)
 
 
-def _trigger(name: str, instead: bool, options: TargetOptions) -> Iterator[Hazard]:
-    if options.mode.whole_table:
-        says = "is not carried over to the new table by a swap"
-        yield Hazard("trigger", name, "noted", says)
-    else:
-        says = f"{'INSTEAD OF' if instead else 'AFTER'}, may change rows as they are published"
-        do = "Have it leave them as they are, DISABLE TRIGGER, or load into a table of its own"
-        yield Hazard("trigger", name, "changes", says, do)
+def _of_swap(kind: str, where: str, own: bool) -> Iterator[Hazard]:
+    """What the table has that another one cannot take over."""
+    do = "Declare another write mode"
+    if kind == "trigger":
+        yield Hazard(kind, where, "noted", "is not carried over to the new table by a swap")
+    elif kind == "unseen keys":
+        yield _unseen_keys(where, "refused")
+    elif kind == "versions":
+        says = "is system-versioned: the server does not drop it for a swap"
+        yield Hazard("temporal table", where, "refused", says, do)
+    elif not own:
+        do += ", or drop the foreign key"
+        yield Hazard(kind, where, "refused", "is of a table that a swap drops", do)
 
 
 def _foreign_key(
-    where: str, own: bool, on_delete: str, on_update: str, plan: CopyPlan, options: TargetOptions
+    where: str, on_delete: str, on_update: str, written: Written, options: TargetOptions
 ) -> Iterator[Hazard]:
-    if options.mode.whole_table:
-        if not own:
-            do = "Declare another write mode, or drop the foreign key"
-            yield Hazard("foreign key", where, "refused", "is of a table that a swap drops", do)
-        return
-    written = options.written_by(plan)
     if written.deletes and on_delete != "NO ACTION":  # which the server itself refuses
         says = f"ON DELETE {on_delete}, changes the rows that refer to those which are replaced"
         without = "deletes: keep" if options.removes else "write: upsert, which deletes nothing"
@@ -154,19 +163,6 @@ def _foreign_key(
         yield Hazard("foreign key", where, "refused", says, "Drop it, or have it CASCADE")
 
 
-def _unseen_keys(login: str, plan: CopyPlan, options: TargetOptions) -> Iterator[Hazard]:
-    written = options.written_by(plan)
-    if not (options.mode.whole_table or written.deletes or written.updates):
-        return
+def _unseen_keys(login: str, effect: Effect) -> Hazard:
     says = f"refer to it, and {DIALECT.quote(login)} may not see all of them, nor what they do"
-    effect: Effect = "destroys" if written.deletes and not options.mode.whole_table else "refused"
-    yield Hazard("foreign keys", "of other tables", effect, says, grant_definitions(login))
-
-
-def _versions(name: str, options: TargetOptions) -> Iterator[Hazard]:
-    if options.mode.whole_table:
-        says = "is system-versioned: the server does not drop it for a swap"
-        yield Hazard("temporal table", name, "refused", says, "Declare another write mode")
-    else:
-        says = "is system-versioned: its history keeps each row that is replaced, changed or not"
-        yield Hazard("temporal table", name, "noted", says)
+    return Hazard("foreign keys", "of other tables", effect, says, grant_definitions(login))

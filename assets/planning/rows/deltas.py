@@ -126,11 +126,9 @@ def only_whole(transfer: Transfer, hop: Hop) -> str:
 def uses_segments(transfer: Transfer) -> bool:
     """Whether ranges are fingerprinted by segments, which tell a run where rows have changed."""
     mode = transfer.write
-    if transfer.delta == "never" or not mode.moves or mode.whole_table:
+    if not mode.moves or mode.whole_table or transfer.keeps_rows or transfer.by_place:
         return False
-    if transfer.keeps_rows or transfer.by_place:
-        return False
-    if transfer.delta == "always":
-        return True
+    if transfer.delta != "auto":
+        return transfer.delta == "always"
     shares = [loader_of(hop.to.system).delta_share for hop in transfer.hops]
     return any(shares) and LEVELS[transfer.reconcile].values
