@@ -237,7 +237,7 @@ def recorded_fingerprints(
                 record.fingerprint,
                 definition,
                 row_versions=record.row_versions,
-                segments=record.segments or "",
+                segments=record.segments,
             )
     return fingerprints
 

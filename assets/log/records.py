@@ -201,7 +201,7 @@ class RangeRecord:
     """Fingerprint of the source rows; only the first hop has one."""
     row_versions: str | None = None
     """Hash of the row versions that have this fingerprint, with `fingerprint: auto`."""
-    segments: str | None = None
+    segments: str = ""
     """Hashes of the source rows by segment of the range, see `resources.digest.segments`."""
     unchanged_by: str | None = None
     """What a range that was not moved was found unchanged by: row versions, or content."""
@@ -331,7 +331,7 @@ class RangeRecord:
         entries = {item["label"]: item["entry_data"] for item in event["metadata_entries"]}
         values = {name: item.get("value", item.get("text")) for name, item in entries.items()}
         tags = event.get("tags") or {}
-        plain: dict[str, Any] = {name: values.get(key) for name, key in _METADATA_NAMES.items()}
+        plain = {name: values[key] for name, key in _METADATA_NAMES.items() if key in values}
         return cls(
             range=event["partition"] or "",
             state=State(str(values.get(STATE, State.COMMITTED))),

@@ -73,11 +73,6 @@ class Reading:
         return self.fingerprint.row_versions or None if self.of_source else None
 
     @property
-    def segments(self) -> str | None:
-        """Hashes of the rows of the transfer's source by segment, where they are known."""
-        return self.fingerprint.segments or None
-
-    @property
     def found_by(self) -> str | None:
         """What the fingerprint was found by; only sources have one."""
         return self.fingerprint.found_by if self.of_source else None

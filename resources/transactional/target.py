@@ -435,14 +435,13 @@ class TransactionalTarget(Target, Generic[AnySession]):
         shape = self._shape(session, plan, options)
         if markers.shape(session) == shape:
             return
-        exists = bool(session.query(self.sql.table_exists(shadow)))
         former = markers.identity(session)
         made = self.sql.create_shadow(plan, shadow)
         filled = [self.sql.insert_all(plan, shadow, plan.target)]
         if options.recreate:
             made, filled = self.sql.create_table(plan, shadow), []
         with self.sql.transaction(session):
-            for statement in [*([drop_table(shadow)] if exists else []), *made]:
+            for statement in [drop_table(shadow), *made]:
                 session.execute(statement)
             # an index that is refused leaves no shadow
             self._add_indexes(session, plan, shadow)

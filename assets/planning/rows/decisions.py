@@ -151,7 +151,7 @@ def _with_details(
         detail = ", ".join(filter(None, (each.detail, ONLY_DIFFERING)))
         changed: tuple[KeyRange, ...] = ()
         if name in before:
-            segments = before[name].segments or "", plan.fingerprints[name].segments
+            segments = before[name].segments, plan.fingerprints[name].segments
             changed = changed_parts(plan.ranges[name], *segments)
         detailed[name] = replace(each, detail=detail, changed=changed)
     return detailed
