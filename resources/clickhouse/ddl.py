@@ -137,30 +137,40 @@ def is_in(plan: CopyPlan, table: str) -> str:
     return f"({identity}) IN (SELECT {identity} FROM {table})"
 
 
-def drop_known(plan: CopyPlan, target: str, staged: str) -> str:
-    """Remove the staged rows whose primary key is in any range of the target."""
-    return delete_from(staged, is_in(plan, _known(plan, target, staged)))
-
-
 def delete_from(table: str, condition: str) -> str:
     """Remove rows, also from projections: a lightweight DELETE that is to rebuild these leaves them
     there (https://github.com/ClickHouse/ClickHouse/issues/111791)."""
     return f"ALTER TABLE {table} DELETE WHERE {condition} SETTINGS mutations_sync = 2"
 
 
-def kept_rows(plan: CopyPlan, options: TargetOptions, staged: str, in_range: str) -> str:
-    """The condition that a row of the target stays beside the staged ones. With `append`, staged
-    rows that the target has, too, are dropped before. `in_range` is the condition that a row of the
-    target is in the range.
+def complete(
+    publication: Publication,
+    options: TargetOptions,
+    columns: str,
+    target: str,
+    staged: str,
+    in_range: str,
+    which: str = "",
+) -> list[str]:
+    """Copy the target's rows that stay into staging, so that one REPLACE publishes all.
+
+    With `append`, staged rows that the target has in any range give way to these. `in_range` is the
+    condition that a row of the target is in the range; `which` may be `DISTINCT `.
     """
-    return in_range if options.mode.keeps_known else f"{in_range} AND {not_in(plan, staged)}"
-
-
-def stage_kept(columns: str, target: str, staged: str, kept: str, *, once: bool) -> str:
-    """Copy the target's rows that stay into staging, so that one REPLACE publishes all; equal rows
-    `once`."""
-    which = f"DISTINCT {columns}" if once else columns
-    return f"INSERT INTO {staged} ({columns}) SELECT {which} FROM {target} WHERE {kept}"
+    plan, delta = publication.plan, publication.delta
+    kept, before, after = f"{in_range} AND {not_in(plan, staged)}", list[str](), list[str]()
+    if options.appends(plan):
+        kept, before = in_range, [is_in(plan, _known(plan, target, staged))]
+    elif delta is not None:
+        if not options.mode.keeps_rows:
+            kept = f"({plan.target_range(publication.key_range)}) AND {kept}"
+        first, *after = list(batched_conditions(delta.delete)) or ["0"]
+        kept += f" AND NOT ifNull({first}, 0)"
+    return [
+        *(delete_from(staged, condition) for condition in before),
+        f"INSERT INTO {staged} ({columns}) SELECT {which}{columns} FROM {target} WHERE {kept}",
+        *(delete_from(staged, condition) for condition in after),
+    ]
 
 
 def batched_conditions(conditions: Sequence[str]) -> Iterator[str]:

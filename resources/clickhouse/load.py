@@ -15,7 +15,6 @@ from tableferry.resources.clickhouse import ddl, locks, quarantine, replaced
 from tableferry.resources.clickhouse.dialect import literal
 from tableferry.resources.clickhouse.publish_audit import PartitionAudit
 from tableferry.resources.connecting.retry import retrying
-from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import LoadReceipt, TargetMoved
 from tableferry.resources.contract.target_names import rejected_of, surplus_rejected
@@ -74,14 +73,7 @@ class ClickHouseLoad(locks.HeldRange):
                 self._gather_strays()
             if self.options.appends(self.plan):
                 self._target_rows = self._count(qualified(self.table), self._in_range)
-                # staged rows that the target has already give way to the target's
-                self.resource.execute(
-                    ddl.drop_known(self.plan, qualified(self.table), self._staged),
-                    # only we use this table, so it does not matter that each replica would evaluate
-                    # the subquery by itself
-                    {"allow_nondeterministic_mutations": 1},
-                )
-                self._stage_kept()
+                self._complete()
                 self._audited = self.staged_rows()
         return self.staging_table
 
@@ -224,31 +216,25 @@ class ClickHouseLoad(locks.HeldRange):
             TableferryError: with its delta, the range does not agree with its source.
         """
         if (delta := self.publication.delta) is not None:
-            self._stage_unchanged(delta)
+            self._complete()
             delta.prove(self.resource, self.staging_table)
         elif self.options.mode.updates_known:
-            self._stage_kept()
+            self._complete()
         else:
             return
         self._audited = self.staged_rows()
 
-    def _stage_unchanged(self, delta: Delta) -> None:
-        rows = f"{self._in_range} AND {ddl.not_in(self.plan, self._staged)}"
-        if not self.options.mode.keeps_rows:
-            rows = f"({self.plan.target_range(self.key_range)}) AND {rows}"
-        first, *others = list(ddl.batched_conditions(delta.delete)) or [""]
-        self._stage_kept(f"{rows} AND NOT ifNull({first}, 0)" if first else rows)
-        for condition in others:
-            self.resource.execute(ddl.delete_from(self._staged, condition))
-
-    def _stage_kept(self, rows: str | None = None) -> None:
-        """Copy the target's rows that stay into staging, so that one REPLACE publishes all."""
-        columns = self._stored_columns()
-        kept = rows or ddl.kept_rows(self.plan, self.options, self._staged, self._in_range)
-        self.resource.execute(
-            ddl.stage_kept(columns, qualified(self.table), self._staged, kept, once=self._doubled),
-            UNDIVIDED,
-        )
+    def _complete(self) -> None:
+        columns, target = self._stored_columns(), qualified(self.table)
+        which = "DISTINCT " if self._doubled else ""
+        publication, options, staged = self.publication, self.options, self._staged
+        # only we use staging, so it does not matter that each replica would evaluate a subquery of
+        # a mutation by itself
+        settings = {**UNDIVIDED, "allow_nondeterministic_mutations": 1}
+        for each in ddl.complete(
+            publication, options, columns, target, staged, self._in_range, which
+        ):
+            self.resource.execute(each, settings)
 
     def _rewrite(self) -> int:
         """Publish into a table that somebody else partitioned: delete, then insert. Not atomic.

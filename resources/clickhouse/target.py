@@ -294,11 +294,10 @@ class ClickHouseTarget(Target):
         fmt = "ArrowStream" if publication.format in ("arrow", None) else "TabSeparated"
         columns = [column.name for column in plan.target_columns]
         statements.append(server.insert_statement(replace(table, name=staging), columns, fmt))
-        if options.appends(plan):
-            statements.append(ddl.drop_known(plan, target, staged))
         if options.keeps_rows(plan) and (atomic or options.appends(plan)):
-            kept = ddl.kept_rows(plan, options, staged, in_range)
-            statements.append(ddl.stage_kept(ddl.names(columns), target, staged, kept, once=False))
+            statements += ddl.complete(
+                publication, options, ddl.names(columns), target, staged, in_range
+            )
         if atomic:
             statements.append(ddl.replace_partition(target, staged, key_range))
         else:
