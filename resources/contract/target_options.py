@@ -112,7 +112,7 @@ class Written(NamedTuple):
     @classmethod
     def of(cls, delta: Delta, mark: Mark | None) -> Written:
         """Those for rows that are written by themselves."""
-        if mark is not None:
+        if mark is not None:  # which a row that comes back may have
             return cls(delta.inserted > 0, True, False)
         return cls(delta.inserted > 0, delta.updated > 0, delta.deleted > 0)
 

@@ -359,6 +359,7 @@ class Statements:
         Rows are deleted first, so that others can take over their unique values.
         """
         plan, delta, mark = publication.plan, publication.delta, options.mark
+        written = options.written_by(plan)
         where, update = plan.target_range(publication.key_range), None
         known, removes, insert = list[str](), list[str](), self.insert_new(plan, table, staging)
         if options.replaces(plan):
@@ -366,14 +367,13 @@ class Statements:
             removes = [self.delete_range(table, where)]
         elif options.appends(plan):
             known = self.stage_known(plan, table, staging, where)
-        # a row that comes back may be there, with a mark
-        elif delta is None or delta.updated or (delta.inserted and mark):
+        elif written.updates:
             update = self.update_known(plan, table, staging, mark)
         if delta is not None:
             removes = [self.remove(table, condition, mark) for condition in delta.delete]
         elif options.removes:
             removes = [self.remove_gone(plan, table, staging, where, mark)]
-        inserts = [insert] if delta is None or delta.inserted else []
+        inserts = [insert] if written.inserts else []
         return Publishing(known, removes, [update] if update else [], inserts)
 
     def remove(self, table: TableRef, condition: str, mark: Mark | None) -> str:
