@@ -223,7 +223,7 @@ def build_work(
         for name in target.clean(hop.plan.target, alive, rejected=False):
             context.log.info(f"{hop.plan.target}: dropped {name}, which a dead run left")
         context.log.info(_summary(plan, hop))
-        if transfer.write.whole_table:
+        if table != hop.plan.target:
             shadows[hop.number] = target.identity(table)
     knobs, parallel = profile(run.tags.get(PROFILE, transfer.profile)), transfer.parallel
     pools = dict.fromkeys(filter(None, map(servers.pool_line, transfer.tables)))

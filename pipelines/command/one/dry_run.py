@@ -20,7 +20,6 @@ from tableferry.pipelines.command.session import Session
 from tableferry.resources.contract.formats import format_of
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import RUN
-from tableferry.resources.contract.target_names import shadow_of
 
 
 @dataclass(frozen=True)
@@ -156,9 +155,8 @@ def _hop(
         creation = [step.shown for step in changes.steps if step.shown]
         if changes.creates:
             creation += target.creation(hop.plan, hop.options)
-        if plan.declared.write.whole_table:
-            shown_in = shadow_of(table)
-            creation.append(f"-- {shown_in} is made, and takes the place of {table} in the end")
+        if (loaded := hop.written_plan.target) != table:
+            creation.append(f"-- {loaded} is made, and takes the place of {table} in the end")
     format_ = format_of(hop.wire, hop.plan.source, hop.plan.target)
     shown = []
     for name in runs if show_all else runs[:1]:
