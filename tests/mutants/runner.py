@@ -341,7 +341,8 @@ def run(
                     return
                 outcome = judge(worker, job, reach, grace=grace, patience=patience)
                 if outcome.state == "survived" and last and not reaches.complete:
-                    outcome = _not_judged(job)  # other tests may kill it
+                    outcomes[place] = _not_judged(job)  # other tests may kill it
+                    return
                 outcomes[place] = outcome
                 if outcome.state != "survived" or last:
                     told = f"{place[0]}:{job.mutant.line}: {outcome.state}"
