@@ -127,12 +127,12 @@ def compare(
 
     Example: ferry compare postgres://shop.orders clickhouse://warehouse.orders
     """
+    from tableferry.pipelines.command.one import comparison
+
     if schema:
         of_rows = key, tolerances, final, where, where_a, where_b, sample, ranges, recheck, save
         if any(of_rows):
             raise InputError("--schema reads no rows; it takes --map, --columns and --exclude only")
-        from tableferry.pipelines.command.one import comparison
-
         if query := next((each for each in (first, second) if comparison.is_query(each)), ""):
             raise InputError(f"--schema compares tables; {query!r} is a query")
         _compare_schemas(first, second, mapped, columns, exclude, html, as_json=as_json)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from tableferry.assets.running import actions, moving
+from tableferry.assets.running import audit, moving
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.pipelines.cli import main
 from tableferry.pipelines.command.session import open_session
@@ -348,7 +348,7 @@ def test_a_range_is_held_until_it_is_recorded(
         return recording(attempt, *given)
 
     # a range without rows is recorded without a move
-    for module in (moving, actions):
+    for module in (moving, audit):
         monkeypatch.setattr(module, "settle", settled)
     view = one.run()
     assert view.good, view.errors
