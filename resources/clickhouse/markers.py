@@ -77,7 +77,8 @@ class ClickHouseMarkers:
         )
         if replaced > MOST_REPLACED:
             outdated = (
-                "SELECT target, `range`, arrayJoin(arrayPopBack(arraySort(groupArray(number)))) "
+                "SELECT target, `range`, "
+                "arrayJoin(arrayPopBack(arraySort(groupUniqArray(number)))) "
                 f"FROM {self._name} GROUP BY target, `range`"
             )
             self._resource.execute(
