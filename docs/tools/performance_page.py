@@ -24,7 +24,7 @@ from tableferry_bench.workloads import WORKLOADS
 DOCS = Path(__file__).resolve().parents[1]
 GUIDE, PAGE = DOCS / "performance.md", DOCS / "contributing" / "performance-figures.md"
 CHARTS, RESULTS = DOCS / "images" / "performance", "performance"
-NAMES = ("run", "fleet", "lab", "staging", "tune")
+NAMES = ("run", "chain", "fleet", "lab", "staging", "tune")
 
 CORES = 2
 """The cores of the machine that `run` was measured on."""
@@ -43,7 +43,8 @@ This page is the appendix of [Performance](../performance.md). `python -m docs.t
 pages from the results in `docs/performance/`, which `ferry bench` (`bench/README.md`) measured.
 
 **How to read it.** Client and servers share the two cores of one machine. *Moving* was measured while nothing else
-ran there; the other sections while other work ran, so that their seconds are far worse than on an idle machine.
+ran there, as was *Through all three systems*; the other sections while other work ran, so that their seconds are far
+worse than on an idle machine.
 Compare *ratios of one round*, and for many tables *CPU seconds*. Each section has its date; later changes of
 Tableferry are not in it. SQL Server is the [stand-in](standin.md), whose speed says nothing about SQL Server's.
 {runs} runs of each cannot show small differences.
@@ -182,6 +183,7 @@ def render(results: dict[str, Result]) -> tuple[str, dict[str, str]]:
     charts: dict[str, str] = {}
     titles = {
         "run": "Moving",
+        "chain": "Through all three systems",
         "fleet": "Many tables",
         "tune": "Settings",
         "lab": "Reading PostgreSQL",
@@ -191,9 +193,11 @@ def render(results: dict[str, Result]) -> tuple[str, dict[str, str]]:
     shown = results | {"run": replace(run, notes=notes)}
     for name, title in titles.items():
         parts.append(f"## {title}\n")
+        # the tables of "run" have charts of the same names
+        images = None if name == "chain" else f"../images/{RESULTS}"
         for one in sections(shown[name]):
-            parts.append(part_markdown(one, f"../images/{RESULTS}", level=3))
-            if one.chart:
+            parts.append(part_markdown(one, images, level=3))
+            if one.chart and images:
                 charts[f"{one.chart.name}.svg"] = one.chart.svg
             if name == "fleet" and one.title == "Growth":
                 parts.append(GROWTH)
