@@ -32,7 +32,7 @@ from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
 
 ASKED_OF = 50
-"""Of how many ranges that are digested as they are sent the server is asked about one as well."""
+"""The server is asked as well about one in this many of the ranges that are digested as sent."""
 
 
 @dataclass(frozen=True)

@@ -90,19 +90,20 @@ def ensure_shadow(
         drop_former(resource, target, shadow)
         owner = shadow_owner(resource, plan, options, layout)
     filling = replace(shadow, name=f"{shadow.name}_filling")
-    made, copied = f"CREATE TABLE {qualified(filling)} AS {qualified(target)}", target
+    made = f"CREATE TABLE {qualified(filling)} AS {qualified(target)}"
     if options.recreate:
-        made, copied = create_table(replace(plan, target=filling), options), filling
+        made = create_table(replace(plan, target=filling), options)
     resource.execute(drop_table(filling))
     resource.execute(f"{made} COMMENT {owner.comment()}")
-    for (identity,) in resource.query(
-        f"SELECT DISTINCT partition_id FROM system.parts WHERE active "
-        f"AND database = {literal(copied.schema)} AND table = {literal(copied.name)}"
-    ):
-        resource.execute(
-            f"ALTER TABLE {qualified(filling)} "
-            f"ATTACH PARTITION ID {literal(identity)} FROM {qualified(copied)}"
-        )
+    if not options.recreate:
+        for (identity,) in resource.query(
+            f"SELECT DISTINCT partition_id FROM system.parts WHERE active "
+            f"AND database = {literal(target.schema)} AND table = {literal(target.name)}"
+        ):
+            resource.execute(
+                f"ALTER TABLE {qualified(filling)} "
+                f"ATTACH PARTITION ID {literal(identity)} FROM {qualified(target)}"
+            )
     resource.execute(f"RENAME TABLE {qualified(filling)} TO {qualified(shadow)}")
 
 

@@ -177,10 +177,10 @@ class MarkerTable:
         removed = 0
         for identity in self._identities(session):
             head, nobody = self._is_head(identity), self._sql.text("")
-            markers = f"FROM {self._name} WHERE {self._is_of(identity)} AND NOT ({head})"
-            ((number,),) = session.query(f"SELECT count(*) {markers}")
-            removed += number
-            session.execute(f"DELETE {markers}")
+            of_table = self._is_of(identity)
+            removed += session.execute(
+                f"DELETE FROM {self._name} WHERE {of_table} AND NOT ({head})"
+            )
             session.execute(f"UPDATE {self._name} SET range_name = {nobody} WHERE {head}")
         return removed > 0
 
