@@ -17,7 +17,7 @@ Kind = Literal[
 Form = Literal["i", "b", "d", "f", "r", "D", "t", "T", "Z", "u", "s", "p"]
 """How a field of `tab_separated` rows is written, see `resources.digest.native`: an integer,
 boolean, decimal, double, real, date, time, timestamp without and with time zone, uuid, text, or a
-text whose last blanks carry no meaning."""
+text whose last blanks carry no meaning. Such rows carry no bytes and no arrays."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import itertools
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 
@@ -20,12 +22,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tableferry.resources.columns.planner import ColumnOverride, plan_copy
 from tableferry.resources.contract.fields import Field, Form, Kind
 from tableferry.resources.digest import native
 from tableferry.resources.digest.client import digests
 from tableferry.resources.digest.definition import NAN_BITS
+from tableferry.resources.digest.fields import all_fields
 from tableferry.resources.digest.native import Layout, SentRows
-from tableferry.resources.errors import ReceiptMismatch
+from tableferry.resources.errors import ReceiptMismatch, TableferryError
+from tableferry.resources.postgres.text_formats import sent_form
+from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tests.resources import broken_copy_text
 
@@ -306,6 +312,42 @@ def test_no_broken_stream_is_read_or_written_outside(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     digested, refused = map(int, done.stdout.split())
     assert digested > 100 and refused > 1000
+
+
+TYPES = (
+    *("boolean", "smallint", "integer", "bigint", "oid", "money", "real", "double precision"),
+    *("numeric", "numeric(12,2)", "numeric(38,10)", "numeric(60,20)", "date", "uuid", "text"),
+    *("time without time zone", "time(3) without time zone", "time with time zone", "interval"),
+    *("timestamp without time zone", "timestamp(0) without time zone", "timestamp with time zone"),
+    *("character(5)", "character varying(5)", "bpchar", "citext", "name", '"char"', "bytea"),
+    *("json", "jsonb", "xml", "inet", "cidr", "macaddr", "bit(8)", "bit varying", "int4range"),
+    *("pg_lsn", "point", "tsvector", "mood", "integer[]", "text[]", "bytea[]", "integer[][]"),
+)
+TARGETS = (
+    *(None, "String", "FixedString(16)", "LowCardinality(String)", "Bool", "UInt8", "Int64"),
+    *("UInt64", "Float32", "Float64", "Decimal(38, 6)", "Decimal(76, 20)", "UUID", "Date"),
+    *("Date32", "DateTime('UTC')", "DateTime64(3, 'UTC')", "DateTime64(6, 'UTC')"),
+    *("DateTime64(7, 'UTC')", "Array(Nullable(String))", "Array(Nullable(Int32))"),
+)
+
+
+def test_each_column_that_text_carries_is_sent_in_a_form() -> None:
+    """It carries no bytes and no arrays into ClickHouse, so that these need none."""
+    source, target = TableRef("postgres", "s", "t"), TableRef("clickhouse", "s", "t")
+    carried: dict[str, set[Form | None]] = {}
+    for type_, into in itertools.product(TYPES, TARGETS):
+        columns = [Column("n", "integer", False), Column("x", type_)]
+        override = {"x": ColumnOverride(type=into)} if into else {}
+        with suppress(TableferryError):
+            plan = plan_copy(
+                source, columns, target, key="n", overrides=override, target_version="26.9"
+            )
+            sent, field = plan.columns[1].text_sql, all_fields(plan)[1]
+            if sent is not None:
+                carried.setdefault(type_, set()).add(sent_form(field, sent))
+    assert None not in set().union(*carried.values())
+    assert not [type_ for type_ in carried if type_.startswith("bytea") or type_.endswith("]")]
+    assert len(carried) > 30
 
 
 def test_without_the_extension_nothing_is_digested_natively(
