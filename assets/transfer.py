@@ -165,7 +165,7 @@ def transfer_assets(
         specs: the assets of the hops' targets, in order; by default those of `target_asset`.
         body: what the op runs, by default `move_ranges`.
         op: arguments of `dagster.multi_asset` that are about its op, instead of ours: `name`,
-            `description`, `op_tags`, `pool`, `backfill_policy`.
+            `description`, `op_tags`, `pool`, `backfill_policy`, `hooks`.
     """
     of_op = {"name": move_op_name(transfer.transfer), "pool": transfer.transfer, **(op or {})}
     if not transfer.write.moves and not (caller is not None and caller.intent.repair):

@@ -30,6 +30,7 @@ from tableferry.assets.transfer import (
     transfer_assets,
 )
 from tableferry.assets.verifying.check_request import CheckRequest
+from tableferry.pipelines.certifying import evidence
 from tableferry.pipelines.settings import resources, transfers_folder, transfers_link
 from tableferry.resources.connecting.bounds import TooSlow, bounded
 from tableferry.resources.errors import TableferryError
@@ -159,7 +160,13 @@ def build(
     link = transfers_link()
     origins = {name: Origin(file, link) for name, file in declared.files.items()}
     assets = {
-        name: transfer_assets(transfer, callers.get(name), origins.get(name), bound=bound)
+        name: transfer_assets(
+            transfer,
+            callers.get(name),
+            origins.get(name),
+            bound=bound,
+            op=None if name in callers else evidence.of_dagster(transfer),
+        )
         for name, transfer in transfers.items()
     }
     valid = transfer_definitions(transfers, assets, origins=origins, bound=bound)

@@ -162,7 +162,7 @@ class Transfer(sections.Section):
     check_schedule: Annotated[str, AfterValidator(dagster_rules.cron_line)] | None = None
     """Cron line (UTC): check the committed ranges, move nothing."""
     evidence: str | None = None
-    """A folder in which `ferry run` leaves what each run did, as JSON and Markdown, and a trail."""
+    """A folder in which runs that move leave what they did, as JSON and Markdown, and a trail."""
     freshness: sections.Freshness = BY_SCHEDULE
     """How old the newest range may be before Dagster calls the targets stale: by the schedule, an
     age such as 36h or 7d, or none."""

@@ -25,6 +25,7 @@ from tableferry.assets.transfer import (
     target_asset,
     transfer_assets,
 )
+from tableferry.pipelines.certifying.evidence import of_dagster
 from tableferry.pipelines.component.connections import endpoints, lazily
 from tableferry.pipelines.component.declared import (
     TransferItem,
@@ -233,7 +234,7 @@ class TransfersComponent(dg.Component, dg.Model, dg.Resolvable):
         op = self._of_op(len(transfers))
         assets = {
             item.transfer: transfer_assets(
-                item, bound=bound, specs=specs, body=self._body(item), op=op
+                item, bound=bound, specs=specs, body=self._body(item), op=op | of_dagster(item)
             )
             for item, specs in resolved
         }
