@@ -137,6 +137,7 @@ def main() -> int:
             [files_of(ROOT, tests["quick"]), *([tests["servers"][name]] * (not given.no_servers))],
         )
         for name in given.groups or targets["groups"]
+        if given.groups or not (hurried and name in targets["compiled"])
     ]
     old = {
         one.place

@@ -7,6 +7,9 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from tests.mutants import in_c
 
 _COMPARISONS = {
     ast.Eq: ("==", "!="),
@@ -84,6 +87,12 @@ class Mutant:
     text: str
 
     @property
+    def module(self) -> str:
+        """The module by which tests get to it: of a source in C, its package."""
+        path = PurePath(self.file)
+        return str(path.with_name("__init__.py")) if path.suffix == ".c" else self.file
+
+    @property
     def place(self) -> Place:
         """What a verdict is about."""
         return self.file, self.within, self.before, self.after
@@ -143,12 +152,14 @@ def mutants(file: str, text: str) -> list[Mutant]:
     of errors.
     """
     source = _Source(file, text)
-    tree = ast.parse(text)
-    unlike = {
-        (one.within, one.before, one.after): one
-        for one in _below(source, tree, _At("", None, (0, len(source.raw))))
-        if one.before != one.after
-    }
+    if file.endswith(".c"):
+        every = (
+            source.mutant(_At(within, within, shown), *change)
+            for within, shown, *change in in_c.changes(text)
+        )
+    else:
+        every = _below(source, ast.parse(text), _At("", None, (0, len(source.raw))))
+    unlike = {(one.within, one.before, one.after): one for one in every if one.before != one.after}
     return sorted(unlike.values(), key=lambda one: (one.start, one.text))
 
 

@@ -192,10 +192,10 @@ class Reaches:
 
 
 def tests_for(mutant: Mutant, reach: Reach, patience: float = PATIENCE) -> list[str]:
-    """The quickest of the tests that get to the function, or to the file of what is in none."""
-    file = f"{mutant.file}:"
+    """The quickest of the tests that get to the function, or to the module of what is in none."""
+    file = f"{mutant.module}:"
     tests = [name for name, one in reach.items() if file + mutant.within in one["reached"]]
-    if not mutant.function:
+    if not mutant.function or mutant.module != mutant.file:
         tests = [
             name
             for name, one in reach.items()

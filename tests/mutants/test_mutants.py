@@ -137,6 +137,16 @@ def test_operators(source: str, changed: list[str]) -> None:
     assert [one.text for one in mutants("sample.py", source)] == changed
 
 
+def test_operators_in_c() -> None:
+    source = (
+        "/* a < 1 */\n#define N (1 + \\\n    2)\nint f(int a)\n{\n    int b = '1' + 0x1f;\n"
+        '    a += "1 < 2"[3];\n    if (!a)\n        return NULL;\n    return a <= b;\n}\n'
+    )
+    found = mutants("sample.c", source)
+    assert [one.text for one in found] == [" - ", "", " -= ", " = ", "4", "", "0", " < ", " > "]
+    assert {one.function for one in found} == {"f"}
+
+
 @pytest.mark.slow
 def test_a_survivor_without_a_verdict_ends_the_command_with_1(
     outcomes: list[Outcome],

@@ -236,7 +236,7 @@ BROKEN: list[tuple[Form, str]] = [
     *(("d", text) for text in ("", ".", "1.", ".5", "1e5", "1.2.3", "nan")),
     *(("f", text) for text in ("", "1,5", "0x10", "inf", "1e", "1 ", "nan")),
     *(("D", text) for text in ("", "2020-13-01", "2020-1-01", "01/02/2020", "2020-01-01 ", "BC")),
-    *(("t", text) for text in ("", "1:02:03", "25:00:00", "00:00:00.", "00:00:00.1234567")),
+    *(("t", text) for text in ("", "1:02:03", "25:00:00", "00:00:00.", "00:00:00.0123456")),
     *(("T", text) for text in ("2020-01-01", "2020-01-01T00:00:00", "2020-01-01 00:00:00+00")),
     *(("Z", text) for text in ("2020-01-01 00:00:00", "2020-01-01 00:00:00+01")),
     *(("u", text) for text in ("", "0F1E2D3C-4B5A-6978-8796-A5B4C3D2E1F0", "0" * 36)),
@@ -260,6 +260,7 @@ def test_a_value_that_its_type_does_not_write_is_named(form: Form, text: str) ->
         (b"1\ta\n2\tb", "the stream ended within a row, after 1 rows"),
         (b"1\ta\n2\tb\\", "the stream ended within a row, after 1 rows"),
         (b"1\t\\q\n", "row 1, column 2: the value is not written as"),
+        (b"1\t\\\0\n", "row 1, column 2: the value is not written as"),
         (b"1\ta\\\n2\tb\n", "row 1, column 2: the row has other columns"),
     ],
 )
