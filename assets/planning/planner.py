@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from tableferry.assets.declaring.manifest import Transfer
-from tableferry.assets.log.ledger import committed
+from tableferry.assets.log.ledger import committed, records
 from tableferry.assets.log.queries import Log
-from tableferry.assets.log.states import Reason
+from tableferry.assets.log.states import Reason, State
 from tableferry.assets.planning.intent import AS_DECLARED, Intent
 from tableferry.assets.planning.rows.decisions import with_decisions
 from tableferry.assets.planning.servers import Servers
@@ -82,6 +82,9 @@ def _ranges_to_send(
     for hop in plan.hops:
         if not (intent.force and hop in plan.selected):
             moving -= committed(log, hop.spec.to, ()).keys()
+            # what a swap has gathered moves again only if its rows have changed
+            latest = records(log, hop.spec.to, moving).items()
+            moving -= {name for name, record in latest if record.state is State.SHADOWED}
     return moving
 
 

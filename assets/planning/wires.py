@@ -139,11 +139,12 @@ def _first(wrong: Sequence[Wrong]) -> str:
 def sends_digests(transfer: Transfer, hop: Hop, source: Endpoint) -> bool:
     """Whether the bytes of a hop's text rows have what its source would be asked to digest.
 
-    Then the rows need not be read for their digest alone. Segments, rejected rows, the places of
-    rows, and ranges that are gathered for a swap need the server's digest before any row moves.
+    Then the rows need not be read for their digest alone. The server is asked where it sums up
+    segments, too, where rejected rows count that are not sent, and where ranges are blocks of
+    storage, whose digests tell which of them have to move together.
     """
-    mode, plan = transfer.write, hop.plan
-    if not hop.first or not mode.moves or mode.whole_table or transfer.by_place or plan.fitting:
+    plan = hop.plan
+    if not hop.first or not transfer.write.moves or transfer.by_place or plan.fitting:
         return False
     if not (source_of(plan.source.system).snapshots and source.shares_snapshots):
         return False

@@ -129,6 +129,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "another type": {"columns": "{at: {type: String}, amount: {type: 'Decimal(30, 6)'}}"},
     "rows that stay": {"write": "append"},
     "rows that are merged": {"write": "upsert"},
+    "gathered for a swap": {"write": "swap"},
     "counted only": {"reconcile": "count"},
     "row by row": {"reconcile": "full_hash"},
     "one snapshot for each run": {"fingerprint": "content"},
@@ -153,7 +154,6 @@ def test_the_same_with_what_a_transfer_declares(
 
 
 ELSEWHERE: dict[str, dict[str, str]] = {
-    "gathered first": {"write": "swap"},
     "rejected rows": {"on_reject": "quarantine"},
     "segments": {"delta": "always"},
 }
@@ -396,6 +396,30 @@ def test_a_first_load_that_was_killed_goes_on(
     uncompiled(True)
     assert one.run(force=True).good
     assert versions(one) == as_sent
+
+
+@pytest.mark.invariant("I3", "I4")
+@pytest.mark.parametrize(
+    ("point", "sent"), [("after_load", 3), ("after_shadowed", 2), ("after_swap", 0)]
+)
+def test_what_a_swap_had_gathered_when_it_was_killed_does_not_move_again(
+    ferry: Make, monkeypatch: pytest.MonkeyPatch, command: Command, point: str, sent: int
+) -> None:
+    one = declared(ferry, write="swap", profile="safe")
+    crash(command, one.table, point)
+    reopen(one)
+    streamed, end = list[int](), native.SentRows.end
+
+    def noted(self: native.SentRows) -> None:
+        streamed.append(self.rows)
+        end(self)
+
+    monkeypatch.setattr(native.SentRows, "end", noted)
+    again = one.run()
+    assert again.good, again.errors
+    assert len([rows for rows in streamed if rows]) == sent
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+    assert one.moved(one.run()) == []
 
 
 def test_several_runs_share_the_ranges_of_a_first_load(ferry: Make) -> None:
