@@ -18,8 +18,8 @@ from tableferry.assets.log.queries import require_queries
 from tableferry.assets.log.run_tags import ADOPT
 from tableferry.assets.planning.resolve import Hop, checks_of
 from tableferry.assets.planning.servers import Servers, resources_of
-from tableferry.assets.planning.transfer_plan import plan_transfer
-from tableferry.assets.running.adopting import adopt, extend_ranges, unfit
+from tableferry.assets.planning.transfer_plan import TransferPlan, extend_ranges, plan_transfer
+from tableferry.assets.running.adopting import adopt, unfit
 from tableferry.assets.running.caller import Caller
 from tableferry.assets.running.execute import check_tables, execute, ranges_asked_for
 from tableferry.assets.running.processes import PROCESS
@@ -300,13 +300,13 @@ def _compare(
     instance = context.instance
     try:
         if context.run.tags.get(ADOPT) == "true" or not transfer.write.moves:
-            extend_ranges(transfer, servers, instance)
+            extend_ranges(transfer, servers, instance, replaces=False)
         known = list(instance.get_dynamic_partitions(transfer.partitions_name))
         request = CheckRequest.parse(transfer, context.run.tags, known)
-        if request.adopt:
-            _adopt(context, transfer, servers, caller, request)
-            return
         plan = caller.plan or plan_transfer(transfer, servers, instance, purpose="compare")
+        if request.adopt:
+            _adopt(context, plan, servers, caller, request)
+            return
         if not transfer.write.moves:
             _require_comparable(transfer, plan.hops)
         caller.checked += verify(plan, servers, context, request)
@@ -335,22 +335,21 @@ def _require_comparable(transfer: Transfer, hops: Sequence[Hop]) -> None:
 
 def _adopt(
     context: dg.AssetExecutionContext,
-    transfer: Transfer,
+    plan: TransferPlan,
     servers: Servers,
     caller: Caller,
     request: CheckRequest,
 ) -> None:
     """Adopt ranges as the run's tags ask, and check the tables that have some as a whole."""
-    adopt(context, transfer, servers, caller, request)
+    adopt(context, plan.declared, servers, caller, request)
     checked = [
         Checked(outcome.hop, outcome.record.range, verdict)
         for outcome in caller.compared
         if outcome.good
         for verdict in outcome.verdicts
     ]
-    summarise(transfer, context, checked, context.selected_asset_check_keys)
+    summarise(plan.declared, context, checked, context.selected_asset_check_keys)
     if request.whole_tables:
-        plan = plan_transfer(transfer, servers, context.instance, purpose="compare")
         check_tables(context, plan, servers, caller)
 
 

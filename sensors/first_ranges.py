@@ -11,7 +11,7 @@ from tableferry.assets.declaring.names import about
 from tableferry.assets.log.ranges import ranges_by_name
 from tableferry.assets.log.records import NOT_COMMITTED
 from tableferry.assets.planning.servers import Servers, resources_of
-from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
+from tableferry.assets.planning.transfer_plan import extend_ranges
 from tableferry.assets.running.source_slots import sharing
 from tableferry.checks.whole_table import TOTAL_ROWS
 from tableferry.resources.connecting.bounds import bounded
@@ -64,8 +64,7 @@ def first_ranges_sensor(
             try:
                 servers = Servers.of(transfer, context.resources, bound, sharing(context.instance))
                 with alone(name), bounded(budget.until):
-                    plan = plan_transfer(transfer, servers, instance, purpose="cut")
-                    apply_growth(plan, servers, instance)
+                    plan = extend_ranges(transfer, servers, instance)
             except TableferryError as error:
                 failed[name] = str(error)
                 context.log.warning(about(name, str(error)))

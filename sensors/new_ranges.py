@@ -13,7 +13,7 @@ from tableferry.assets.log.ledger import records
 from tableferry.assets.log.ranges import ranges_by_name
 from tableferry.assets.planning.ranges.growing import has_more_rows, not_growing
 from tableferry.assets.planning.servers import Servers, resources_of
-from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_transfer
+from tableferry.assets.planning.transfer_plan import TransferPlan, extend_ranges
 from tableferry.assets.running.runs import run_requests, run_under_way, runs_under_way
 from tableferry.assets.running.source_slots import sharing
 from tableferry.resources.errors import TableferryError
@@ -102,12 +102,11 @@ def _look(
     moving: Mapping[dg.AssetKey | None, str],
 ) -> rounds.Look:
     """Add the ranges of a transfer's new keys, and find those that no run has recorded."""
-    plan = plan_transfer(transfer, servers, context.instance, purpose="cut")
     if running := run_under_way(transfer, moving):
         return rounds.Look(
             f"run {running} is under way; new ranges wait for its end", tries=earlier
         )
-    apply_growth(plan, servers, context.instance)
+    plan = extend_ranges(transfer, servers, context.instance)
     order = context.instance.get_dynamic_partitions(transfer.partitions_name)
     # the daemon may have died between adding ranges and starting their run
     missing = {range_.name for range_ in plan.growth.add} | _untouched(transfer, context, order)

@@ -210,18 +210,13 @@ class TransferPlan:
         return {name: fingerprint.rows for name, fingerprint in self.fingerprints.items()}
 
 
-Purpose = Literal["compare", "cut", "move"]
-"""What a plan is for: to compare the known ranges, to cut the present keys into ranges, or to move
-the rows of these. Each reads more of the servers than the one before."""
-
-
 def plan_transfer(
     declared: Transfer,
     servers: Servers,
     log: Log,
     intent: Intent = AS_DECLARED,
     *,
-    purpose: Purpose = "move",
+    purpose: Literal["compare", "cut", "move"] = "move",
     names: Collection[str] | None = None,
 ) -> TransferPlan:
     """Plan the hops and ranges of a transfer, without reading its source as a whole.
@@ -233,7 +228,8 @@ def plan_transfer(
         servers: the servers of its tables.
         log: the event log.
         intent: what a run is asked to do.
-        purpose: what the plan is for.
+        purpose: what the plan is for: to compare the known ranges, to cut the present keys into
+            ranges, or to move the rows of these. Each reads more of the servers than the others.
         names: plan these of the known ranges only, and do not look for new ones.
 
     Raises:
@@ -246,10 +242,9 @@ def plan_transfer(
     published = {} if purpose == "compare" else _markers(transfer, hops, servers)
     if purpose == "compare" or names is not None:
         growth = cutting.RangeGrowth(known_ranges(transfer, hops, log), (), ())
-        if purpose != "compare":
-            shared_cuts.require_agreement(transfer, hops, growth, published)
     else:
         growth = _growth(transfer, hops, servers, log, published, anew=intent.recreate)
+    shared_cuts.require_agreement(transfer, hops, growth, published)
     ranges = {range_.name: range_ for range_ in in_key_order((*growth.keep, *growth.add))}
     own = frozenset(ranges)
     markers = {number: replace(each, transfer_ranges=own) for number, each in published.items()}
@@ -341,8 +336,7 @@ def _growth(
     """Plan how the known ranges have to change for the keys in the source.
 
     Raises:
-        InputError: others have cut the keys differently in a target where that matters; or they
-            were divided by another key, and the targets are not recreated.
+        InputError: they were divided by another key, and the targets are not recreated.
     """
     known: tuple[KeyRange, ...] = ()
     former: tuple[KeyRange, ...] = ()
@@ -359,9 +353,7 @@ def _growth(
     if [*cuts] != [*known]:
         growth = shared_cuts.relative_to(known, cuts, growth, cut_by)
     again = tuple(range_ for range_ in whole if range_ not in known)
-    growth = replace(growth, retire=(*former, *growth.retire), again=again)
-    shared_cuts.require_agreement(transfer, hops, growth, published)
-    return growth
+    return replace(growth, retire=(*former, *growth.retire), again=again)
 
 
 def _grown(
@@ -407,6 +399,25 @@ def require_cuts(transfer: Transfer, first: Hop) -> None:
         cutting.plan_ranges(
             KeyStatistics(0), transfer.ranges.model_dump(exclude_none=True), kind, digits
         )
+
+
+def extend_ranges(
+    declared: Transfer,
+    servers: Servers,
+    instance: dg.DagsterInstance,
+    intent: Intent = AS_DECLARED,
+    *,
+    replaces: bool = True,
+) -> TransferPlan:
+    """Plan a transfer, and make Dagster's dynamic partitions those of its present keys.
+
+    Arguments and errors as in `plan_transfer` and `apply_growth`. Unless it `replaces` them, known
+    ranges that others would take the place of are left to the run that moves these.
+    """
+    plan = plan_transfer(declared, servers, instance, intent, purpose="cut")
+    if replaces or not (plan.growth.retire or plan.growth.remove):
+        apply_growth(plan, servers, instance)
+    return plan
 
 
 def apply_growth(plan: TransferPlan, servers: Servers, instance: dg.DagsterInstance) -> None:

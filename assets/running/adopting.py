@@ -20,7 +20,7 @@ from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.resolve import Hop, levels_of
 from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.source_state import SourceState
-from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_transfer
+from tableferry.assets.planning.transfer_plan import TransferPlan
 from tableferry.assets.running.caller import Caller, plan_of_run
 from tableferry.assets.running.execute import build_work
 from tableferry.assets.running.fitting import changes_of_run, prepare
@@ -129,16 +129,6 @@ def _compared(work: Work) -> list[RangeOutcome]:
                 not_reached = RangeOutcome(hop, left, decision.reason)
                 compared.append(outcomes.get((hop.number, name), not_reached))
     return compared
-
-
-def extend_ranges(transfer: Transfer, servers: Servers, instance: dg.DagsterInstance) -> None:
-    """Make the ranges known that the first run would move.
-
-    Where known ranges would be replaced, that is left to the run that moves them.
-    """
-    plan = plan_transfer(transfer, servers, instance, purpose="cut")
-    if not (plan.growth.retire or plan.growth.remove):
-        apply_growth(plan, servers, instance)
 
 
 def unfit(transfer: Transfer, hop: Hop) -> str:

@@ -29,7 +29,7 @@ from tableferry.assets.planning.servers import Servers
 from tableferry.assets.planning.shrinking import require_not_shrunk
 from tableferry.assets.planning.snapshots import MOST_READINGS
 from tableferry.assets.planning.source_state import SourceState
-from tableferry.assets.planning.transfer_plan import TransferPlan, apply_growth, plan_transfer
+from tableferry.assets.planning.transfer_plan import TransferPlan, extend_ranges
 from tableferry.assets.planning.wires import with_wires
 from tableferry.assets.running import processes, runs, swap
 from tableferry.assets.running.caller import Caller, plan_of_run
@@ -111,8 +111,7 @@ def _ranges_of_run(
     """
     if names := ranges_asked_for(context, transfer):
         return names
-    plan = plan_transfer(transfer, servers, context.instance, intent, purpose="cut")
-    apply_growth(plan, servers, context.instance)
+    plan = extend_ranges(transfer, servers, context.instance, intent)
     known = known_ranges(transfer, plan.hops, context.instance)
     names = [range_.name for range_ in known]
     if not known or not (context.has_partition_key or context.has_partition_key_range):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import click
 from rich.table import Table
 
-from tableferry.assets.planning.transfer_plan import apply_growth, plan_transfer
+from tableferry.assets.planning.transfer_plan import extend_ranges
 from tableferry.pipelines.command.one import runner
 from tableferry.pipelines.command.plugins import load_demo_data
 from tableferry.pipelines.command.session import Session, open_session
@@ -63,8 +63,7 @@ def prepare(session: Session) -> None:
     """Load the demo's source and register its key ranges, so that the UI has partitions."""
     _load()
     for transfer in session.transfers.values():
-        plan = plan_transfer(transfer, session.servers, session.instance, purpose="cut")
-        apply_growth(plan, session.servers, session.instance)
+        extend_ranges(transfer, session.servers, session.instance)
 
 
 def flights_everywhere(session: Session) -> Table:

@@ -9,13 +9,15 @@ import pyarrow as pa
 
 from tableferry.assets.log.ledger import committed_records
 from tableferry.assets.planning.intent import Intent
-from tableferry.assets.planning.ranges.known import known_ranges
 from tableferry.assets.planning.resolve import Hop
 from tableferry.assets.planning.rows.deltas import MOST_ROWS, only_whole
 from tableferry.assets.planning.rows.rows_to_move import delta_between
 from tableferry.assets.planning.servers import Servers
-from tableferry.assets.planning.transfer_plan import TransferPlan, plan_transfer
-from tableferry.assets.running.adopting import extend_ranges
+from tableferry.assets.planning.transfer_plan import (
+    TransferPlan,
+    extend_ranges,
+    plan_transfer,
+)
 from tableferry.assets.running.repairs import damaged_sources, require_repairable
 from tableferry.pipelines.command.one.finding import match_ranges, select_hops
 from tableferry.pipelines.command.session import Session
@@ -112,9 +114,8 @@ def plan_of_repair(session: Session, name: str, hop: int | None) -> tuple[Server
     plan = plan_transfer(transfer, servers, log, intent, purpose="compare")
     require_repairable(plan, select_hops(name, plan.hops, hop), servers)
     if not transfer.write.moves:
-        extend_ranges(transfer, servers, log)
-        ranges = known_ranges(plan.transfer, plan.hops, log)
-        plan = replace(plan, ranges={each.name: each for each in ranges})
+        ranges = extend_ranges(transfer, servers, log, replaces=False).ranges
+        plan = replace(plan, ranges=ranges)
     return servers, plan
 
 
