@@ -31,6 +31,8 @@ class Intent:
     """Compare, at this level, the ranges that are not committed as they are, and move nothing."""
     records: bool = True
     """With `adopt`: record the ranges that are equal."""
+    hops: frozenset[int] | None = None
+    """The numbers of the hops that a run writes, and only reads the others; None: all."""
 
     @property
     def of_hops_that_are_read(self) -> Intent:

@@ -27,7 +27,6 @@ def make_plan(
     shared: SharedSnapshot | None = None,
     names: Collection[str] | None = None,
     asked: Callable[[TransferPlan], Collection[str]] = lambda plan: plan.ranges,
-    selected: Collection[int] | None = None,
 ) -> TransferPlan:
     """Plan a transfer, fingerprint its ranges and decide about them, in one state of the source.
 
@@ -39,7 +38,6 @@ def make_plan(
         shared: the snapshots of the source, if it is read under one.
         names: plan these of the known ranges only, and do not look for new ones.
         asked: the ranges of a plan that are fingerprinted and decided about; by default all.
-        selected: the numbers of the hops that the run writes; by default all.
 
     Raises:
         TableferryError: the declaration does not fit the servers, or one of them does not answer.
@@ -48,7 +46,7 @@ def make_plan(
 
     def planned(snapshot: Snapshot | None) -> TransferPlan:
         plan = plan_transfer(declared, servers, log, intent, names=names)
-        plan = replace(plan, shared=shared, snapshot=snapshot, selection=selected)
+        plan = replace(plan, shared=shared, snapshot=snapshot)
         wanted = set(asked(plan))
         plan = with_fingerprints(plan, servers, log, wanted)
         decided = with_decisions(plan.only(wanted), servers, log).decided

@@ -58,8 +58,6 @@ class TransferPlan:
     ranges: Mapping[str, KeyRange]
     growth: cutting.RangeGrowth
     """The changes to the dynamic partitions that the current keys need."""
-    selection: Collection[int] | None = None
-    """The numbers of the hops that a run writes, and only reads the others; None: all."""
     published: Mapping[int, Published] = field(default_factory=dict)
     """The markers of the targets, by number of the hop, if they have any. They are read before the
     source, so whoever publishes a range after that has read it after that."""
@@ -152,9 +150,8 @@ class TransferPlan:
     @property
     def selected(self) -> tuple[Hop, ...]:
         """The hops that a run writes."""
-        return tuple(
-            hop for hop in self.hops if self.selection is None or hop.number in self.selection
-        )
+        numbers = self.intent.hops
+        return tuple(hop for hop in self.hops if numbers is None or hop.number in numbers)
 
     def of(self, intent: Intent) -> TransferPlan:
         """Return the plan for another intent, by which nothing is decided yet."""

@@ -71,8 +71,8 @@ def adopt(
     names = request.ranges or instance.get_dynamic_partitions(transfer.partitions_name)
     with plan_of_run(transfer, servers, instance, intent, names, caller) as whole:
         _require_adoptable(transfer, whole.hops)
-        fit = [hop.number for hop in whole.hops if not unfit(transfer, hop)]
-        plan = replace(whole, selection=fit)
+        fit = frozenset(hop.number for hop in whole.hops if not unfit(transfer, hop))
+        plan = replace(whole, intent=replace(intent, hops=fit))
         changes = changes_of_run(plan, servers, instance, caller)
         changes.require_allowed()
         for hop in plan.selected:

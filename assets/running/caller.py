@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -59,8 +59,6 @@ def plan_of_run(
     intent: Intent,
     names: Sequence[str],
     caller: Caller,
-    *,
-    selected: Collection[int] | None = None,
 ) -> Iterator[TransferPlan]:
     """Return the plan of some ranges: the command's if it holds, else a new one.
 
@@ -68,16 +66,8 @@ def plan_of_run(
     """
     plan = caller.plan
     if plan is not None and plan.holds(log, names):
-        plan = replace(plan.only(names), selection=selected)
+        plan = replace(plan.only(names), intent=intent)
         yield with_decisions(with_fingerprints(plan, servers, log, names), servers, log)
         return
     with shared_snapshot(transfer, servers, caller.snapshot) as shared:
-        yield make_plan(
-            transfer,
-            servers,
-            log,
-            intent,
-            shared=shared,
-            names=names,
-            selected=selected,
-        )
+        yield make_plan(transfer, servers, log, intent, shared=shared, names=names)

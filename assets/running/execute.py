@@ -68,14 +68,13 @@ def execute(
     names = _ranges_of_run(context, transfer, servers, intent)
     known = partial(instance.get_dynamic_partitions, transfer.partitions_name)
     planned = known() if transfer.by_place else names
-    numbers = [
+    numbers = frozenset(
         number
         for number, hop in enumerate(transfer.hops, start=1)
         if asset_key(hop.to) in context.selected_asset_keys
-    ]
-    with plan_of_run(
-        transfer, servers, instance, intent, planned, caller, selected=numbers
-    ) as complete:
+    )
+    intent = replace(intent, hops=numbers)
+    with plan_of_run(transfer, servers, instance, intent, planned, caller) as complete:
         plan = complete
         if transfer.by_place:
             plan = _with_moved_along(context, plan, servers, set(names))

@@ -54,7 +54,7 @@ def with_decisions(plan: TransferPlan, servers: Servers, log: Log) -> TransferPl
     for hop in plan.hops:
         known = plan.decided.get(hop.number, {})
         rest = plan.only(set(plan.ranges) - set(known))
-        if plan.selection is not None and hop.number not in plan.selection:
+        if hop not in plan.selected:
             rest = replace(rest, intent=plan.intent.of_hops_that_are_read)
         before = decided.get(hop.number - 1)
         new = decisions(rest, hop, servers, log, before=before) if rest.ranges else {}

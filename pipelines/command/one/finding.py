@@ -44,7 +44,8 @@ class Selection:
     @property
     def intent(self) -> Intent:
         """What a run is asked to do."""
-        return Intent(self.force, self.recreate, self.repair)
+        hops = None if self.hop is None else frozenset({self.hop})
+        return Intent(self.force, self.recreate, self.repair, hops=hops)
 
     @property
     def asks_for_more(self) -> bool:
@@ -108,15 +109,7 @@ def find_work(
         return names.intersection(*(committed(log, each.spec.to, ()) for each in selected))
 
     newest = {number: newest_ids(log, transfer.hops[number - 1].to) for number in numbers}
-    plan = make_plan(
-        transfer,
-        servers,
-        log,
-        intent,
-        shared=shared,
-        asked=undecided,
-        selected=numbers if hop is None else [hop],
-    )
+    plan = make_plan(transfer, servers, log, intent, shared=shared, asked=undecided)
     plan = replace(plan, newest=newest)
     hops = select_hops(name, plan.hops, hop)
     requested = set(match_ranges(name, selection.ranges, plan.ranges)) or set(plan.ranges)
