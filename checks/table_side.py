@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tableferry.checks.rowhash import IDENTITY, KEY, RowLayout
@@ -160,11 +160,10 @@ class TableSide:
             self.endpoint,
             self.table,
             self.side,
-            grouped,
+            replace(grouped, snapshot=self.snapshot),
             digest=digest,
             figures=figures,
             changed=changed,
-            snapshot=self.snapshot,
         )
 
     def stretches(

@@ -393,15 +393,9 @@ def _contents(reading: SourceReading, ranges: Sequence[KeyRange]) -> dict[str, S
     results: dict[str, SourceFingerprint] = {}
     for chunk in _chunks(reading, ranges, len(digest.fields)):
         began = time.monotonic()
-        measured = measure(
-            endpoint,
-            plan.source,
-            "source",
-            grouped(chunk, plan.key.source, endpoint.system, plan.where),
-            digest=digest,
-            figures=summed,
-            snapshot=reading.snapshot,
-        )
+        rows = grouped(chunk, plan.key.source, endpoint.system, plan.where)
+        rows = replace(rows, snapshot=reading.snapshot)
+        measured = measure(endpoint, plan.source, "source", rows, digest=digest, figures=summed)
         hashes: dict[int, str] = {}
         if segmented:
             measured, hashes = put_together(chunk, measured, str(digest))

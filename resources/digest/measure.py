@@ -52,6 +52,8 @@ class Grouped:
 
     group: str
     where: str
+    snapshot: str | None = None
+    """The snapshot to read a PostgreSQL table under."""
 
     @classmethod
     def by_range(
@@ -100,7 +102,6 @@ def measure(
     digest: RowDigest | None = None,
     figures: Sequence[Field] = (),
     changed: Mapping[str, str] | None = None,
-    snapshot: str | None = None,
 ) -> dict[int, Figures]:
     """Sum up each group of rows in one scan, without a sort.
 
@@ -115,7 +116,6 @@ def measure(
         digest: the row digest, or None for counts alone.
         figures: columns to sum up too.
         changed: conditions by column; the rows that meet each are counted.
-        snapshot: the snapshot to read a PostgreSQL table under.
 
     Returns:
         The figures by group number; empty groups are missing.
@@ -126,23 +126,19 @@ def measure(
         sql = measuring(table, side, grouped, digest, figures, changed)
         return {
             int(row[0]): _figures(row, digest is not None, figures, changed)
-            for row in endpoint.query(sql, snapshot=snapshot)
+            for row in endpoint.query(sql, snapshot=grouped.snapshot)
             if row[1]
         }
 
     if digest is None or not client_computes(endpoint, digest.dialect):
         return by_server(digest)
-    by_client = _by_client(endpoint, table, grouped, digest, snapshot)
+    by_client = _by_client(endpoint, table, grouped, digest)
     others = by_server(None) if figures or changed else {}
     return {number: {**others.get(number, {}), **sums} for number, sums in by_client.items()}
 
 
 def _by_client(
-    endpoint: Endpoint,
-    table: TableRef,
-    grouped: Grouped,
-    digest: RowDigest,
-    snapshot: str | None,
+    endpoint: Endpoint, table: TableRef, grouped: Grouped, digest: RowDigest
 ) -> dict[int, Figures]:
     # polars takes half a second to import
     from tableferry.resources.digest.client import summed
@@ -153,7 +149,7 @@ def _by_client(
         f"WHERE {grouped.where}"
     )
     batch_rows = max(1, min(MOST_ROWS, MOST_VALUES // len(digest.fields)))
-    with endpoint.read_arrow(sql, batch_rows=batch_rows, snapshot=snapshot) as reader:
+    with endpoint.read_arrow(sql, batch_rows=batch_rows, snapshot=grouped.snapshot) as reader:
         sums = summed(digest, reader)
     return {group: {ROWS: rows, DIGEST: str(total)} for group, (rows, total) in sums.items()}
 

@@ -101,7 +101,7 @@ def show_ranges(
         notes += [Text(f"WARNED: {', '.join(warned)}", style="yellow")] if warned else []
         return ListRow(cells, [*notes, *([error] if error.plain else [])])
 
-    def total(ranges: Sequence[RangeView]) -> str:
+    def listed(ranges: Sequence[RangeView]) -> tuple[Sequence[RangeView], str]:
         states = Counter(range_.state for range_ in ranges)
         found_by = Counter(range_.unchanged_by for range_ in ranges if range_.unchanged_by)
         by = ", ".join(f"{count} by {what}" for what, count in found_by.items())
@@ -110,11 +110,11 @@ def show_ranges(
             for state, count in states.items()
         )
         rows = sum(range_.rows or 0 for range_ in ranges)
-        return f"{counted(len(ranges), 'range')}, {counted(rows, 'row')}: {parts}"
+        lines = _unless_unchanged(ranges) if folded else ranges
+        return lines, f"{counted(len(ranges), 'range')}, {counted(rows, 'row')}: {parts}"
 
     title = f"{title} of {view.transfer}"
-    lines = _unless_unchanged if folded else list
-    _show(out, title, columns, view.ranges, lambda range_: range_.target, row, total, lines)
+    _show(out, title, columns, view.ranges, lambda range_: range_.target, row, listed)
     _show_notes(out, view.notes)
 
 
@@ -185,12 +185,11 @@ def _show(
     items: Iterable[Item],
     target: Callable[[Item], str],
     row: Callable[[Item], ListRow],
-    total: Callable[[Sequence[Item]], str] | None = None,
-    lines: Callable[[Sequence[Item]], Sequence[Item]] = list,
+    listed: Callable[[Sequence[Item]], tuple[Sequence[Item], str]] = lambda items: (items, ""),
 ) -> None:
     """Print a list per target; without a terminal, one list with a column for the target.
 
-    `lines` gives the items that are listed for those of a target.
+    `listed` returns which items of a target are listed, and a line about all of them.
     """
     by_target: dict[str, list[Item]] = {}
     for item in items:
@@ -199,7 +198,7 @@ def _show(
         rows = [
             ListRow([shown(name), *(cell if cell.plain else Text("-") for cell in row(item).cells)])
             for name, group in by_target.items()
-            for item in lines(group)
+            for item in listed(group)[0]
         ]
         out.print(Listing([ListColumn("target"), *columns], rows), soft_wrap=True)
         return
@@ -207,9 +206,10 @@ def _show(
     for name, group in by_target.items():
         out.print()
         out.print(*hanging(out, Text(), shown(name), 4, out.width), sep="\n")
-        out.print(Listing(columns, [row(item) for item in lines(group)]))
+        lines, total = listed(group)
+        out.print(Listing(columns, [row(item) for item in lines]))
         if total:
-            out.print(Text(total(group), style="bold"))
+            out.print(Text(total, style="bold"))
 
 
 def shown(text: str) -> Text:
