@@ -308,6 +308,13 @@ class Transfer(sections.Section):
         return self.ranges.by is not None
 
     @property
+    def read_in_one_state(self) -> str:
+        """Why all ranges are read in one state of the source; empty if they need not be."""
+        if self.by_place:
+            return "an updated row may be stored in another range"
+        return "a swap shows all ranges in one state" if self.write.whole_table else ""
+
+    @property
     def rows_per_file_range(self) -> int | None:
         """The most rows that a range of a file has; None: each file is one range."""
         file_key = source_of(self.source.system).file_key

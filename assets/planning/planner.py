@@ -94,6 +94,8 @@ def ranges_moving_with(
     An updated row may be stored in another range. So all changed ranges move under one snapshot:
     otherwise rows would be lost or duplicated. Ranges that were never committed have none to lose.
     """
+    if not plan.transfer.by_place:
+        return set()
     if plan.transfer.write.whole_table:
         return set(plan.ranges) - set(names)
     # a run of some ranges moves others only if they have changed

@@ -89,13 +89,8 @@ class SnapshotAge:
         transfer, key = self._transfer, self._first.plan.key.source
         if self._shared is not None and self._shared.state is not None:
             return "the tables of a set are read in one state"
-        if transfer.by_place:
-            return "an updated row may be stored in another range"
-        if transfer.write.whole_table:
-            return "a swap shows all ranges in one state"
-        if not key.primary_key:
-            return f"rows may change range with {key.name!r}, which is not of the primary key"
-        return None
+        moving = f"rows may change range with {key.name!r}, which is not of the primary key"
+        return transfer.read_in_one_state or (None if key.primary_key else moving)
 
 
 @contextmanager

@@ -75,9 +75,7 @@ def execute(
     )
     intent = replace(intent, hops=numbers)
     with plan_of_run(transfer, servers, instance, intent, planned, caller) as complete:
-        plan = complete
-        if transfer.by_place:
-            plan = _with_moved_along(context, plan, servers, set(names))
+        plan = _with_moved_along(context, complete, servers, set(names))
         for note in _notes_on_source(plan, servers, instance):
             context.log.warning(note)
             caller.notes.append(note)

@@ -135,9 +135,3 @@ def _plain(sql: str) -> str:
     """SQL without what the server writes otherwise: blanks, quotes of names, outer parentheses."""
     text = re.sub(r"[\s`\"]", "", sql).removesuffix("()")
     return text[1:-1] if text.startswith("(") and text.endswith(")") else text
-
-
-def is_current(resource: ClickHouseServer, shadow: TableRef, target: TableLayout) -> bool:
-    """Whether a shadow was made to replace the present target."""
-    owner = read_owner(resource, shadow, shadow.name)
-    return owner is not None and owner.replaces == target.uuid

@@ -17,7 +17,6 @@ from tableferry.resources.clickhouse.errors import EXISTS
 from tableferry.resources.clickhouse.layout import (
     TableLayout,
     ensure_shadow,
-    is_current,
     layout_of,
     layouts_of,
     shadow_owner,
@@ -412,7 +411,8 @@ class ClickHouseTarget(Target):
         if state is None:
             return
         before, markers = self._require(target), ClickHouseMarkers(self.resource, target)
-        current = is_current(self.resource, shadow, before)
+        owner = locks.read_owner(self.resource, shadow, shadow.name)
+        current = owner is not None and owner.replaces == before.uuid
         if current:
             if gathered is not None:
                 markers.require(table_identity(shadow, state.uuid), gathered)
@@ -483,20 +483,19 @@ class ClickHouseTarget(Target):
             f"AND (name = {literal(shadow.name)} OR startsWith(name, {literal(prefix)})) "
             "ORDER BY name"
         )
-        runs = {name: locks.Owner.read(comment).run for name, comment in rows}
-        shadowed = runs.pop(shadow.name, None) is not None
+        owners = {name: locks.Owner.read(comment) for name, comment in rows}
+        former = owners.pop(shadow.name, None)
         dropped = [
             name
-            for name, run in runs.items()
-            if (rejected or not target_names.is_rejected(target, name)) and not alive(run)
+            for name, owner in owners.items()
+            if (rejected or not target_names.is_rejected(target, name)) and not alive(owner.run)
         ]
         for name in dropped:
             self.resource.execute(drop_table(target, name))
-        if shadowed:
-            layout = layout_of(self.resource, target)
-            if layout and not is_current(self.resource, shadow, layout):
-                anew.drop_former(self.resource, target, shadow)
-                dropped.append(shadow.name)
+        layout = layout_of(self.resource, target) if former else None
+        if former and layout and former.replaces != layout.uuid:
+            anew.drop_former(self.resource, target, shadow)
+            dropped.append(shadow.name)
         return dropped
 
     def staged_columns(self, plan: CopyPlan, staging: TableRef) -> list[Column]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.planning.ranges.boundaries import most_rows
@@ -39,20 +40,17 @@ def not_growing(
         ranges: the names of the known ranges of each transfer.
         empty: the transfers of one range that was empty: any key counts as a new one.
     """
-    by_server: dict[tuple[str, str], list[Transfer]] = {}
+    by_server: dict[tuple[str, str, bool], list[Transfer]] = {}
     for transfer in transfers:
         if ranges.get(transfer.transfer):
-            server = transfer.source.connection, transfer.row_security
+            server = transfer.source.connection, transfer.row_security, transfer.by_place
             by_server.setdefault(server, []).append(transfer)
     answers: dict[str, ConnectionFailed | None] = {}
-    for here in by_server.values():
+    for (*_, by_place), here in by_server.items():
         endpoint = servers[here[0].transfer].endpoint(here[0].source)
-        placed = [transfer for transfer in here if transfer.by_place]
-        keyed = [transfer for transfer in here if not transfer.by_place]
+        without = _without_new_blocks if by_place else partial(_without_new_keys, empty=empty)
         try:
-            names = _without_new_blocks(endpoint, placed, ranges)
-            names |= _without_new_keys(endpoint, keyed, ranges, empty)
-            answers |= dict.fromkeys(names)
+            answers |= dict.fromkeys(without(endpoint, here, ranges))
         except ConnectionFailed as error:
             answers |= dict.fromkeys((transfer.transfer for transfer in here), error)
         except TableferryError:
@@ -76,7 +74,7 @@ def _without_new_keys(
     empty: Collection[str],
 ) -> set[str]:
     source = source_of(endpoint.system)
-    if not transfers or source.file_key is not None:
+    if source.file_key is not None:
         return set()
     columns = source.columns_of(endpoint, list({transfer.source for transfer in transfers}))
     names: set[str] = set()
@@ -144,7 +142,7 @@ def _without_new_blocks(
     endpoint: Endpoint, transfers: Sequence[Transfer], ranges: Mapping[str, Sequence[str]]
 ) -> set[str]:
     source = source_of(endpoint.system)
-    if not transfers or source.place is None:
+    if source.place is None:
         return set()
     kind, digits = key_kind(source.place.column, endpoint.system)
     blocks = source.blocks_of(endpoint, list({transfer.source for transfer in transfers}))

@@ -110,10 +110,9 @@ def only_whole(transfer: Transfer, hop: Hop) -> str:
         f"rows of {plan.target.system.title} are not written by themselves": (
             not loader_of(plan.target.system).deltas
         ),
-        f"'write: {mode}' replaces the table": mode.whole_table,
         f"'write: {mode}' never changes rows": mode.keeps_known,
         f"{plan.source} has no primary key that is copied as a whole": not plan.row_identity,
-        "its ranges are blocks of storage": transfer.by_place,
+        transfer.read_in_one_state: transfer.read_in_one_state,
         f"{plan.source.system.title} have no key": source_of(plan.source.system).file_key,
         # of values that a policy changes, a move counts those of all rows
         f"on_overflow changes values of {', '.join(map(repr, changed))}": changed,
@@ -126,7 +125,7 @@ def only_whole(transfer: Transfer, hop: Hop) -> str:
 def uses_segments(transfer: Transfer) -> bool:
     """Whether ranges are fingerprinted by segments, which tell a run where rows have changed."""
     mode = transfer.write
-    if not mode.moves or mode.whole_table or transfer.keeps_rows or transfer.by_place:
+    if not mode.moves or transfer.read_in_one_state or transfer.keeps_rows:
         return False
     if transfer.delta != "auto":
         return transfer.delta == "always"

@@ -116,7 +116,7 @@ def find_work(
     stale = _stale(plan, hops)
     if selection.failed:
         requested &= unsettled(log, transfer, hops)
-    if transfer.by_place and requested & stale:
+    if requested & stale:
         requested |= ranges_moving_with(plan, servers, log, requested)
     todo = requested & stale
     if todo != requested:
