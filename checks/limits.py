@@ -59,13 +59,15 @@ def final(tables: Sequence[TableRef]) -> list[str]:
 
 
 def with_rejected(verdict: Verdict, plan: CopyPlan, rows: int) -> Verdict:
-    """Add to a verdict that the target does without some rows of the source.
+    """Add to a verdict that the target does without some rows of the source, if it does.
 
     Args:
-        verdict: the verdict on a key range.
+        verdict: the verdict on a key range, or on the whole table.
         plan: the hop.
         rows: the number of rejected rows.
     """
+    if not rows:
+        return verdict
     kept = quarantine_of(plan.target)
     remark = f"without {rows} {'row' if rows == 1 else 'rows'} that {kept} has: rejected"
     metadata = {**verdict.metadata, "rejected": rows, "rejected_in": str(kept)}

@@ -1,4 +1,4 @@
-"""Which rows of a range have values that a hop's target cannot hold, in the source's SQL."""
+"""Which rows of a range have values that a hop's target cannot hold, and how many are kept."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ from tableferry.checks.refused_values import any_of, count_refused, own_field_of
 from tableferry.checks.table_side import TableSide
 from tableferry.resources.contract.copy_plan import CopyPlan, WireChoice
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.quarantine import Quarantine, RejectedValue
-from tableferry.resources.contract.table_sql import alias_prefix, filtered, read_from
+from tableferry.resources.contract.quarantine import (
+    IDENTITY,
+    NONE_REJECTED,
+    Quarantine,
+    RejectedValue,
+)
+from tableferry.resources.contract.table_sql import alias_prefix, filtered, qualified, read_from
+from tableferry.resources.contract.target_names import of_ranges, quarantine_of
 from tableferry.resources.digest.fields import identity_fields
 from tableferry.resources.digest.guards import Guard, guards
 from tableferry.resources.digest.measure import CHANGED, ROWS
 from tableferry.resources.digest.probe import dialect
 from tableferry.resources.digest.values import shown
-from tableferry.resources.errors import TableferryError
+from tableferry.resources.errors import TableferryError, TableMissing
 from tableferry.resources.keys.range import KeyRange
 
 MOST_REJECTED = 10_000
@@ -60,7 +66,7 @@ def fitting(by_column: Mapping[str, tuple[Guard, ...]]) -> str | None:
 def rejected_in(
     source: TableSide, wire: WireChoice, key_range: KeyRange, *, most: str, run_id: str
 ) -> Quarantine:
-    """Read the rejected values of a range, and their rows' keys.
+    """Read the rejected values of a range, and their rows' keys, if its hop rejects any.
 
     Args:
         source: the source of a hop.
@@ -73,6 +79,8 @@ def rejected_in(
         TooManyRejected: there are more.
     """
     plan = source.plan
+    if not plan.fitting:
+        return NONE_REJECTED
     by_column = rejecting(plan, wire, source.endpoint)
     in_range = replace(plan, fitting=None).source_range(key_range)
     counted = source.total(in_range, {"": _any(by_column)})
@@ -127,6 +135,26 @@ def _values(
                 name = column.target.name
                 guard = by_column[name][int(reason)]
                 yield RejectedValue(key, name, shown(field, form), guard.reason, number)
+
+
+def rejected_rows(target: TableSide, ranges: Sequence[KeyRange]) -> int:
+    """Count the rows of some ranges that are kept beside the target instead of in it."""
+    if not target.plan.fitting or not ranges:
+        return 0
+    table, system = quarantine_of(target.table), target.table.system
+    try:
+        present = {column.name: column for column in target.endpoint.columns(table)}
+    except TableMissing:
+        return 0  # no run has moved the table like this yet
+    names = ", ".join(
+        f"{system.dialect.grouping_key(system.quote(name), present[name])} AS {system.quote(name)}"
+        for name in IDENTITY
+        if name in present
+    )
+    where = of_ranges(target.table, [key_range.name for key_range in ranges])
+    rows = f"SELECT DISTINCT {names} FROM {qualified(table)} WHERE {where}"
+    count = system.dialect.count
+    return int(target.endpoint.query(f"SELECT {count} FROM ({rows}) AS ferry__rows")[0][0])
 
 
 def most_rejected(most: str, rows: int) -> int:

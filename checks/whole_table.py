@@ -9,17 +9,17 @@ from dataclasses import replace
 from typing import Any
 
 from tableferry.checks.limits import with_final, with_limits, with_rejected
+from tableferry.checks.rejected import rejected_rows
 from tableferry.checks.sides import Comparison
 from tableferry.checks.table_side import TableSide
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.columns.planner import incompatibility
-from tableferry.resources.contract import table_sql, target_names
+from tableferry.resources.contract import table_sql
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.fields import Side
 from tableferry.resources.contract.inspection import inspection_of
-from tableferry.resources.contract.quarantine import IDENTITY
 from tableferry.resources.digest.measure import ROWS, Grouped
-from tableferry.resources.errors import TableMissing, describe
+from tableferry.resources.errors import describe
 from tableferry.resources.keys.cover import gaps, partition
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.types.column import Column
@@ -65,7 +65,7 @@ def whole_table(
         in_none = source.total(table_sql.filtered(lacking, plan.where))[ROWS]
     source_rows, target_rows, strays = _count(comparison, known_rows, in_none)
     seconds = time.monotonic() - began
-    rejected = _rejected(target, ranges)
+    rejected = rejected_rows(target, ranges)
     total = Verdict.of_figure(
         TOTAL_ROWS,
         ROWS,
@@ -89,7 +89,7 @@ def whole_table(
     )
     final = [table for table in plan.final if table == plan.target]
     return [
-        with_rejected(total, plan, rejected) if rejected else total,
+        with_rejected(total, plan, rejected),
         with_final(_timed(lambda: _unique_key(target)), final),
         with_final(no_strays, final),
         _timed(lambda: _schema(plan, columns or target.endpoint.columns(plan.target))),
@@ -157,26 +157,6 @@ def _count(comparison: Comparison, known_rows: int | None, in_none: int) -> tupl
         null_key = table_sql.filtered(f"{system.quote(target.key.name)} IS NULL", target.filter)
         return source_rows, target_rows, 0 if nulls else target.total(null_key)[ROWS]
     return source_rows, target_rows, target_rows - sum(target.counts(ranges).values())
-
-
-def _rejected(target: TableSide, ranges: Sequence[KeyRange]) -> int:
-    """Count the rows of some ranges that are kept beside the target instead of in it."""
-    if not target.plan.fitting or not ranges:
-        return 0
-    table, system = target_names.quarantine_of(target.table), target.table.system
-    try:
-        present = {column.name: column for column in target.endpoint.columns(table)}
-    except TableMissing:
-        return 0  # no run has moved the table like this yet
-    names = ", ".join(
-        f"{system.dialect.grouping_key(system.quote(name), present[name])} AS {system.quote(name)}"
-        for name in IDENTITY
-        if name in present
-    )
-    where = target_names.of_ranges(target.table, [key_range.name for key_range in ranges])
-    rows = f"SELECT DISTINCT {names} FROM {table_sql.qualified(table)} WHERE {where}"
-    count = system.dialect.count
-    return int(target.endpoint.query(f"SELECT {count} FROM ({rows}) AS ferry__rows")[0][0])
 
 
 def _unique_key(target: TableSide) -> Verdict:

@@ -86,10 +86,8 @@ def selects_other_rows(recorded: str | None, now: str) -> bool:
 def too_many_rejected(transfer: Transfer, record: RangeRecord) -> str:
     """Say that a range lacks more rows than `max_rejected` allows now; empty if it does not."""
     rejected = record.quarantined or 0
-    if transfer.on_reject != "quarantine" or not rejected:
-        return ""
     allowed = most_rejected(transfer.max_rejected, (record.rows or 0) + rejected)
-    if rejected <= allowed:
+    if transfer.on_reject != "quarantine" or rejected <= allowed:
         return ""
     return (
         f"{counted(rejected, 'row')} rejected, and max_rejected ({transfer.max_rejected}) allows "

@@ -29,7 +29,6 @@ from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.delimited import Framing, framed_rows
 from tableferry.resources.contract.formats import format_of
 from tableferry.resources.contract.markers import Publication
-from tableferry.resources.contract.quarantine import Quarantine
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target import LoadReceipt, RangeLoad
 from tableferry.resources.crash_points import reached
@@ -54,6 +53,7 @@ def move(rows: RowSet, reason: Reason) -> RangeOutcome:
 
     Raises:
         CheckFailed: a blocking check of the staged rows failed.
+        TooManyRejected: more rows do not fit than the transfer allows.
         SourceMoved: the source has changed since it was read.
         RangeDiffers: the range still differs after its newer rows were moved.
     """
@@ -66,7 +66,13 @@ def move(rows: RowSet, reason: Reason) -> RangeOutcome:
     artifacts: list[Artifact] = []
     framing = Framing.fresh() if hop.plan.framed(hop.wire) else None
     format = format_of(hop.wire, hop.plan.source, hop.plan.target)
-    kept = _rejected(attempt)
+    kept = rejected_in(
+        attempt.source_side,
+        hop.spec.wire,
+        attempt.key_range,
+        most=work.plan.transfer.max_rejected,
+        run_id=work.run_id,
+    )
     publication = replace(
         attempt.publication,
         format=format,
@@ -104,7 +110,7 @@ def move(rows: RowSet, reason: Reason) -> RangeOutcome:
                 attempt = rows.attempt
                 publication.version = attempt.data_version
             reached("after_load")
-            staged = _staged(rows, load, kept.rows if kept is not None else 0)
+            staged = _staged(rows, load, kept.rows or 0)
             record = attempt.record_of_move(
                 State.LOADED,
                 rows=staged,
@@ -115,7 +121,7 @@ def move(rows: RowSet, reason: Reason) -> RangeOutcome:
                 counts=counts,
                 artifacts=(*artifacts, *receipt.artifacts),
                 cast=attempt.lost(),
-                quarantined=kept.rows if kept is not None else None,
+                quarantined=kept.rows,
                 repaired=rows.repaired,
                 **attempt.of_source(stream.source_seconds, stream.open_seconds),
             )
@@ -126,10 +132,7 @@ def move(rows: RowSet, reason: Reason) -> RangeOutcome:
             attempt.tell("reconcile")
             verdicts = rows.audited(load)
             reached("after_audit")
-            if kept is not None and kept.rows:
-                verdicts = tuple(
-                    with_rejected(verdict, hop.plan, kept.rows) for verdict in verdicts
-                )
+            verdicts = tuple(with_rejected(each, hop.plan, kept.rows or 0) for each in verdicts)
             audited = time.perf_counter()
             attempt.require_snapshot()
             attempt.tell("finalise")
@@ -142,21 +145,6 @@ def move(rows: RowSet, reason: Reason) -> RangeOutcome:
         extra = visible - staged if hop.options.mode.updates_known else 0
         record, verdicts = rows.completed((record, verdicts), extra)
         return settle(attempt, record, reason, verdicts)
-
-
-def _rejected(attempt: RangeAttempt) -> Quarantine | None:
-    """Read the rows of the range that the target does without; None if there are never any.
-
-    Raises:
-        TooManyRejected: there are more than the transfer allows.
-    """
-    hop, work = attempt.hop, attempt.work
-    if not hop.plan.fitting:
-        return None
-    most = work.plan.transfer.max_rejected
-    return rejected_in(
-        attempt.source_side, hop.spec.wire, attempt.key_range, most=most, run_id=work.run_id
-    )
 
 
 def _displaced(attempt: RangeAttempt, names: Sequence[str]) -> None:

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from tableferry.resources import crash_points
 from tableferry.resources.clickhouse.dialect import literal
+from tableferry.resources.clickhouse.layout import layout_of
 from tableferry.resources.clickhouse.locks import HeldRange
 from tableferry.resources.clickhouse.replaced import let_go
 from tableferry.resources.clickhouse.server import ClickHouseServer
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.quarantine import COLUMNS, RANGE, ROW_NUMBER
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target_names import of_ranges, quarantine_of
@@ -21,9 +23,11 @@ VALUE = "row_key, column_name, value, row_number"
 """What identifies a value that is kept of a range."""
 
 
-def create_quarantine(resource: ClickHouseServer, target: TableRef) -> None:
-    """Create the table beside a target, if it is missing, or give it the columns that it lacks."""
-    table = qualified(quarantine_of(target))
+def create_quarantine(resource: ClickHouseServer, plan: CopyPlan) -> None:
+    """Create the table beside a target that rejects rows, or give it the columns that it lacks."""
+    if not plan.fitting:
+        return
+    table = qualified(quarantine_of(plan.target))
     columns = ", ".join(f"{name} Nullable(String)" for name in COLUMNS)
     resource.execute(
         f"CREATE TABLE IF NOT EXISTS {table} ({RANGE} String, {columns})"
@@ -36,14 +40,14 @@ def replace_quarantine(held: HeldRange, *, keep: bool = False) -> None:
     """Replace what is kept of a range, at once; it may be repeated.
 
     Args:
-        held: the range, whose publication says what is to be kept of it, if it is.
+        held: the range, whose publication says what is to be kept of it.
         keep: whether what is kept already stays, each value once.
     """
     resource, target, range_name = held.resource, held.plan.target, held.key_range.name
     quarantine, table = held.publication.quarantine, qualified(quarantine_of(target))
-    if quarantine is None:
+    if quarantine.rows is None:
         return
-    rows = [*quarantine.stored(range_name)]
+    rows = [*quarantine.stored(range_name, literal)]
     if not rows:
         if not keep:
             _forget(resource, target, [range_name])
@@ -71,6 +75,8 @@ def replace_quarantine(held: HeldRange, *, keep: bool = False) -> None:
 def keep_quarantined(resource: ClickHouseServer, target: TableRef, ranges: Collection[str]) -> None:
     """Remove what is kept of other ranges than these."""
     table = qualified(quarantine_of(target))
+    if not layout_of(resource, quarantine_of(target)):
+        return
     rest = f"WHERE NOT ({of_ranges(target, ranges)})" if ranges else ""
     names = resource.query(f"SELECT DISTINCT {RANGE} FROM {table} {rest}")
     _forget(resource, target, [str(name) for (name,) in names])
@@ -89,9 +95,6 @@ def _let_go(resource: ClickHouseServer, target: TableRef, ranges: Collection[str
         let_go(resource, quarantine_of(target), f"partition IN ({names})", "''")
 
 
-def _insert(resource: ClickHouseServer, table: str, rows: Sequence[tuple[str | None, ...]]) -> None:
-    values = ", ".join(
-        f"({', '.join('NULL' if text is None else literal(text) for text in row)})" for row in rows
-    )
+def _insert(resource: ClickHouseServer, table: str, rows: Sequence[str]) -> None:
     names = ", ".join((RANGE, *COLUMNS))
-    resource.execute(f"INSERT INTO {table} ({names}) VALUES {values}", SETTINGS)
+    resource.execute(f"INSERT INTO {table} ({names}) VALUES {', '.join(rows)}", SETTINGS)

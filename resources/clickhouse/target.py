@@ -125,8 +125,7 @@ class ClickHouseTarget(Target):
         else:
             columns = found or self.resource.columns(plan.target)
             notes += self.verify(plan, options, columns)
-        if plan.fitting:
-            quarantine.create_quarantine(self.resource, plan.target)
+        quarantine.create_quarantine(self.resource, plan)
         self._layouts = {plan.target: layout}
         markers.claim(table_identity(plan.target, layout.uuid))
         if options.mode.whole_table:
@@ -470,8 +469,7 @@ class ClickHouseTarget(Target):
 
     def keep_quarantined(self, plan: CopyPlan, ranges: Sequence[str]) -> None:
         """See `Target.keep_quarantined`."""
-        if layout_of(self.resource, target_names.quarantine_of(plan.target)):
-            quarantine.keep_quarantined(self.resource, plan.target, ranges)
+        quarantine.keep_quarantined(self.resource, plan.target, ranges)
 
     def clean(
         self, target: TableRef, alive: Alive = no_live_owner, *, rejected: bool = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 SUFFIX = "__rejected"
@@ -35,17 +35,20 @@ class RejectedValue:
 class Quarantine:
     """The rows of a range that its target does without."""
 
-    rows: int
-    values: tuple[RejectedValue, ...]
+    rows: int | None = None
+    """Their number; None if the target has a place for all rows, and nothing is kept beside it."""
+    values: tuple[RejectedValue, ...] = ()
     """All values for which they are rejected; a row may have several."""
-    run_id: str
+    run_id: str = ""
 
-    def stored(self, range_name: str) -> Iterator[tuple[str | None, ...]]:
-        """Yield the rows of the table that keeps them, with `RANGE` and `COLUMNS`."""
+    def stored(self, range_name: str, literal: Callable[[str], str]) -> Iterator[str]:
+        """Write the rows of the table that keeps them, `RANGE` and `COLUMNS`, as constants."""
         for each in self.values:
-            # not every system's texts can have it
-            value = None if each.value is None else each.value.replace("\0", "\\0")
-            yield (
-                *(range_name, each.key, each.column, value, each.reason),
-                *(self.run_id, str(each.row)),
-            )
+            # not every system's texts can have NUL
+            value = "NULL" if each.value is None else literal(each.value.replace("\0", "\\0"))
+            before, after = (range_name, each.key, each.column), (each.reason, self.run_id)
+            texts = [*map(literal, before), value, *map(literal, (*after, str(each.row)))]
+            yield f"({', '.join(texts)})"
+
+
+NONE_REJECTED = Quarantine()

@@ -188,8 +188,7 @@ class TransactionalLoad(Generic[AnySession]):
 
     def _commit_marked(self) -> None:
         crash_points.reached("inside_finalise")
-        if (rejected := self.publication.quarantine) is not None:
-            replace_quarantine(self.session, self.plan.target, self.key_range.name, rejected)
+        replace_quarantine(self.session, self.publication)
         markers = MarkerTable(self.sql, self.plan.target, self.table)
         markers.put(self.session, self.identity, self.publication, self._displaced)
         self._mark = self.sql.mark(self.session, self.staging)

@@ -125,8 +125,7 @@ class TransactionalTarget(Target, Generic[AnySession]):
                 columns = columns or self.resource.columns(target)
                 notes = self._verified(session, plan, options, columns)
                 self._columns[target] = columns
-            if plan.fitting:
-                create_quarantine(self.sql, session, target)
+            create_quarantine(self.sql, session, plan)
             self._identities = {target: markers.begin(session)}
             self.created = self._identities[target] if created else None
             if options.mode.whole_table:
