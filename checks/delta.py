@@ -127,6 +127,13 @@ class FoundDelta(Delta):
 
     comparison: Comparison
     """Both sides, as they were when it was found."""
+    staged: KnownFigures
+    """The source's figures of the rows to insert or update."""
+    source: KnownFigures
+    """The source's figures of all rows of the range."""
+    kept: tuple[int, int] = (0, 0)
+    """The rows that only the target has and that stay: their number, and the sum of their
+    digests."""
     proven: Verdict | None = None
     """The comparison of the whole range, once it has passed."""
 

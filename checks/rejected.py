@@ -10,12 +10,7 @@ from tableferry.checks.refused_values import any_of, count_refused, own_field_of
 from tableferry.checks.table_side import TableSide
 from tableferry.resources.contract.copy_plan import CopyPlan, WireChoice
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.quarantine import (
-    IDENTITY,
-    NONE_REJECTED,
-    Quarantine,
-    RejectedValue,
-)
+from tableferry.resources.contract.quarantine import IDENTITY, Quarantine, RejectedValue
 from tableferry.resources.contract.table_sql import alias_prefix, filtered, qualified, read_from
 from tableferry.resources.contract.target_names import of_ranges, quarantine_of
 from tableferry.resources.digest.fields import identity_fields
@@ -80,7 +75,7 @@ def rejected_in(
     """
     plan = source.plan
     if not plan.fitting:
-        return NONE_REJECTED
+        return Quarantine()
     by_column = rejecting(plan, wire, source.endpoint)
     in_range = replace(plan, fitting=None).source_range(key_range)
     counted = source.total(in_range, {"": _any(by_column)})

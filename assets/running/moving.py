@@ -32,7 +32,7 @@ from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.source import source_of
 from tableferry.resources.contract.target import LoadReceipt, RangeLoad
 from tableferry.resources.crash_points import reached
-from tableferry.resources.errors import ReceiptMismatch, SourceMoved
+from tableferry.resources.errors import ReceiptMismatch
 from tableferry.resources.wires.counted import CountedBytes
 
 logger = logging.getLogger(__name__)
@@ -171,8 +171,7 @@ def _staged(rows: RowSet, load: RangeLoad, rejected: int) -> int:
     if different or is_live:
         attempt.require_source_unchanged()
     if different:
-        # without a snapshot, a row whose key moved past the reader is missed or read twice
-        kind = SourceMoved if is_live and rows.delta is None else ReceiptMismatch
+        kind = rows.miscounted if is_live else ReceiptMismatch
         raise kind(
             f"{attempt.hop.plan.source}: of {rows.expected} rows of this range {rejected} do not "
             f"fit, and {staged} arrived in the staging table; nothing was committed"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from tableferry.assets.log.records import Proven, RangeRecord
 from tableferry.assets.log.states import State
@@ -21,10 +22,11 @@ from tableferry.checks.reconcile import reconcile, row_count_of
 from tableferry.checks.sides import Comparison
 from tableferry.checks.verdict import Differences, Verdict
 from tableferry.resources.contract.copy_plan import CopyPlan
+from tableferry.resources.contract.delta import Delta
 from tableferry.resources.contract.target import RangeLoad
 from tableferry.resources.contract.target_options import Written
 from tableferry.resources.digest.measure import DIGEST, ROWS
-from tableferry.resources.errors import TableferryError
+from tableferry.resources.errors import ReceiptMismatch, SourceMoved, TableferryError
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.words import counted
 
@@ -38,12 +40,15 @@ class RowSet:
 
     attempt: RangeAttempt
     """Its hop reads and writes these rows alone."""
-    delta: FoundDelta | None = None
+    delta: Delta = field(default_factory=Delta)
     """The rows by which the range differs, if these were found by comparing it."""
     seconds: float = 0.0
     """How long they were looked for."""
     repaired: Differences | None = None
     """What a repair found to differ."""
+    miscounted: ClassVar[type[TableferryError]] = SourceMoved
+    """What other rows than expected mean without a snapshot: one whose key moved past the reader
+    was missed or read twice."""
 
     @property
     def parts(self) -> Sequence[CopyPlan]:
@@ -90,6 +95,7 @@ class DifferingRows(RowSet):
     """The rows by which both sides of a range differ, known by their keys."""
 
     delta: FoundDelta
+    miscounted: ClassVar[type[TableferryError]] = ReceiptMismatch
 
     @property
     def parts(self) -> Sequence[CopyPlan]:

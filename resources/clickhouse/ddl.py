@@ -157,19 +157,17 @@ def complete(
     With `append`, staged rows that the target has in any range give way to these. `in_range` is the
     condition that a row of the target is in the range; `which` may be `DISTINCT `.
     """
-    plan, delta = publication.plan, publication.delta
-    kept, before, after = f"{in_range} AND {not_in(plan, staged)}", list[str](), list[str]()
+    plan, gone = publication.plan, [*batched_conditions(publication.delta.delete)]
+    kept, before = f"{in_range} AND {not_in(plan, staged)}", list[str]()
     if options.appends(plan):
         kept, before = in_range, [is_in(plan, _known(plan, target, staged))]
-    elif delta is not None:
-        if not options.mode.keeps_rows:
-            kept = f"({plan.target_range(publication.key_range)}) AND {kept}"
-        first, *after = list(batched_conditions(delta.delete)) or ["0"]
-        kept += f" AND NOT ifNull({first}, 0)"
+    elif not options.mode.keeps_rows:
+        kept = f"({plan.target_range(publication.key_range)}) AND {kept}"
+    kept = " AND ".join((kept, *(f"NOT ifNull({condition}, 0)" for condition in gone[:1])))
     return [
         *(delete_from(staged, condition) for condition in before),
         f"INSERT INTO {staged} ({columns}) SELECT {which}{columns} FROM {target} WHERE {kept}",
-        *(delete_from(staged, condition) for condition in after),
+        *(delete_from(staged, condition) for condition in gone[1:]),
     ]
 
 
@@ -216,15 +214,14 @@ def rewrite(
 
     `in_range` is the condition that a row of the target is in the range.
     """
-    plan, delta, added = publication.plan, publication.delta, "1"
-    deletes = [in_range]
+    plan, added = publication.plan, "1"
+    deletes = [*batched_conditions(publication.delta.delete)]
     if options.appends(plan):
-        deletes, added = [], f"NOT ({is_in(plan, _known(plan, target, staged))})"
-    elif delta is not None:
-        updated = [is_in(plan, staged)] if delta.updated else []
-        deletes = [*batched_conditions(delta.delete), *updated]
-    elif options.mode.updates_known:
-        deletes = [is_in(plan, staged)]
+        added = f"NOT ({is_in(plan, _known(plan, target, staged))})"
+    elif options.replaces(plan):
+        deletes = [in_range]
+    elif options.written_by(plan).updates:
+        deletes.append(is_in(plan, staged))
     columns = copy_columns(plan)
     return [
         *(f"ALTER TABLE {target} DELETE WHERE {condition}" for condition in deletes),

@@ -215,13 +215,10 @@ class ClickHouseLoad(locks.HeldRange):
         Raises:
             TableferryError: with its delta, the range does not agree with its source.
         """
-        if (delta := self.publication.delta) is not None:
-            self._complete()
-            delta.prove(self.resource, self.staging_table)
-        elif self.options.mode.updates_known:
-            self._complete()
-        else:
+        if self.options.replaces(self.plan) or self.options.appends(self.plan):
             return
+        self._complete()
+        self.publication.delta.prove(self.resource, self.staging_table)
         self._audited = self.staged_rows()
 
     def _complete(self) -> None:
@@ -244,25 +241,23 @@ class ClickHouseLoad(locks.HeldRange):
         target = qualified(self.table)
         # an INSERT SELECT outlives its client, and must not run beside its own repetition
         self.resource.execute(f"KILL QUERY WHERE startsWith(query_id, {literal(self.lock)}) SYNC")
-        delta, in_range = self.publication.delta, self._in_range
-        *deletes, insert = ddl.rewrite(
-            self.publication, self.options, target, self._staged, in_range
-        )
-        # a delta is proven in the table itself
-        with self._publish_audit() if delta is None else nullcontext():
+        options, in_range = self.options, self._in_range
+        *deletes, insert = ddl.rewrite(self.publication, options, target, self._staged, in_range)
+        # rows that are written by themselves are proven in the table itself
+        with nullcontext() if options.single_rows else self._publish_audit():
             for delete in deletes:
                 self.resource.execute(
                     delete, {"mutations_sync": 2, "allow_nondeterministic_mutations": 1}
                 )
-            adds = self.options.mode.updates_known and delta is None
-            kept = self._count(target, in_range) if adds else 0
+            whole = options.replaces(self.plan) or options.appends(self.plan)
+            kept = 0 if whole else self._count(target, in_range)
             query_id = f"{self.lock}-{self.owner.token}"
             self.resource.execute(insert, {**UNDIVIDED, "query_id": query_id})
         assert self._audited is not None
-        self._target_rows, shown = kept + self._audited, self._rows_in_range()
-        if delta is not None:
-            return delta.prove(self.resource, self.table)
-        return self._require_shown(shown, self._target_rows)
+        self._target_rows = kept + self._audited
+        self._require_shown(self._rows_in_range(), self._target_rows)
+        self.publication.delta.prove(self.resource, self.table)
+        return self._target_rows
 
     @property
     def _staged(self) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from tableferry.resources.contract.copy_plan import CopyPlan, Format
 from tableferry.resources.contract.delimited import Framing
 from tableferry.resources.contract.delta import Delta
-from tableferry.resources.contract.quarantine import NONE_REJECTED, Quarantine
+from tableferry.resources.contract.quarantine import Quarantine
 from tableferry.resources.errors import InputError
 from tableferry.resources.keys.range import KeyRange, parse_range
 from tableferry.resources.tables import TableRef
@@ -124,10 +124,10 @@ class Publication:
     """SQL Server only: the terminators of their text."""
     batch_rows: int = 65_536
     """Rows per batch of a SQL Server bulk copy; a ClickHouse insert streams and has no batches."""
-    delta: Delta | None = None
+    delta: Delta = field(default_factory=Delta)
     """The rows by which the range differs: those to insert or update are staged, and all others
-    stay as they are. None: the range is written as a whole."""
-    quarantine: Quarantine = NONE_REJECTED
+    stay as they are."""
+    quarantine: Quarantine = field(default_factory=Quarantine)
     """What is kept beside the target instead of in it."""
     displaced: Callable[[Sequence[str]], None] | None = None
     """Is called with the names of other ranges that are about to lose rows, since these have moved

@@ -49,6 +49,3 @@ class Quarantine:
             before, after = (range_name, each.key, each.column), (each.reason, self.run_id)
             texts = [*map(literal, before), value, *map(literal, (*after, str(each.row)))]
             yield f"({', '.join(texts)})"
-
-
-NONE_REJECTED = Quarantine()

@@ -74,8 +74,6 @@ class SessionReader:
 class DeltaAudit(publish_audit.CountAudit):
     """The proof of a range by the session that writes its delta, before it commits."""
 
-    delta: Delta
-
     def __post_init__(self) -> None:
         """No other rows are counted before."""
 
@@ -85,8 +83,8 @@ class DeltaAudit(publish_audit.CountAudit):
         Raises:
             RowsReferredTo: names a row that rows of other tables refer to.
         """
-        if self.delta.deleted and self.load.options.mark is None:
-            require_unreferred(self.load, self.delta)
+        if self.load.publication.delta.deleted and self.load.options.mark is None:
+            require_unreferred(self.load, self.load.publication.delta)
         return True
 
     def after(self, written: Changes) -> None:
@@ -97,7 +95,7 @@ class DeltaAudit(publish_audit.CountAudit):
             ShownDiffers: rows of other ranges have changed.
             TableferryError: the range does not agree with its source.
         """
-        load, delta, mark = self.load, self.delta, self.load.options.mark
+        load, delta, mark = self.load, self.load.publication.delta, self.load.options.mark
         expected = Changes(delta.inserted, delta.updated, delta.deleted)
         if mark and written.inserted + written.updated == delta.moved:
             expected = Changes(written.inserted, written.updated, delta.deleted)
@@ -111,6 +109,16 @@ class DeltaAudit(publish_audit.CountAudit):
         reader = cast(Endpoint, SessionReader(load.resource, load.session))
         self.shown = delta.prove(reader, load.table)
         self._require_unchanged(expected)
+
+
+def audit_of(load: TransactionalLoad[Any], staged: int) -> publish_audit.CountAudit:
+    """Return the audit of a range as it is published, which has so many rows in staging."""
+    audit = publish_audit.CountAudit
+    if load.options.single_rows:
+        audit = DeltaAudit
+    elif load.options.audits_shown:
+        audit = publish_audit.ContentAudit
+    return audit(load, staged)
 
 
 def require_unreferred(load: TransactionalLoad[Any], delta: Delta) -> None:

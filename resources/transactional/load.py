@@ -17,10 +17,10 @@ from tableferry.resources.contract.target_names import rejected_of, surplus_reje
 from tableferry.resources.contract.target_options import TargetOptions, require_staged
 from tableferry.resources.keys.range import KeyRange, parse_range
 from tableferry.resources.tables import TableRef, staging_prefix
-from tableferry.resources.transactional.delta import DeltaAudit
+from tableferry.resources.transactional.delta import audit_of
 from tableferry.resources.transactional.markers import MarkerTable
 from tableferry.resources.transactional.other_ranges import Changes
-from tableferry.resources.transactional.publish_audit import ContentAudit, CountAudit
+from tableferry.resources.transactional.publish_audit import CountAudit
 from tableferry.resources.transactional.quarantine import replace_quarantine
 from tableferry.resources.transactional.statements import Publishing, Statements, TargetSession
 from tableferry.resources.types.column import Column
@@ -123,7 +123,7 @@ class TransactionalLoad(Generic[AnySession]):
         """
         self.audited_table()
         assert self._audited is not None
-        audit, done, moved = self._audit(self._audited), False, None
+        audit, done, moved = audit_of(self, self._audited), False, None
         for attempt in retrying():
             with attempt:
                 try:
@@ -139,11 +139,6 @@ class TransactionalLoad(Generic[AnySession]):
                 "staged rows are gone; nothing was committed"
             )
         return audit.committed()
-
-    def _audit(self, staged: int) -> CountAudit:
-        if self.publication.delta is not None:
-            return DeltaAudit(self, staged, self.publication.delta)
-        return ContentAudit(self, staged) if self.options.audits_shown else CountAudit(self, staged)
 
     def _commit(self, audit: CountAudit) -> bool:
         """Commit; return False if the staged rows were lost with the connection."""

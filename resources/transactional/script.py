@@ -67,7 +67,6 @@ def _statements(
         identity: whether an identity column is written.
     """
     plan, delta = publication.plan, publication.delta
-    assert delta is not None
     table = plan.target
     name = f"{staging_name(table, publication.key_range.name)}_repair"
     staging = replace(table, name=name)

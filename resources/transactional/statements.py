@@ -358,7 +358,7 @@ class Statements:
 
         Rows are deleted first, so that others can take over their unique values.
         """
-        plan, delta, mark = publication.plan, publication.delta, options.mark
+        plan, mark = publication.plan, options.mark
         written = options.written_by(plan)
         where, update = plan.target_range(publication.key_range), None
         known, removes, insert = list[str](), list[str](), self.insert_new(plan, table, staging)
@@ -369,8 +369,9 @@ class Statements:
             known = self.stage_known(plan, table, staging, where)
         elif written.updates:
             update = self.update_known(plan, table, staging, mark)
-        if delta is not None:
-            removes = [self.remove(table, condition, mark) for condition in delta.delete]
+        if options.single_rows:
+            gone = publication.delta.delete
+            removes = [self.remove(table, condition, mark) for condition in gone]
         elif options.removes:
             removes = [self.remove_gone(plan, table, staging, where, mark)]
         inserts = [insert] if written.inserts else []

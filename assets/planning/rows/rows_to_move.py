@@ -34,7 +34,7 @@ class RowsToMove:
         if self.whole_because:
             return f"all rows: {self.whole_because}"
         if self.inserted is None:
-            return counted(self.moved or 0, "row")
+            return "" if self.moved is None else counted(self.moved, "row")
         return (
             f"{self.inserted:,} to insert, {self.updated:,} to update, {self.deleted:,} to delete"
         )
@@ -63,7 +63,7 @@ def delta_between(
 
 def rows_to_move(
     plan: TransferPlan, hop: Hop, servers: Servers, name: str, decision: Decision
-) -> RowsToMove | None:
+) -> RowsToMove:
     """Count the rows that a run would move of a range, where these are not simply all.
 
     The rows that differ are found as the run finds them, and the newer rows of an increment are
@@ -84,7 +84,7 @@ def rows_to_move(
     if action is Action.COMPARE:
         action = action_of_move(plan, hop, servers, decision.reason, rows)
     if hop.renames or action is not Action.MOVE_DIFFERING:
-        return None
+        return RowsToMove()
     try:
         most = most_rows(transfer, hop, rows)
         delta = delta_between(hop, servers, key_range, rows=rows, most=most)

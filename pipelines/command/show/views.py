@@ -28,7 +28,7 @@ class PlannedRange:
     decision: Decision
     rows: int | None = None
     """Its rows in the source."""
-    to_move: RowsToMove | None = None
+    to_move: RowsToMove = field(default_factory=RowsToMove)
     """The rows that would move, if they are not simply all and were counted."""
     refused: str = ""
     """Why a run would not move it, though it should."""
@@ -49,8 +49,7 @@ class PlannedRange:
         """More about the reason: why nothing would move, or the number of rows that would."""
         if self.state == "refused":
             return self.refused
-        rows = str(self.to_move) if self.to_move is not None else ""
-        return ": ".join(filter(None, (self.decision.detail, rows))) or None
+        return ": ".join(filter(None, (self.decision.detail, str(self.to_move)))) or None
 
     @property
     def why(self) -> str:
@@ -61,7 +60,7 @@ class PlannedRange:
 
     def json(self) -> dict[str, Any]:
         """Return the `--json` form, which has the fields of a range without a record."""
-        to_move = self.to_move or RowsToMove()
+        to_move = self.to_move
         view = RangeView(
             self.range,
             State.MISSING,

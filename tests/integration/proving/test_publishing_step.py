@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import psycopg
 import pytest
@@ -242,16 +241,7 @@ class Unproven(Delta):
 
 def delete(bench: Bench, *conditions: str, rows: int = 1, mark: Mark | None = None) -> None:
     """Publish a delta of rows to delete, some per condition."""
-    figures: Any = None
-    delta = Unproven(
-        inserted=0,
-        updated=0,
-        deleted=rows * len(conditions),
-        read=(),
-        delete=conditions,
-        staged=figures,
-        source=figures,
-    )
+    delta = Unproven(deleted=rows * len(conditions), delete=conditions)
     options = replace(planned(bench), single_rows=Written.of(delta, mark), mark=mark)
     publication = Publication(bench.plan, LOW, "v1", "run-1", delta=delta)
     with bench.target.attempt(publication, options) as load:
