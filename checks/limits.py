@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tableferry.checks.levels import LEVELS, Level
@@ -34,7 +34,7 @@ def with_limits(
         changed: the number of values that `on_overflow` changes, by target column.
     """
     values = LEVELS[level].values
-    remarks = [*limits(plan, changed)] if values else []
+    remarks = limits(plan, changed) if values else []
     metadata = _metadata(plan, changed) if values else {}
     if plan.fitting:
         remarks.append("of the rows whose values fit")
@@ -74,7 +74,7 @@ def with_rejected(verdict: Verdict, plan: CopyPlan, rows: int) -> Verdict:
     return replace(verdict, remarks=(*verdict.remarks, remark), metadata=metadata)
 
 
-def limits(plan: CopyPlan, changed: Mapping[str, int] | None = None) -> Iterator[str]:
+def limits(plan: CopyPlan, changed: Mapping[str, int] | None = None) -> list[str]:
     """Say what a comparison of values leaves out, or compares as something else.
 
     Args:
@@ -87,15 +87,13 @@ def limits(plan: CopyPlan, changed: Mapping[str, int] | None = None) -> Iterator
         parts = [f"{field.name} ({policies[field.name]})" for field in relaxed_fields(plan)]
     else:
         parts = [f"{_values(n)} of {name} ({policies[name]})" for name, n in changed.items() if n]
-    if parts:
-        yield f"compared as on_overflow makes them: {_listed(parts)}"
-    if cast := [column.target.name for column in plan.columns if column.lossy]:
-        yield f"compared after the same cast: {_listed(cast)}"
-    if names := not_compared(plan):
-        shown = [f"{name} (on_overflow: {policies[name]})" for name in names]
-        yield f"not compared: {_listed(shown)}"
-    if plan.excluded:
-        yield f"not copied: {_listed(plan.excluded)}"
+    said = {
+        "compared as on_overflow makes them": parts,
+        "compared after the same cast": [each.target.name for each in plan.columns if each.lossy],
+        "not compared": [f"{name} (on_overflow: {policies[name]})" for name in not_compared(plan)],
+        "not copied": plan.excluded,
+    }
+    return [f"{what}: {_listed(names)}" for what, names in said.items() if names]
 
 
 def _metadata(plan: CopyPlan, changed: Mapping[str, int]) -> dict[str, str]:

@@ -290,11 +290,7 @@ def fingerprints_of(
     )
     method = "watermark" if transfer.watermark else transfer.fingerprint
     with errors.concerning(f"{transfer.transfer}: {transfer.source}"):
-        found = fingerprints(reading, ranges, method, recorded=recorded, as_sent=as_sent)
-    if first.plan.fitting is None:
-        return found
-    # its figures are those of all rows: rejected ones may be mended, and become others
-    return {name: replace(each, source_figures=None) for name, each in found.items()}
+        return fingerprints(reading, ranges, method, recorded=recorded, as_sent=as_sent)
 
 
 def known_rows(

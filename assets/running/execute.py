@@ -292,8 +292,8 @@ def _earlier(
     # files have the planned columns alone
     by_path = hop.plan.target.system.by_path
     kept = () if by_path else tuple(gone.kept(plan.transfer.dropped_columns))
-    relaxed = any(column.on_overflow != "refuse" or column.lossy for column in hop.plan.columns)
-    if not (kept or relaxed or hop.plan.fitting):
+    altered = any(column.change or column.lossy for column in hop.plan.columns)
+    if not (kept or altered or hop.plan.fitting):
         return Earlier()
     known = committed_records(instance, hop.asset, plan.ranges)
     decided = plan.decided[hop.number]

@@ -79,13 +79,15 @@ class RangeAttempt:
             table: the staging table, the shadow table or the target.
         """
         figures = self.reading.source_figures
+        # they are of all rows: rejected ones may be mended, and become others
+        known = {} if figures is None or self.hop.plan.fitting else {self.name: figures}
         return Comparison(
             self.work.observed(self.hop, table),
             self.source,
             self.target,
             [self.key_range],
             self.reading.snapshot,
-            {self.name: figures} if figures else {},
+            known,
         )
 
     @property

@@ -134,7 +134,7 @@ def _in_turn(
     if not hop.first and not (as_planned and decision.action is Action.SKIP):
         # asked before the rows are read
         before = work.recorded_before(hop, name)
-        figures = proven_figures(before.target_digest) if before and not hop.plan.fitting else None
+        figures = proven_figures(before.target_digest) if before else None
         reading = replace(reading, before=before, source_figures=figures)
     attempt = RangeAttempt(
         work, hop, key_range, reading, decision, number, decision.proven, waited=waited

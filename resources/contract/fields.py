@@ -60,15 +60,15 @@ class Field:
         assert self.item is not None, f"{self.name} is no array"
         return self.item.source if column == self.source else self.item.target
 
-    def rendering(self, side: Side) -> str | None:
+    def rendering(self, side: Side, variant: str = "") -> str | None:
         """SQL of what is compared instead of the column's value; None if the value is compared."""
-        return self.rendered if side == "source" else self.target_rendered
+        if side == "target":
+            return self.target_rendered
+        return self.relaxed[variant].value if self.relaxed else self.rendered
 
     def value(self, side: Side, dialect: Dialect, variant: str = "") -> str:
         """SQL of the value that the target should have, in one side's dialect."""
-        if side == "source" and self.relaxed:
-            return f"({self.relaxed[variant].value})"
-        rendered = self.rendering(side)
+        rendered = self.rendering(side, variant)
         return dialect.quote(self.column(side).name) if rendered is None else f"({rendered})"
 
 

@@ -76,10 +76,10 @@ class RowDigest:
         It is the value if the driver delivers it exactly, otherwise its canonical form.
         """
         sent = []
-        system, side = self.dialect.system, self.side
+        system, side, variant = self.dialect.system, self.side, self.dialect.variant
         for field in self.fields:
-            value = field.value(side, system.dialect, self.dialect.variant)
-            stored = field.rendering(side) is None and (side == "target" or not field.relaxed)
+            value = field.value(side, system.dialect, variant)
+            stored = field.rendering(side, variant) is None
             exact = stored and system.digest.sent_exactly(field, field.column(side))
             sent.append((value if exact else self.dialect.framed(field, side, value), exact))
         return tuple(sent)

@@ -131,13 +131,14 @@ def fingerprints(
         )
     with concerning(f"{table}: fingerprint {method}"):
         results = _aggregates(reading, ranges, method)
-    if method not in OF_WRITES:
-        return results
     # asked last, so that rows of the old history may pass for the new one's, but not the reverse
-    history = source.history(endpoint)
-    used = definition(dialect(endpoint).algorithm) if method == "watermark" else ""
-    with_history = f"{used or 'r'}{HISTORY}{history}"[:LONGEST] if history else used
-    return {name: replace(result, definition=with_history) for name, result in results.items()}
+    history = source.history(endpoint) if method in OF_WRITES else ""
+    if not history:
+        return results
+    return {
+        name: replace(each, definition=f"{each.definition or 'r'}{HISTORY}{history}"[:LONGEST])
+        for name, each in results.items()
+    }
 
 
 def _aggregates(
@@ -154,11 +155,11 @@ def _aggregates(
         count = sql.count.replace("*", "DISTINCT {}")
         figures.append((sql.grouping_key(system.quote(key.name), key), count))
     mark_kind = None
-    if reading.greatest and method == "watermark":
+    if reading.greatest and digested:
         mark_kind, mark = key_kind(digested[-1], system)[0], digested[-1]
         value = sql.key_value(system.quote(mark.name), mark, mark_kind)
         figures.append((value, sql.text("MAX({})")))
-    used = definition(dialect(endpoint).algorithm) if method == "watermark" else ""
+    used = definition(dialect(endpoint).algorithm) if digested else ""
     detail = used
     if method == "row_version":
         copied = [column.source.name for column in plan.columns]

@@ -94,9 +94,10 @@ def sent_form(field: Field, sent: str | None) -> Form | None:
 
     Args:
         field: the column.
-        sent: its `text_expression`, which fails where it would not send the value.
+        sent: its `text_expression`, which fails where it would not send the value; None if there is
+            none, as of values that an `on_overflow` may change.
     """
-    if field.relaxed or sent is None:
+    if sent is None:
         return None
     if field.kind == "text":
         name = DIALECT.quote(field.source.name)

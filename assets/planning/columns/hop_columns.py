@@ -161,13 +161,13 @@ def overrides_of(
         if source_name is None or source_name in exclude:
             continue
         assert not isinstance(column.type, dict)
+        own_keys = own[name].model_fields_set if name in own else ()
         overrides[source_name] = ColumnOverride(
             rename=column.rename,
             type=column.type,
             on_overflow=column.on_overflow,
             low_cardinality=column.low_cardinality and low_cardinality,
-            where_possible=len(transfer.hops) > 1
-            and not (name in own and "on_overflow" in own[name].model_fields_set),
+            where_possible=len(transfer.hops) > 1 and "on_overflow" not in own_keys,
         )
     return overrides
 
