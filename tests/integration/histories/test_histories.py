@@ -126,6 +126,11 @@ KEPT = {
             *(step("mistake", "key", "nothing"), step("update", [2, 22], 9), step("run")),
         ),
     ),
+    "a swap that a backfill of all ranges does": History(
+        ("postgres", "postgres"),
+        declared=(*BOUNDS, ("write", "swap")),
+        steps=(step("run"), step("update", [4, 14], 8), step("launch"), step("check", "")),
+    ),
 }
 """Histories that are tried each time; those that have found a fault come here."""
 

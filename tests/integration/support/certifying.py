@@ -37,9 +37,22 @@ def set_servers(stack: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Have the tests of other workers that certify wait: some look what is left on the servers."""
+    """Look at what certifying leaves on the servers, while no other worker certifies."""
+    with _locked(fcntl.LOCK_EX):
+        yield
+
+
+@contextmanager
+def among_others() -> Iterator[None]:
+    """Certify while other workers do, but none that is `alone`."""
+    with _locked(fcntl.LOCK_SH):
+        yield
+
+
+@contextmanager
+def _locked(how: int) -> Iterator[None]:
     with (Path(tempfile.gettempdir()) / f"tableferry-certifying-{RUN}").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, how)
         yield
 
 

@@ -20,7 +20,7 @@ from tests.integration.conftest import Ferry
 from tests.integration.support import engines, homes, looking
 from tests.integration.support.certifying import (
     DIRECT,
-    alone,
+    among_others,
     certified,
     restarting,
     results,
@@ -223,7 +223,7 @@ def test_edge_values_of_all_types_come_and_go(
 ) -> None:
     set_servers(stack, monkeypatch)
     try_only(monkeypatch, "types", "refused value")
-    with alone():
+    with among_others():
         result, document = certified(tmp_path / "out", "--route", route, "--rows", "200")
     assert result.exit_code == 0, result.output
     assert results(document)["types"] == "passed"
@@ -234,7 +234,7 @@ def test_an_engine_is_certified(
     stack: Servers, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_servers(stack, monkeypatch)
-    with alone(), restarting(lambda: engine.restart(killed=True), tmp_path) as command:
+    with among_others(), restarting(lambda: engine.restart(killed=True), tmp_path) as command:
         result, document = certified(tmp_path / "out", *DIRECT, "--restart-command", command)
     assert result.exit_code == 0, result.output
     assert results(document)["restarted server"] == "passed"
