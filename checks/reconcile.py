@@ -12,10 +12,9 @@ from tableferry.checks.sides import Comparison
 from tableferry.checks.table_side import SIDES, Digests
 from tableferry.checks.verdict import Verdict
 from tableferry.resources.contract.fields import Field
-from tableferry.resources.contract.fingerprint import Figures, KnownFigures, Way
+from tableferry.resources.contract.fingerprint import Figures, Way
 from tableferry.resources.digest.fields import fields
 from tableferry.resources.digest.measure import CHANGED, DIGEST, ROWS, empty
-from tableferry.resources.keys.range import KeyRange
 
 SOURCE_DIGEST = "source_digest"
 """Metadata of a checksum: how the source's figures were found, a `Way`."""
@@ -115,13 +114,13 @@ def _by_sums(both: Comparison, level: Level) -> dict[str, Verdict]:
     )
     began = time.monotonic()
     groups = {side: both.sides[side].by_range(both.ranges) for side in SIDES}
-    known = _known_by_number(digests, columns, both.ranges, both.known)
+    known = _known_by_number(digests, columns, both)
     if known is not None:
         row = digests.row["target"] if digests else None
         source_figures = known
         target_figures = both.sides["target"].measure(groups["target"], digest=row, figures=columns)
     else:
-        changes = digests.changed if digests else None
+        changes = both.changed if digests else None
         source_figures, target_figures = both.measure(groups, digests, columns, changes)
     seconds = time.monotonic() - began
     ways = {} if known is None else {name: each.way for name, each in both.known.items()}
@@ -148,25 +147,22 @@ def _by_sums(both: Comparison, level: Level) -> dict[str, Verdict]:
 
 
 def _known_by_number(
-    digests: Digests | None,
-    columns: Sequence[Field],
-    ranges: Sequence[KeyRange],
-    known: Mapping[str, KnownFigures],
+    digests: Digests | None, columns: Sequence[Field], both: Comparison
 ) -> dict[int, Figures] | None:
     """The source's known figures, if there are all that are needed, by the digest in use now."""
     digest = digests.row["source"].id if digests else None
     names = empty(digests is not None, columns)
     by_number: dict[int, Figures] = {}
-    for number, key_range in enumerate(ranges):
-        source = known.get(key_range.name)
+    for number, key_range in enumerate(both.ranges):
+        source = both.known.get(key_range.name)
         if source is None or digest not in (None, source.digest):
             return None
         if any(field.name not in source.figures for field in columns):
             return None
         by_number[number] = {name: source.figures[name] for name in names}
-        if digests and digests.changed:
+        if digests:
             # figures of values that a policy has changed would have another digest
-            by_number[number][CHANGED] = dict.fromkeys(digests.changed, 0)
+            by_number[number][CHANGED] = dict.fromkeys(both.changed, 0)
     return by_number
 
 
@@ -190,9 +186,8 @@ def _by_rows(both: Comparison, level: Level) -> Verdict:
         source_figures = {ROWS: source_rows, "one_in": one_in}
         target_figures = {ROWS: target_rows, "one_in": one_in}
     changed: Mapping[str, int] = {}
-    if digests.changed:
-        counted = both.sides["source"].total(where["source"], digests.changed)
-        changed = counted.get(CHANGED, {})
+    if changes := both.changed:
+        changed = both.sides["source"].total(where["source"], changes).get(CHANGED, {})
     compared = both.compare_rows(where, values=False)
     source_figures["hashed"] = compared.source_rows
     target_figures["hashed"] = compared.target_rows

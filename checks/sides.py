@@ -20,7 +20,7 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.fields import Field, Side
 from tableferry.resources.contract.fingerprint import Figures, KnownFigures
 from tableferry.resources.contract.table_sql import joined
-from tableferry.resources.digest.fields import fields, observed
+from tableferry.resources.digest.fields import fields, observed, relaxed_fields
 from tableferry.resources.digest.measure import Grouped
 from tableferry.resources.keys.range import KeyRange
 
@@ -108,6 +108,15 @@ class Comparison:
     def digests(self) -> Digests:
         """How both servers digest rows alike; see `Digests.of`."""
         return Digests.of(self.plan, self.source, self.target)
+
+    @cached_property
+    def changed(self) -> Mapping[str, str]:
+        """By column, the source's condition that `on_overflow` changes a value."""
+        return {
+            column.name: column.relaxed[self.digests.row["source"].dialect.variant].changed
+            or "1 = 0"
+            for column in relaxed_fields(self.plan)
+        }
 
     @cached_property
     def where(self) -> Mapping[Side, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tableferry.checks.rowhash import IDENTITY, KEY, RowLayout
@@ -29,7 +29,7 @@ from tableferry.resources.digest.expressions import (
     key_number,
     sorts_like_number,
 )
-from tableferry.resources.digest.fields import fields, identity_fields, relaxed_fields
+from tableferry.resources.digest.fields import fields, identity_fields
 from tableferry.resources.digest.measure import ROWS, Grouped, measure
 from tableferry.resources.digest.probe import shared
 from tableferry.resources.digest.stretches import stretches
@@ -207,8 +207,6 @@ class Digests:
     """The digest of the primary key, or of the key column if there is none."""
     shown: Mapping[Side, Mapping[str, str]]
     """By column, what `resources.digest.values.shown` makes readable."""
-    changed: Mapping[str, str] = field(default_factory=dict)
-    """By column, the source's condition that `on_overflow` changes a value."""
 
     @classmethod
     def of(cls, plan: CopyPlan, source: Endpoint, target: Endpoint) -> Digests:
@@ -226,9 +224,5 @@ class Digests:
             {
                 side: {each.name: sql.shown(each, side) for each in columns}
                 for side, sql in dialects.items()
-            },
-            {
-                column.name: column.relaxed[source_sql.variant].changed or "1 = 0"
-                for column in relaxed_fields(plan)
             },
         )

@@ -21,7 +21,6 @@ from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.loader import loader_of
 from tableferry.resources.contract.markers import Publication
 from tableferry.resources.contract.target import Target
-from tableferry.resources.digest.fields import relaxed_fields
 from tableferry.resources.digest.measure import CHANGED
 from tableferry.resources.keys.range import KeyRange
 from tableferry.resources.tables import TableRef
@@ -103,9 +102,7 @@ class RangeAttempt:
     def changed(self) -> dict[str, Any]:
         """Return the fields of a record that say what all of the range's values lose, or are
         changed by `on_overflow`, as the source's SQL counts it."""
-        changed: Mapping[str, str] = {}
-        if relaxed_fields(self.hop.plan):
-            changed = self.comparison(self.hop.plan.target).digests.changed
+        changed = self.comparison(self.hop.plan.target).changed
         return {"counts": self._counted(changed), "cast": self.lost()}
 
     def _counted(self, conditions: Mapping[str, str]) -> dict[str, int]:

@@ -256,10 +256,6 @@ class _ColumnPlanner:
         if override.low_cardinality and types.low_cardinality is None:
             raise InputError(f"column {column.name!r}: {target} has no type for low_cardinality")
         if override.type is not None:
-            if override.on_overflow == "text":
-                raise InputError(
-                    f"column {column.name!r}: 'on_overflow: text' chooses the type itself"
-                )
             if not is_target_type(target, override.type):
                 raise InputError(
                     f"column {column.name!r}: {override.type!r} is not a {target} type that can be "

@@ -50,7 +50,7 @@ class ColumnPlan:
     @property
     def change(self) -> Change | None:
         """What values become that the target cannot hold; None if they are refused."""
-        return next((each for each in CHANGES if each == self.on_overflow), None)
+        return CHANGES.get(self.on_overflow)
 
     def sql(self, wire: WireFormat) -> str | None:
         """The expression for a wire format; None if none is exact."""

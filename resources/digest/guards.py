@@ -94,8 +94,8 @@ def _guard(
     if left is None:
         return None
     nullable = conversion.slot.nullable and column.source.name != plan.key.source.name
-    usable = steps.CHANGES if nullable else ("clamp",)
-    policies = tuple(policy for policy in usable if _left(left, policy) != left)
+    usable = [change for change in steps.CHANGES.values() if nullable or change != "null"]
+    policies = tuple(change for change in usable if _left(left, change) != left)
     changed = Overflow("null", conversion.sent, (left,), field, system, variant).relaxed()
     condition = None if changed is None else changed.changed
     return None if condition == NEVER else Guard(left.reason, condition, policies)

@@ -5,7 +5,7 @@ A guard costs at most one pass over a column that obeys it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, Protocol
@@ -17,7 +17,7 @@ REPLACEMENT = "\ufffd"
 
 OverflowPolicy = Literal["refuse", "null", "clamp", "text"]
 Change = Literal["null", "clamp"]
-CHANGES: tuple[Change, ...] = ("null", "clamp")
+CHANGES: Mapping[str, Change] = {"null": "null", "clamp": "clamp"}
 """The policies under which values that do not fit become others."""
 
 
