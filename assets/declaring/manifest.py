@@ -183,6 +183,9 @@ class Transfer(sections.Section):
     def check_rules(cls, value: Any, info: ValidationInfo) -> Any:
         """Check a value by the rule for its key, which changes nothing."""
         assert info.field_name is not None
+        default = cls.model_fields[info.field_name].default
+        if info.field_name in rules.OPTIONAL and value == default:
+            return value
         with as_value_error():
             problems = rules.RULES[info.field_name](value, info.data)
             InvalidParts.raise_any(

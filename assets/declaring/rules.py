@@ -121,8 +121,6 @@ def column_problems(
 
 def _incremental(value: Any, fields: Fields) -> Problems:
     """What keeps a transfer from moving only the newer rows of a range."""
-    if value is None:
-        return
     mode = fields.get("write")
     if mode is not None and not mode.updates_known:
         yield f"needs 'write: upsert': {mode} cannot leave the older rows of a range as they are"
@@ -143,8 +141,6 @@ def _incremental(value: Any, fields: Fields) -> Problems:
 
 def _quarantine(value: Any, fields: Fields) -> Problems:
     """Say what keeps a transfer from moving ranges without the rows that do not fit."""
-    if value != "quarantine":
-        return
     mode = fields.get("write")
     if mode is not None and not (mode.replaces_in_place and mode.moves):
         yield f"quarantine needs 'write: replace': with {mode} a rejected row may be in the target"
@@ -185,8 +181,6 @@ def share(value: object) -> object:
 
 def _deletes(value: Any, fields: Fields) -> Problems:
     """What keeps a transfer from removing the rows that its source has no more."""
-    if value == "keep":
-        return
     mode = fields.get("write")
     if mode is not None and not mode.updates_known:
         yield (
@@ -287,9 +281,7 @@ def _write(value: WriteMode, fields: Fields) -> Problems:
             yield f"{hop.to} takes only {', '.join(modes)}, not {value}"
 
 
-def _mover(value: str | None, fields: Fields) -> Problems:
-    if value is None:
-        return
+def _mover(value: str, fields: Fields) -> Problems:
     if fields.get("write", WriteMode.NONE).moves:
         yield "is for 'write: none': it says who fills the target instead"
     elif len(fields.get("hops", ())) > 1:
@@ -326,8 +318,8 @@ def _fingerprint(value: str, fields: Fields) -> Problems:
         )
 
 
-def _schedule(value: str | None, fields: Fields) -> Problems:
-    if value is not None and not fields.get("write", WriteMode.REPLACE).moves:
+def _schedule(value: str, fields: Fields) -> Problems:
+    if not fields.get("write", WriteMode.REPLACE).moves:
         yield "is for runs that move rows: 'write: none' takes check_schedule"
 
 
@@ -350,3 +342,6 @@ RULES: Mapping[str, Callable[[Any, Fields], Problems]] = {
     "schedule": _schedule,
 }
 """By key of a transfer, what is wrong with its value, given the fields before it."""
+
+OPTIONAL = ("mover", "on_reject", "incremental", "deletes", "schedule")
+"""Those of these keys whose defaults ask for nothing, and are never wrong."""

@@ -288,7 +288,7 @@ def fingerprints_of(
         greatest=transfer.incremental is not None,
         segmented=uses_segments(transfer),
     )
-    method = "watermark" if transfer.watermark else transfer.fingerprint
+    method, _, _ = transfer.fingerprint.partition(":")
     with errors.concerning(f"{transfer.transfer}: {transfer.source}"):
         return fingerprints(reading, ranges, method, recorded=recorded, as_sent=as_sent)
 

@@ -66,12 +66,9 @@ def move(rows: RowSet, reason: Reason) -> RangeOutcome:
     artifacts: list[Artifact] = []
     framing = Framing.fresh() if hop.plan.framed(hop.wire) else None
     format = format_of(hop.wire, hop.plan.source, hop.plan.target)
+    most = work.plan.transfer.max_rejected
     kept = rejected_in(
-        attempt.source_side,
-        hop.spec.wire,
-        attempt.key_range,
-        most=work.plan.transfer.max_rejected,
-        run_id=work.run_id,
+        attempt.source_side, hop.spec.wire, attempt.key_range, most=most, run_id=work.run_id
     )
     publication = replace(
         attempt.publication,
