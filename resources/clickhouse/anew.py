@@ -16,7 +16,6 @@ from tableferry.resources.clickhouse.locks import MARK
 from tableferry.resources.clickhouse.server import ClickHouseServer, among
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.hazards import Hazard
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target_options import TargetOptions
 from tableferry.resources.tables import TableRef
@@ -48,16 +47,8 @@ STATISTICS = re.compile(r"\bSTATISTICS\s*\(")
 SETTING = re.compile(r"(\w+) = ")
 
 
-def lost(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
-    """What the target has and a new table would not."""
-    says = "would not be on the table that is recreated"
-    return [
-        Hazard(kind, name, "refused", says, "Drop it, run, and add it again, or alter by hand")
-        for kind, name in _lost(endpoint, plan, options)
-    ]
-
-
-def _lost(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> Iterator[tuple[str, str]]:
+def lost(endpoint: Endpoint, plan: CopyPlan, options: TargetOptions) -> Iterator[tuple[str, str]]:
+    """Yield the kind and name of what the target has and a new table would not."""
     names = {"schema": literal(plan.target.schema), "name": literal(plan.target.name)}
     rows = endpoint.query(TABLE_SQL.format(**names))
     if not rows:

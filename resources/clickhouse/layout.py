@@ -90,20 +90,21 @@ def ensure_shadow(
         drop_former(resource, target, shadow)
         owner = shadow_owner(resource, plan, options, layout)
     filling = replace(shadow, name=f"{shadow.name}_filling")
-    made = f"CREATE TABLE {qualified(filling)} AS {qualified(target)}"
-    if options.recreate:
-        made = create_table(replace(plan, target=filling), options)
-    resource.execute(drop_table(filling))
-    resource.execute(f"{made} COMMENT {owner.comment()}")
-    if not options.recreate:
-        for (identity,) in resource.query(
+    if options.recreate is None:
+        made = f"CREATE TABLE {qualified(filling)} AS {qualified(target)}"
+        parts = resource.query(
             f"SELECT DISTINCT partition_id FROM system.parts WHERE active "
             f"AND database = {literal(target.schema)} AND table = {literal(target.name)}"
-        ):
-            resource.execute(
-                f"ALTER TABLE {qualified(filling)} "
-                f"ATTACH PARTITION ID {literal(identity)} FROM {qualified(target)}"
-            )
+        )
+    else:
+        made, parts = create_table(replace(plan, target=filling), options), []
+    resource.execute(drop_table(filling))
+    resource.execute(f"{made} COMMENT {owner.comment()}")
+    for (identity,) in parts:
+        resource.execute(
+            f"ALTER TABLE {qualified(filling)} "
+            f"ATTACH PARTITION ID {literal(identity)} FROM {qualified(target)}"
+        )
     resource.execute(f"RENAME TABLE {qualified(filling)} TO {qualified(shadow)}")
 
 

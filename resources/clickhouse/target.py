@@ -36,7 +36,7 @@ from tableferry.resources.clickhouse.publish_audit import BEFORE
 from tableferry.resources.columns.planner import incompatibility
 from tableferry.resources.contract import looking_ahead, target_names
 from tableferry.resources.contract.copy_plan import CopyPlan
-from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.hazards import Hazard, not_carried_over
 from tableferry.resources.contract.markers import Publication, Published, markers_of
 from tableferry.resources.contract.table_sql import drop_table, qualified
 from tableferry.resources.contract.target import (
@@ -272,7 +272,7 @@ class ClickHouseTarget(Target):
 
     def lost(self, plan: CopyPlan, options: TargetOptions) -> list[Hazard]:
         """See `Target.lost`."""
-        return anew.lost(self.resource, plan, options)
+        return not_carried_over(anew.lost(self.resource, plan, options))
 
     def creation(self, plan: CopyPlan, options: TargetOptions) -> list[str]:
         """See `Target.creation`."""

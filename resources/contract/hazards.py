@@ -18,6 +18,9 @@ the rows of a range deletes rows elsewhere. `changes`: it may change rows as the
 `noted`: it changes no row at that moment."""
 
 
+NOT_CARRIED_OVER = "would not be on the table that is recreated"
+
+
 @dataclass(frozen=True)
 class Hazard:
     """Something that a server may do when rows are published."""
@@ -42,6 +45,12 @@ class Hazard:
     def json(self) -> dict[str, Any]:
         """The hazard as `--json` shows it."""
         return asdict(self)
+
+
+def not_carried_over(parts: Iterable[tuple[str, str]]) -> list[Hazard]:
+    """Return the hazards of what a table that is recreated would lack, by their kinds and names."""
+    says, remedy = NOT_CARRIED_OVER, "Drop it, run, and add it again, or alter by hand"
+    return [Hazard(kind, name, "refused", says, remedy) for kind, name in parts]
 
 
 Look = Callable[[], Sequence[Hazard]]

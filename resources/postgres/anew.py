@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.hazards import Hazard, not_carried_over
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import concerning
 from tableferry.resources.postgres.ddl import STATEMENTS
@@ -173,11 +173,7 @@ def lost(endpoint: Endpoint, plan: CopyPlan) -> list[Hazard]:
     """What the target has and a new table would not."""
     identity = ", ".join(map(DIALECT.literal, sorted(plan.row_identity)))
     sql = about(LOST_SQL, plan.target, identity=f"ARRAY[{identity}]::text[]")
-    says = "would not be on the table that is recreated"
-    return [
-        Hazard(kind, name, "refused", says, "Drop it, run, and add it again, or alter by hand")
-        for kind, name in endpoint.query(sql)
-    ]
+    return not_carried_over(endpoint.query(sql))
 
 
 def carried(endpoint: Endpoint, plan: CopyPlan) -> bool:

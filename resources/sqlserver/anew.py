@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import Endpoint
-from tableferry.resources.contract.hazards import Hazard
+from tableferry.resources.contract.hazards import NOT_CARRIED_OVER, Hazard, not_carried_over
 from tableferry.resources.errors import StatementFailed
 from tableferry.resources.sqlserver.catalog import about
 from tableferry.resources.sqlserver.ddl import OWN_INDEX, primary_key
@@ -101,24 +101,18 @@ INNER JOIN sys.columns AS c ON c.object_id = k.object_id AND c.column_id = k.col
 def lost(endpoint: Endpoint, plan: CopyPlan) -> list[Hazard]:
     """What the target has and a new table would not."""
     table = plan.target
-    says, remedy = "would not be on the table that is recreated", "Drop it, run, and add it again"
-    hazards, unknown = [], []
-    for kind, sql in PARTS.items():
-        names = _names(endpoint, table, kind, sql)
-        if names is None:
-            unknown.append(kind)
-        for name in names or ():
-            hazards.append(Hazard(kind, name, "refused", says, remedy))
-    if not is_babelfish(endpoint):
-        for (login,) in endpoint.query(UNSEEN):
-            blind = f"{DIALECT.quote(login)} may not see those of others, which {says}"
-            remedy = grant_definitions(login)
-            hazards.append(Hazard("permissions and", "dependents", "refused", blind, remedy))
+    named = {kind: _names(endpoint, table, kind, sql) for kind, sql in PARTS.items()}
     keys = endpoint.query(about(PRIMARY_KEY.replace("{table}", TABLE), [table], "t.name"))
     if keys and {column for _, column in keys} != set(primary_key(plan)):
-        hazards.append(Hazard("primary key", str(keys[0][0]), "refused", says, remedy))
-    if unknown:
-        told = f"{says}, and the server does not tell whether there are any"
+        named["primary key"] = [str(keys[0][0])]
+    hazards = not_carried_over((kind, name) for kind in named for name in named[kind] or ())
+    if not is_babelfish(endpoint):
+        for (login,) in endpoint.query(UNSEEN):
+            blind = f"{DIALECT.quote(login)} may not see those of others, which {NOT_CARRIED_OVER}"
+            remedy = grant_definitions(login)
+            hazards.append(Hazard("permissions and", "dependents", "refused", blind, remedy))
+    if unknown := [kind for kind, names in named.items() if names is None]:
+        told = f"{NOT_CARRIED_OVER}, and the server does not tell whether there are any"
         hazards.append(Hazard("features", ", ".join(unknown), "noted", told))
     return hazards
 

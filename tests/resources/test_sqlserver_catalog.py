@@ -6,6 +6,7 @@ The rows are as the documentation of sys.columns has them, as no such server is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from tableferry.resources.columns.planner import incompatibility, plan_copy
 from tableferry.resources.errors import TypeRefused
 from tableferry.resources.registry import system
+from tableferry.resources.sqlserver import anew
 from tableferry.resources.sqlserver.catalog import COLUMNS, FLAGS, MASKED, PRIMARY_KEYS, columns_of
 from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
@@ -76,3 +78,19 @@ def test_a_period_of_a_temporal_table_is_the_servers_to_fill() -> None:
     wanted = columns([])["valid_from"]
     assert incompatibility(system("sqlserver"), wanted, there["valid_from"])
     plan_copy(TABLE, list(there.values()), TARGET, key="id")
+
+
+def test_a_lost_primary_key_is_not_mended_by_a_right_to_see_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def query(sql: str) -> list[tuple[str, ...]]:
+        if sql == anew.UNSEEN:
+            return [("loader",)]
+        return [("pk_people", "ssn")] if "x.is_primary_key = 1" in sql else []
+
+    monkeypatch.setattr(anew, "is_babelfish", lambda endpoint: False)
+    plan = plan_copy(TARGET, [Column("id", "Int64", False, primary_key=1)], TABLE, key="id")
+    server: Any = SimpleNamespace(query=query)
+    remedies = {hazard.kind: hazard.remedy for hazard in anew.lost(server, plan)}
+    assert remedies["permissions and"].startswith("GRANT VIEW DEFINITION")
+    assert remedies["primary key"].startswith("Drop it, run, and add it again")
