@@ -93,7 +93,7 @@ def plan_changes(
     gone = unplanned_columns(hops, log)
     asked = [hop for hop in hops if among is None or hop.number in among]
     targets = [
-        target_changes(
+        _target_changes(
             transfer,
             hop,
             servers,
@@ -108,17 +108,17 @@ def plan_changes(
     return ChangePlan(targets, gone)
 
 
-def target_changes(
+def _target_changes(
     transfer: Transfer,
     hop: Hop,
     servers: Servers,
     log: Log,
     gone: Unplanned,
-    earlier: Sequence[Hop] = (),
+    earlier: Sequence[Hop],
     *,
-    moves: bool = True,
+    moves: bool,
 ) -> TargetChanges:
-    """Plan what a run does to the shape of one target; arguments as in `plan_changes`.
+    """Plan what a run does to the shape of one target.
 
     `earlier` are the hops before it of which the same is asked.
     """

@@ -10,8 +10,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.declaring.many_tables import Declaration
 from tableferry.assets.declaring.transfer_files import declarations_in
 from tableferry.assets.declaring.yaml_lines import Location
-from tableferry.assets.planning.changes.change_plan import target_changes
-from tableferry.assets.planning.changes.drift import unplanned_columns
+from tableferry.assets.planning.changes.change_plan import plan_changes
 from tableferry.assets.planning.hazards import with_hazards
 from tableferry.assets.planning.resolve import Hop, resolve_hops
 from tableferry.assets.planning.transfer_plan import require_cuts
@@ -172,31 +171,28 @@ def _problems(transfer: Transfer, session: Session) -> Problems:
                 with_wires(transfer, [hop], servers)
         except errors.InputError as error:
             yield ("hops", hop.number - 1), str(error)
-        for message in _target_problems(hop, hops, transfer, session):
-            yield ("hops", hop.number - 1), message
+    for hop, message in _target_problems(hops, transfer, session):
+        yield ("hops", hop.number - 1), message
 
 
 def _target_problems(
-    hop: Hop, hops: Sequence[Hop], transfer: Transfer, session: Session
-) -> Iterator[str]:
-    """Explain why an existing target cannot take the planned columns."""
+    hops: Sequence[Hop], transfer: Transfer, session: Session
+) -> Iterator[tuple[Hop, str]]:
+    """Explain why existing targets cannot take the planned columns."""
     if not transfer.write.moves:
-        yield from filter(None, [unfit(transfer, hop)])
+        yield from ((hop, why) for hop in hops if (why := unfit(transfer, hop)))
         return
     servers = session.servers_of(transfer)
-    if hop.existing is not None:
-        published = servers.target(hop.plan.target).published(hop.plan, hop.options)
-        try:
-            require_written_as(hop.plan.target, published.written_as if published else "")
-        except errors.InputError as error:
-            yield str(error)
-    (hop,) = with_hazards([hop], servers)
-    gone = session.ask_log(lambda log: unplanned_columns(hops, log))[hop.number]
-    earlier = hops[: hop.number - 1]
-    changes = session.ask_log(
-        lambda log: target_changes(transfer, hop, servers, log, gone, earlier)
-    )
-    yield from changes.refusals
+    for hop in hops:
+        if hop.existing is not None:
+            published = servers.target(hop.plan.target).published(hop.plan, hop.options)
+            try:
+                require_written_as(hop.plan.target, published.written_as if published else "")
+            except errors.InputError as error:
+                yield hop, str(error)
+    known = with_hazards(hops, servers)
+    changes = session.ask_log(lambda log: plan_changes(transfer, known, servers, log))
+    yield from ((target.hop, why) for target in changes.targets for why in target.refusals)
 
 
 def _column_location(transfer: Transfer, name: str, hop: int | None) -> Location:
