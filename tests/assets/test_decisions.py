@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -18,6 +18,8 @@ from tableferry.assets.planning.rows.decisions import _after_mends
 from tableferry.resources.contract.markers import ANNOUNCED, Marker, Published
 
 V1 = DataVersion("md5-2-source", "schema", "settings")
+NO_TABLE = Decision(Reason.TARGET_MISSING, "no such table")
+LOST = Decision(Reason.TARGET_CHANGED, "'note', 'at' is gone")
 MOVED = Marker("a", "other.schema.settings", owner="7 host:1", home="here", at="today")
 
 
@@ -27,9 +29,8 @@ class Case:
 
     current: DataVersion = V1
     before: Committed | None = field(default_factory=lambda: Committed(V1, 1))
-    target_rows: dict[str, int] | None = field(default_factory=lambda: {"a": 10})
+    target_rows: dict[str, int] | Decision = field(default_factory=lambda: {"a": 10})
     expected_rows: dict[str, int] | None = field(default_factory=lambda: {"a": 10})
-    lost_columns: Sequence[str] = ()
     marker: Marker | None = field(default_factory=lambda: Marker("a", str(V1)))
     marked: bool = True
     fewer: tuple[str, ...] = ()
@@ -42,9 +43,8 @@ class Case:
             {"a": self.before} if self.before else {},
             target_rows=self.target_rows,
             expected_rows=self.expected_rows,
-            lost_columns=self.lost_columns,
             published=Published("1", markers) if self.marked else None,
-            fewer=self.fewer,
+            explained=dict.fromkeys(self.fewer, Reason.FEWER_COLUMNS),
             force=self.force,
         )["a"]
 
@@ -69,8 +69,8 @@ IN_ORDER: list[tuple[Reason, Callable[[Case], None]]] = [
     (Reason.FORCED, known(force=True)),
     (Reason.SOURCE_CHANGED, known(current=replace(V1, source="md5-2-new"))),
     (Reason.LAST_CHECK_FAILED, committed(failed=("row_count", "checksum"))),
-    (Reason.TARGET_MISSING, known(target_rows=None)),
-    (Reason.TARGET_CHANGED, known(lost_columns=["note", "at"])),
+    (Reason.TARGET_MISSING, known(target_rows=NO_TABLE)),
+    (Reason.TARGET_CHANGED, known(target_rows=LOST)),
     (Reason.ROW_COUNT_DIFFERS, known(target_rows={"a": 9})),
     (Reason.TARGET_MOVED, known(marker=MOVED)),
     (Reason.DIGEST_CHANGED, known(current=replace(V1, source="md5-3-source"))),
@@ -115,7 +115,7 @@ def test_the_first_of_two_reasons_counts(
 @pytest.mark.parametrize(
     ("changes", "shown"),
     [
-        (known(lost_columns=["note", "at"]), "target_changed ('note', 'at' is gone)"),
+        (known(target_rows=LOST), "target_changed ('note', 'at' is gone)"),
         (known(marker=MOVED), "target_moved (published by run 7 of here, today)"),
         (
             known(marker=replace(MOVED, version=ANNOUNCED + str(V1))),

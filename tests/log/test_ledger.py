@@ -50,6 +50,7 @@ TRANSFER = Transfer.model_validate(
 )
 PARTITIONS = dg.DynamicPartitionsDefinition(name="orders_ranges")
 V1 = DataVersion("source1", "schema1", "settings1")
+NO_TABLE = Decision(Reason.TARGET_MISSING, "no such table")
 
 
 @pytest.fixture
@@ -570,7 +571,7 @@ def test_why_a_range_runs(
     found = decide(
         {"a": current},
         {} if before is None else {"a": before},
-        target_rows=None if target_rows is None else {"a": target_rows},
+        target_rows=NO_TABLE if target_rows is None else {"a": target_rows},
         expected_rows={"a": 10},
         force=force,
     )
@@ -619,7 +620,7 @@ def test_a_row_count_that_differs_says_by_how_much(
     found = decide(
         {"a": V1},
         {"a": Committed(V1, 1)},
-        target_rows=None if rows is None else {"a": rows},
+        target_rows=NO_TABLE if rows is None else {"a": rows},
         expected_rows={"a": expected},
     )
     assert str(found["a"]) == shown

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 
 from tableferry.assets.log.ledger import Committed
 from tableferry.assets.log.records import DataVersion, Proven
@@ -15,6 +16,13 @@ from tableferry.resources.words import counted
 
 MAY_BE_EQUAL = (Reason.DIGEST_CHANGED, Reason.SOURCE_REPLACED, Reason.FEWER_COLUMNS)
 """Changes of a data version after which the rows may be as committed nevertheless."""
+
+EXPLAINED_BY = {
+    Reason.FEWER_COLUMNS: (Reason.SCHEMA_CHANGED, Reason.SOURCE_CHANGED),
+    Reason.SOURCE_REPLACED: (None, Reason.SOURCE_CHANGED, Reason.DIGEST_CHANGED),
+}
+"""The changes of a data version that may be no more than that some columns are not copied any more,
+or that another source was declared."""
 
 
 class Action(Enum):
@@ -76,12 +84,10 @@ def decide(
     current: Mapping[str, DataVersion],
     previous: Mapping[str, Committed],
     *,
-    target_rows: Mapping[str, int] | None = None,
+    target_rows: Mapping[str, int] | Decision,
     expected_rows: Mapping[str, int] | None = None,
-    lost_columns: Sequence[str] = (),
     published: Published | None = None,
-    fewer: Collection[str] = (),
-    elsewhere: Collection[str] = (),
+    explained: Mapping[str, Reason] = MappingProxyType({}),
     force: bool = False,
 ) -> dict[str, Decision]:
     """Decide why each range runs, or that it is `UNCHANGED`.
@@ -89,12 +95,10 @@ def decide(
     Args:
         current: the data version with which each range would be committed now.
         previous: what is committed.
-        target_rows: rows in the target by range; None if there is no such table.
+        target_rows: rows in the target by range, or why they are not counted.
         expected_rows: rows in the source by range; None if the target may have others.
-        lost_columns: planned columns that the target no longer has.
         published: the target's markers; None if it has none.
-        fewer: ranges that may differ from what is committed only by columns that are not copied.
-        elsewhere: ranges that were proven by another source than is declared.
+        explained: what may be all that has changed of ranges, see `EXPLAINED_BY`.
         force: run all ranges.
     """
     decisions: dict[str, Decision] = {}
@@ -102,10 +106,8 @@ def decide(
     for name, version in current.items():
         before = previous.get(name)
         change = version.change_since(before.data_version) if before else None
-        if name in fewer and change in (Reason.SCHEMA_CHANGED, Reason.SOURCE_CHANGED):
-            change = Reason.FEWER_COLUMNS
-        if name in elsewhere and change in (None, Reason.SOURCE_CHANGED, Reason.DIGEST_CHANGED):
-            change = Reason.SOURCE_REPLACED
+        if name in explained and change in EXPLAINED_BY[explained[name]]:
+            change = explained[name]
         if before is None:
             decisions[name] = Decision(Reason.MISSING)
         elif force:
@@ -114,12 +116,8 @@ def decide(
             decisions[name] = Decision(change)
         elif before.failed:
             decisions[name] = Decision(Reason.LAST_CHECK_FAILED, ", ".join(before.failed))
-        elif target_rows is None:
-            decisions[name] = Decision(Reason.TARGET_MISSING, "no such table")
-        elif lost_columns:
-            decisions[name] = Decision(
-                Reason.TARGET_CHANGED, f"{', '.join(map(repr, lost_columns))} is gone"
-            )
+        elif isinstance(target_rows, Decision):
+            decisions[name] = target_rows
         elif expected_rows is not None and target_rows.get(name, 0) != expected_rows[name]:
             decisions[name] = _row_count_differs(target_rows.get(name, 0), expected_rows[name])
         elif moved := moved_by_others(markers, name, before.data_version):

@@ -198,13 +198,13 @@ def _each_alone(
 ) -> dict[str, Decision]:
     """Decide as if each range were replaced alone."""
     transfer = plan.transfer
-    rows: dict[str, int] | None = None
-    lost: list[str] = []
-    if previous:
-        lost = hop.lacking
-        if hop.existing is not None:
-            before = [range_ for name, range_ in plan.ranges.items() if name in previous]
-            rows = {} if lost else servers.side(hop.plan, "target").counts(before)
+    rows: Mapping[str, int] | Decision = Decision(Reason.TARGET_MISSING, "no such table")
+    if previous and hop.lacking:
+        gone = f"{', '.join(map(repr, hop.lacking))} is gone"
+        rows = Decision(Reason.TARGET_CHANGED, gone)
+    elif previous and hop.existing is not None:
+        before = [range_ for name, range_ in plan.ranges.items() if name in previous]
+        rows = servers.side(hop.plan, "target").counts(before)
     expected: Mapping[str, int] | None = None if transfer.keeps_rows else plan.rows()
     rejecting = transfer.on_reject == "quarantine"
     moved = committed_records(log, hop.spec.to, previous) if rejecting else {}
@@ -212,15 +212,15 @@ def _each_alone(
         # a target does without the rows that were rejected on the way
         recorded = {name: each.rows for name, each in moved.items() if each.rows is not None}
         expected = {**expected, **recorded}
+    explained = dict.fromkeys(_from_elsewhere(plan, hop, previous), Reason.SOURCE_REPLACED)
+    explained |= dict.fromkeys(_with_fewer_columns(plan, hop, log, previous), Reason.FEWER_COLUMNS)
     decided = decide(
         plan.versions(hop),
         previous,
         target_rows=rows,
         expected_rows=expected,
-        lost_columns=lost,
         published=plan.published.get(hop.number),
-        fewer=_with_fewer_columns(plan, hop, log, previous),
-        elsewhere=_from_elsewhere(plan, hop, previous),
+        explained=explained,
         force=plan.intent.force,
     )
     for name, record in moved.items():

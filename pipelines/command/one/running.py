@@ -154,14 +154,12 @@ def _run(
             from tableferry.assets.running.repairs import require_repairable
 
             require_repairable(work.plan, work.hops, servers)
-        offered = selection.offers_adopting and work.ranges and not repair
-        if offered:
+        if selection.offers_adopting and work.ranges and not repair:
             look = partial(session.ask_log, partial(_adoptable, work, servers))
-            adoptable = informing("whether rows can be adopted", look, notes)
-            notes += [adoptable] if adoptable else []
+            notes += filter(None, [informing("whether rows can be adopted", look, notes)])
         if work.ranges & work.stale and not repair:
-            lost = session.ask_log(partial(shrinking.require_not_shrunk, work.plan, servers))
-            notes += [lost] if lost else []
+            shrunk = partial(shrinking.require_not_shrunk, work.plan, servers)
+            notes += filter(None, [session.ask_log(shrunk)])
         for note in notes:
             on_note(note)
         total = len(work.ranges) * len(work.hops)
