@@ -240,7 +240,7 @@ def plan_transfer(
     if purpose == "compare" or names is not None:
         growth = cutting.RangeGrowth(known_ranges(transfer, hops, log), (), ())
     else:
-        growth = _growth(transfer, hops, servers, log, published, anew=intent.recreate)
+        growth = _growth(transfer, hops, servers, log, published)
     shared_cuts.require_agreement(transfer, hops, growth, published)
     ranges = {range_.name: range_ for range_ in in_key_order((*growth.keep, *growth.add))}
     own = frozenset(ranges)
@@ -323,8 +323,6 @@ def _growth(
     servers: Servers,
     log: Log,
     published: Mapping[int, Published],
-    *,
-    anew: bool,
 ) -> cutting.RangeGrowth:
     """Plan how the known ranges have to change for the keys in the source.
 
@@ -336,7 +334,7 @@ def _growth(
     try:
         known = known_ranges(transfer, hops, log)
     except errors.KeyChanged as error:
-        if not anew:
+        if hops[0].options.recreate is None:
             raise
         former = former_ranges(transfer, error.kind, log)
     whole = without_gaps(transfer, known, hops, log)

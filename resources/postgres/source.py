@@ -291,13 +291,14 @@ class PostgresSource(Source):
         A look takes none: what it says of a range is of one statement. A budget of one connection
         leaves none to read under a snapshot, and one that others hold cannot be joined by it.
         """
-        if not resource.shares_snapshots and by_place:
-            raise InputError(
-                f"{table}: its ranges of blocks are read under one snapshot, which takes two "
-                "connections; its budget is one"
-            )
-        alone = joined is None and not resource.shares_snapshots
-        if not by_place and (resource.ahead is not None or alone):
+        shares = resource.shares_snapshots
+        if by_place:
+            if not shares:
+                raise InputError(
+                    f"{table}: its ranges of blocks are read under one snapshot, which takes two "
+                    "connections; its budget is one"
+                )
+        elif resource.ahead is not None or not (joined or shares):
             return nullcontext(None)
         return resource.shared_snapshot(table, joined, by_place=by_place)
 

@@ -60,7 +60,7 @@ def drift_of(
         gone: the columns that its target has from earlier runs, and that it lacks.
         earlier: hops of which it is said, too; what is new to them is not explained again.
     """
-    if hop.existing is None or gone.filled is None:
+    if gone.filled is None:
         return "", []
     refused, notes = _dropped(transfer, hop, gone)
     if not refused and transfer.on_schema_drift not in ADDING:
