@@ -223,7 +223,7 @@ def _measured(
         different,
         last,
         statistics.median(each.seconds for each in done),
-        statistics.median(each.cpu_client for each in done),
+        statistics.median(each.cpu.all for each in done),
         None if None in spent else statistics.median(each or 0.0 for each in spent),
         statistics.median(each.peak_rss_bytes for each in done) / MB,
     )

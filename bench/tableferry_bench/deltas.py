@@ -131,7 +131,7 @@ class Bench:
             case,
             way,
             finished.seconds,
-            finished.cpu_client,
+            finished.cpu.all,
             spent,
             moved.ranges,
             moved.whole,

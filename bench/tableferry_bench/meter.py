@@ -52,9 +52,7 @@ class Finished:
     began: float
     """Seconds since 1970."""
     seconds: float
-    cpu_client: float
-    system_client: float
-    """Those of its CPU seconds that the kernel took."""
+    cpu: CpuSeconds
     peak_rss_bytes: int
     exit_code: int
     output: str
@@ -106,8 +104,8 @@ def run(command: Command, *, timeout: float = 3600) -> Finished:
             file.seek(0)
             texts.append(file.read().decode(errors="replace"))
     # not ru_maxrss, which has the memory of the process that it was forked from
-    cpu = used.ru_utime + used.ru_stime
-    return Finished(began, seconds, cpu, used.ru_stime, watch.peak, process.returncode, *texts)
+    cpu = CpuSeconds(used.ru_utime + used.ru_stime, used.ru_stime)
+    return Finished(began, seconds, cpu, watch.peak, process.returncode, *texts)
 
 
 def require_good(finished: Finished, name: str, secrets: Sequence[str]) -> None:

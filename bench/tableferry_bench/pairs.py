@@ -63,8 +63,8 @@ def measure(found: Servers, before: Path, tables: int, pairs: int) -> Spent:
                 for case, command in zip(CASES, commands, strict=True):
                     finished = run(command)
                     require_good(finished, f"{client}, {case}", found.secrets)
-                    spent[case, client].append(finished.cpu_client)
-                    print(f"{client}, {case}: {finished.cpu_client:.2f} CPU s", flush=True)
+                    spent[case, client].append(finished.cpu.all)
+                    print(f"{client}, {case}: {finished.cpu.all:.2f} CPU s", flush=True)
     finally:
         contender.clean_up(found, table)
     return spent

@@ -333,7 +333,7 @@ def _once(servers: Servers, table: Table, one: Contender, turn: int) -> Run:
     after = servers.clocks()
     outcome = one.outcome(servers, table, done)
     client = outcome.cpu_client or CpuSeconds(
-        sum(one.cpu_client for one in done), sum(one.system_client for one in done)
+        sum(one.cpu.all for one in done), sum(one.cpu.system for one in done)
     )
     cpu, kernel = _spent(before, after)
     return Run(

@@ -10,6 +10,7 @@ from bench.tests.samples import case, result
 
 from tableferry.resources.errors import InputError
 from tableferry_bench.certification import certify, read_thresholds
+from tableferry_bench.results import Result
 
 TEXT = """
 thresholds:
@@ -124,13 +125,21 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_thresholds(tmp_path / "none.yaml")
 
 
-def test_those_that_come_along_are_about_cases_of_the_full_suite() -> None:
+def test_those_that_come_along_are_about_cases_of_shipped_suites() -> None:
     from tableferry_bench.suite import read_suite
 
     parts = {
         (part.workload, contender)
-        for part in read_suite("full").tables
+        for suite in ("full", "chain")
+        for part in read_suite(suite).tables
         for contender in part.contenders
     }
     for one in read_thresholds(None).thresholds:
         assert (f"{one.of.workload}:{one.of.rows}", one.of.contender) in parts, one.name
+
+
+def test_what_was_published_of_both_hops_keeps_to_them() -> None:
+    published = Path(__file__).parents[2] / "docs" / "performance" / "chain.json"
+    verdict = certify(Result.read(published), read_thresholds(None))
+    assert verdict.headline.startswith("certified: thresholds: 5 passed, ")
+    assert "of other suites" in verdict.headline and not verdict.failed
