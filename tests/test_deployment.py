@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from tableferry.resources.clickhouse import health as clickhouse
 from tableferry.resources.sqlserver import health
 from tests.guide import blocks
 
@@ -230,6 +231,29 @@ def test_the_guide_and_the_setup_grant_a_sql_server_login_what_the_doctor_asks_f
     assert granted(whole) == needed
     # the owner of a schema needs no permission on it
     assert granted(schema) == {"": needed[""]}
+
+
+def test_the_guide_and_the_setup_grant_a_clickhouse_user_what_the_doctor_asks_for() -> None:
+    plain = {f"{right} ON warehouse.*" for right in clickhouse.ON_DATABASE}
+    plain |= {*clickhouse.EVERYWHERE, clickhouse.OF_OTHERWISE_PARTITIONED}
+    setup = (ROOT / "docker/setup/clickhouse-users.xml").read_text()
+    assert granted_on(re.findall(r"GRANT (.+)</query>", setup)) == plain
+    (text,) = (one.text for one in blocks("operations.md") if "CREATE DATABASE" in one.text)
+    told = granted_on(re.findall(r"^GRANT (.+) TO ferry", text, re.MULTILINE))
+    swapped = "ALTER MODIFY COMMENT ON warehouse.*"
+    assert told == plain | {*clickhouse.OF_CLUSTERS, swapped}
+
+
+def granted_on(grants: list[str]) -> set[str]:
+    """Single rights, each with what it is on."""
+    found = set()
+    for grant in grants:
+        rights, _, on = grant.rpartition(" ON ")
+        *others, last = rights.split(", ")
+        # an engine stands behind an ON of its own
+        found |= {right if " ON " in right else f"{right} ON {on}" for right in others}
+        found.add(f"{last} ON {on}")
+    return found
 
 
 def test_a_schema_of_sql_server_is_created_by_a_batch_of_its_own() -> None:

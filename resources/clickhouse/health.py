@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from tableferry.resources.clickhouse.dialect import DIALECT, literal
 from tableferry.resources.clickhouse.layout import layouts_of
 from tableferry.resources.clickhouse.nodes import require_place
-from tableferry.resources.clickhouse.policies import policies_of, user_of
+from tableferry.resources.clickhouse.policies import ACCESS_DENIED, policies_of, user_of
 from tableferry.resources.clickhouse.server import ClickHouseServer, databases
 from tableferry.resources.connecting import health
 from tableferry.resources.connecting.tls import examine
 from tableferry.resources.contract.inspection import Finding, Use
 from tableferry.resources.contract.looking_ahead import groups
-from tableferry.resources.errors import InputError
+from tableferry.resources.contract.table_sql import qualified
+from tableferry.resources.errors import InputError, StatementFailed
+from tableferry.resources.tables import TableRef
 
 ON_DATABASE = (
     *("SELECT", "INSERT", "CREATE TABLE", "DROP TABLE"),
@@ -26,6 +28,7 @@ OF_CLUSTERS = (
     *("TABLE ENGINE ON ReplicatedMergeTree", "SELECT ON system.clusters"),
     *("CLUSTER ON *.*", "REMOTE ON *.*"),
 )
+OF_OTHERWISE_PARTITIONED = "SELECT ON system.processes"
 
 VERIFY = "Use https:// without verify=no; ?ca_cert=/path/ca.pem names an authority."
 
@@ -119,14 +122,38 @@ def _privileges(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:
             do = f"CREATE DATABASE {DIALECT.quote(name)};"
             says = f"there is no database {literal(name)}, or it is hidden"
             yield Finding("database", "problem", says, (do,))
-    grants = [f"{right} ON {DIALECT.quote(db)}.*" for db in databases for right in ON_DATABASE]
-    everywhere = (*EVERYWHERE, *OF_CLUSTERS) if resource.clustered() else EVERYWHERE
-    missing = [
-        f"GRANT {grant} TO {DIALECT.quote(user)};"
-        for grant in ([*grants, *everywhere] if databases else [])
-        if not resource.query(f"CHECK GRANT {grant}")[0][0]
-    ]
-    yield from health.privileges(str(user), missing, len(use.writes))
+    needed = _needed(resource, use)
+    missing = [right for right in needed if not resource.query(f"CHECK GRANT {right}")[0][0]]
+    missing += [f"SELECT ON {qualified(table)}" for table in _unreadable(resource, use)]
+    grants = [f"GRANT {right} TO {DIALECT.quote(user)};" for right in missing]
+    yield from health.privileges(str(user), grants, len({*use.reads, *use.writes}))
+
+
+def _needed(resource: ClickHouseServer, use: Use) -> list[str]:
+    """What a login needs to write to its targets."""
+    if not use.writes:
+        return []
+    databases = dict.fromkeys(table.schema for table in use.writes)
+    needed = [f"{right} ON {DIALECT.quote(name)}.*" for name in databases for right in ON_DATABASE]
+    needed += EVERYWHERE
+    if resource.clustered():
+        needed += OF_CLUSTERS
+    there = [layouts_of(resource, tables) for tables in groups(use.writes)]
+    if not all(layout.atomic for layouts in there for layout in layouts.values()):
+        needed.append(OF_OTHERWISE_PARTITIONED)
+    return needed
+
+
+def _unreadable(resource: ClickHouseServer, use: Use) -> Iterator[TableRef]:
+    """Yield the sources of which the login may read no column at all."""
+    written = {table.schema for table in use.writes}
+    for table in use.reads:
+        if table.schema not in written and not table.query:
+            try:
+                resource.query(f"SELECT 1 FROM {qualified(table)} LIMIT 0")
+            except StatementFailed as error:
+                if str(error.code) == ACCESS_DENIED:
+                    yield table
 
 
 def _policies(resource: ClickHouseServer, use: Use) -> Iterator[Finding]:

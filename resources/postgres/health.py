@@ -11,7 +11,6 @@ from tableferry.resources.connecting.tls import examine
 from tableferry.resources.contract.inspection import Finding, Use
 from tableferry.resources.contract.markers import markers_of
 from tableferry.resources.contract.table_sql import qualified
-from tableferry.resources.postgres.ddl import STATEMENTS
 from tableferry.resources.postgres.dialect import DIALECT
 from tableferry.resources.postgres.extensions import distributed, of_timescale
 from tableferry.resources.postgres.server import PostgresServer
@@ -32,11 +31,11 @@ VERIFY = (
     "own."
 )
 
-PRIVILEGES_SQL = """
+PRIVILEGES_SQL = f"""
 SELECT w.s, w.t, n.oid IS NOT NULL AND has_schema_privilege(n.oid, 'USAGE'), c.oid IS NOT NULL,
-    has_table_privilege(c.oid, 'SELECT'), has_any_column_privilege(c.oid, 'SELECT'),
-    row_security_active(c.oid)
-FROM (VALUES {tables}) w(s, t)
+    has_any_column_privilege(c.oid, 'SELECT'), row_security_active(c.oid),
+    {", ".join(f"has_table_privilege(c.oid, '{right}')" for right in RIGHTS)}
+FROM (VALUES {{tables}}) w(s, t)
 LEFT JOIN pg_namespace n ON n.nspname = w.s
 LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = w.t
     AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
@@ -141,25 +140,29 @@ def _privileges(resource: PostgresServer, use: Use) -> Iterator[Finding]:
         says = f"{user} is a superuser; a role that may only read is enough"
         yield Finding("privileges", "note", says, tuple(_reader(use)))
     role = DIALECT.quote(user)
+    written = {*use.writes, *map(markers_of, use.writes)}
     # a table that is written may not exist yet, and will be the login's own
-    by_name = {(table.schema, table.name): table for table in use.reads if table not in use.writes}
-    missing = _missing_for_writing(resource, use, role)
-    sql = PRIVILEGES_SQL.format(tables=_values(by_name.values()))
-    rows = resource.query(sql) if by_name else []
-    for schema, name, usage, exists, select, some, hidden in rows:
-        table = by_name[schema, name]
+    tables = {(table.schema, table.name): table for table in (*use.reads, *written)}
+    missing = _missing_on_schemas(resource, use, role)
+    rows = resource.query(PRIVILEGES_SQL.format(tables=_values(tables.values()))) if tables else []
+    for schema, name, usage, exists, some, hidden, *has in rows:
+        table = tables[schema, name]
+        if table in written:
+            if exists and not all(has):
+                missing.append(f"GRANT {', '.join(RIGHTS)} ON {qualified(table)} TO {role};")
+            continue
         if not usage:
             missing.append(f"GRANT USAGE ON SCHEMA {DIALECT.quote(schema)} TO {role};")
         if not exists:
             says = f"{table} does not exist, or is hidden from {user}"
             yield Finding("tables", "warning", says, ("`ferry validate` names the file and line.",))
-        elif some and not select:
+        elif not has[RIGHTS.index("SELECT")] and some:
             says = (
                 f"{user} may read some columns of {table} only: `exclude` the others; row versions "
                 "come with the whole table, so that `fingerprint: auto` goes by the content"
             )
             yield Finding("privileges", "warning", says)
-        elif not select:
+        elif not some:
             missing.append(f"GRANT SELECT ON {qualified(table)} TO {role};")
         if hidden:
             says = f"row security hides rows of {table} from {user}; transfers of it are refused"
@@ -169,8 +172,8 @@ def _privileges(resource: PostgresServer, use: Use) -> Iterator[Finding]:
     yield from privileges(user, list(dict.fromkeys(missing)), tables_used)
 
 
-def _missing_for_writing(resource: PostgresServer, use: Use, role: str) -> list[str]:
-    """The missing grants on targets and markers, and on their schemas, which get staging tables."""
+def _missing_on_schemas(resource: PostgresServer, use: Use, role: str) -> list[str]:
+    """The missing grants on the schemas of targets, which get staging tables."""
     missing: list[str] = []
     if not use.writes:
         return missing
@@ -181,10 +184,6 @@ def _missing_for_writing(resource: PostgresServer, use: Use, role: str) -> list[
             missing.append(f"CREATE SCHEMA {name} AUTHORIZATION {role};")
         elif not allowed:
             missing.append(f"GRANT USAGE, CREATE ON SCHEMA {name} TO {role};")
-    for table in dict.fromkeys([*use.writes, *map(markers_of, use.writes)]):
-        for _, *has in resource.query(STATEMENTS.permissions(table)):
-            if not all(has):
-                missing.append(f"GRANT {', '.join(RIGHTS)} ON {qualified(table)} TO {role};")
     return missing
 
 

@@ -307,6 +307,26 @@ def test_doctor_tells_of_row_policies(login: Login) -> None:
     assert state == "note" and "may not see whether row policies" in says, "it may not read it"
 
 
+def test_doctor_asks_for_the_rights_of_sources_and_of_targets_that_others_partition(
+    login: Login,
+) -> None:
+    def lacking(user: str, use: Use) -> list[str]:
+        every = inspection_of(system("clickhouse")).health(login(user), use)
+        (found,) = (one for one in every if one.subject == "privileges")
+        assert "no transfer uses" not in found.says
+        return [*found.do]
+
+    for user in ("plain", "blind", "columns"):
+        assert lacking(user, Use(reads=(SOURCE,))) == []
+    assert lacking("some", Use(reads=(SOURCE,))) == [
+        f"GRANT SELECT ON {qualified(SOURCE)} TO `some`;"
+    ]
+    processes = "GRANT SELECT ON system.processes TO `blind`;"
+    assert processes in lacking("blind", Use(writes=(SOURCE,)))
+    ours = TableRef("clickhouse", "warehouse", "not_there_yet")
+    assert processes not in lacking("blind", Use(writes=(ours,)))
+
+
 def test_where_only_columns_are_granted_the_content_counts(login: Login) -> None:
     server = login("columns")
     columns = [one for one in server.columns(SOURCE) if one.name in ("id", "note")]
