@@ -10,16 +10,14 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
 from tableferry.pipelines.certifying.commands import Ran
 from tableferry.pipelines.certifying.ground import Ground
-from tableferry.pipelines.certifying.scenarios import Scenario
 from tableferry.pipelines.reporting.collect import installed_packages
-from tableferry.pipelines.reporting.html import inline, page, row
+from tableferry.pipelines.reporting.html import Table, markdown, page
 from tableferry.resources.contract.settings import ConnectionSettings, without_password
 from tableferry.resources.errors import InputError
 from tableferry.resources.words import counted, iso_time
@@ -31,7 +29,7 @@ docs/certificate.schema.json."""
 
 def certificate_of(
     ground: Ground,
-    scenarios: Sequence[Scenario],
+    scenarios: Sequence[Mapping[str, Any]],
     settings: Sequence[Mapping[str, str]],
     seconds: float,
     notes: Sequence[str],
@@ -53,7 +51,7 @@ def certificate_of(
     """
     counts = dict.fromkeys(("passed", "failed", "not possible here"), 0)
     for scenario in scenarios:
-        counts[scenario.result] += 1
+        counts[scenario["result"]] += 1
     edges, columns = ground.edges, ground.edges.columns
     packages = installed_packages()
     document: dict[str, Any] = {
@@ -78,7 +76,7 @@ def certificate_of(
         "types": {type_: len(edges.literals[type_]) for type_ in columns.values()},
         "types_left_out": edges.left_out,
         "phases": [*_phases(ground.commands.ran)],
-        "scenarios": [asdict(scenario) for scenario in scenarios],
+        "scenarios": scenarios,
         "failed_statements": ground.source.failures,
         "notes": notes,
         "compared_with": None,
@@ -123,47 +121,43 @@ def _phases(commands: Sequence[Ran]) -> Iterator[dict[str, Any]]:
 
 def without_secrets(secrets: Sequence[ConnectionSettings], value: Any, *, with_hosts: bool) -> Any:
     """Remove passwords, and hosts unless they are wanted, from all texts of a document."""
-    if isinstance(value, Mapping):
-        of = {
-            name: without_secrets(secrets, each, with_hosts=with_hosts)
-            for name, each in value.items()
-        }
-        return of
-    if isinstance(value, list | tuple):
-        return [without_secrets(secrets, each, with_hosts=with_hosts) for each in value]
-    if isinstance(value, str):
-        for settings in secrets:
-            value = without_password(value, settings.password)
-            for host, port in () if with_hosts else settings.hosts:
-                alone = rf"(?<![\w.-]){re.escape(host)}(:{port}\b)?(?![\w-])"
-                value = re.sub(alone, "<host>", value)
-    return value
+
+    def clean(value: Any) -> Any:
+        match value:
+            case Mapping():
+                return {name: clean(each) for name, each in value.items()}
+            case list() | tuple():
+                return [clean(each) for each in value]
+            case str():
+                for settings in secrets:
+                    value = without_password(value, settings.password)
+                    for host, port in () if with_hosts else settings.hosts:
+                        alone = rf"(?<![\w.-]){re.escape(host)}(:{port}\b)?(?![\w-])"
+                        value = re.sub(alone, "<host>", value)
+        return value
+
+    return clean(value)
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     """Say what differs between two certificates: what was certified, and what was seen."""
-    for what in ("tableferry", "packages"):
-        yield from _changed(what, old[what], new[what])
-    before = {server["connection"]: server["settings"] for server in old["servers"]}
-    for server in new["servers"]:
-        name, settings = server["connection"], server["settings"]
-        yield from _changed(name, before.get(name, settings), settings)
-    routes = [[server["system"] for server in one["servers"]] for one in (old, new)]
-    if routes[0] != routes[1]:
-        yield f"route: {' -> '.join(routes[0])} became {' -> '.join(routes[1])}"
-    yield from _changed("rows", {"": old["rows"]}, {"": new["rows"]})
-    yield from _changed(
-        "type", dict.fromkeys(old["types"], "moved"), dict.fromkeys(new["types"], "moved")
-    )
-    results = [{each["name"]: each["result"] for each in one["scenarios"]} for one in (old, new)]
-    yield from _changed("scenario", *results)
-
-
-def _changed(what: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    for name in dict.fromkeys((*old, *new)):
-        was, is_ = old.get(name, "absent"), new.get(name, "absent")
+    before, after = _facts(old), _facts(new)
+    for name in dict.fromkeys((*before, *after)):
+        was, is_ = before.get(name, "absent"), after.get(name, "absent")
         if was != is_:
-            yield f"{what} {name}".strip() + f": {was} became {is_}"
+            yield f"{name}: {was} became {is_}"
+
+
+def _facts(document: Mapping[str, Any]) -> dict[str, object]:
+    """Name what is compared of a certificate."""
+    parts = {
+        **{part: document[part] for part in ("tableferry", "packages")},
+        **{server["connection"]: server["settings"] for server in document["servers"]},
+        "type": dict.fromkeys(document["types"], "moved"),
+        "scenario": {each["name"]: each["result"] for each in document["scenarios"]},
+    }
+    named = {f"{part} {name}": of[name] for part, of in parts.items() for name in of}
+    return {"route": route(document), "rows": document["rows"], **named}
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -184,15 +178,13 @@ def read(path: Path) -> dict[str, Any]:
 def write(document: Mapping[str, Any], folder: Path) -> Sequence[Path]:
     """Write a certificate as JSON, Markdown and HTML; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    tables = [*_tables(document)]
+    told = (headline(document), summary(document), [*_tables(document)])
     texts = {
         "certificate.json": json.dumps(document, indent=2, ensure_ascii=False) + "\n",
-        "certificate.md": "\n".join(_markdown(document, tables)) + "\n",
+        "certificate.md": markdown(*told),
         "certificate.html": page("certificate.html.j2").render(
-            certificate=document,
-            headline=headline(document),
-            summary=summary(document),
-            tables=tables,
+            good=document["passed"],
+            **dict(zip(("headline", "summary", "tables"), told, strict=True)),
         ),
     }
     for name, text in texts.items():
@@ -200,10 +192,14 @@ def write(document: Mapping[str, Any], folder: Path) -> Sequence[Path]:
     return [folder / name for name in texts]
 
 
+def route(document: Mapping[str, Any]) -> str:
+    """Name the systems, from the source on."""
+    return " -> ".join(server["system"] for server in document["servers"])
+
+
 def headline(document: Mapping[str, Any]) -> str:
     """Name the route and the verdict."""
-    route = " -> ".join(server["system"] for server in document["servers"])
-    return f"{route}: {'passed' if document['passed'] else 'NOT PASSED'}"
+    return f"{route(document)}: {'passed' if document['passed'] else 'NOT PASSED'}"
 
 
 def summary(document: Mapping[str, Any]) -> str:
@@ -217,9 +213,6 @@ def summary(document: Mapping[str, Any]) -> str:
         f"{document['seconds']} s, by Tableferry {made_by['version']}{commit}."
     )
 
-
-Table = tuple[str, Sequence[str], Sequence[Sequence[object]]]
-"""A title, the heads of the columns, and rows."""
 
 OF_ITEMS = {
     "scenarios": ("name", "result", "expected", "seen", "seconds"),
@@ -236,6 +229,10 @@ OF_ITEMS = {
 
 def _tables(document: Mapping[str, Any]) -> Iterator[Table]:
     """Yield the tables of a certificate, without empty ones."""
+    for server in document["servers"]:
+        facts = {name: server[name] for name in ("address",) if name in server}
+        title = f"{server['role'].capitalize()}: {server['connection']}"
+        yield title, ("setting", "value"), [*(facts | server["settings"]).items()]
     for name, heads in OF_ITEMS.items():
         part, title = document[name], name.replace("_", " ").capitalize()
         if isinstance(part, Mapping):
@@ -250,17 +247,3 @@ def _tables(document: Mapping[str, Any]) -> Iterator[Table]:
             rows = rows or [["nothing"]]
         if rows:
             yield title, heads, rows
-
-
-def _markdown(document: Mapping[str, Any], tables: Sequence[Table]) -> Iterator[str]:
-    """Write a certificate as lines of Markdown."""
-    yield from (f"# {inline(headline(document))}", "", inline(summary(document)))
-    for server in document["servers"]:
-        yield from ("", f"## {server['role'].capitalize()}: {inline(server['connection'])}", "")
-        if "address" in server:
-            yield f"- address: {inline(server['address'])}"
-        for name, value in server["settings"].items():
-            yield f"- {inline(name)}: {inline(value)}"
-    for title, heads, rows in tables:
-        yield from ("", f"## {title}", "", row(*heads), "|---" * len(heads) + "|")
-        yield from (row(*cells) for cells in rows)

@@ -112,8 +112,7 @@ def certify(
         for trial in trials.all():
             scenarios.append(tried(ground, trial))
             if not quiet and not as_json:
-                last = scenarios[-1]
-                say(f"{last.result}: {last.name} ({last.seconds} s): {last.seen}")
+                say("{result}: {name} ({seconds} s): {seen}".format_map(scenarios[-1]))
     document = certificates.certificate_of(
         ground, scenarios, settings, time.monotonic() - began, notes, with_hosts=with_hosts
     )
@@ -218,7 +217,8 @@ def _work(ground: Ground, *, keep: bool) -> Iterator[list[str]]:
         yield notes
     finally:
         if keep:
-            say(f"kept are {ground.commands.folder}, and {', '.join(_names(ground.sites))}")
+            schemas = [f"{site.schema} of {site.connection}" for site in ground.sites]
+            say(f"kept are {ground.commands.folder}, and {', '.join(schemas)}")
         else:
             for note in ground.drop():
                 say(note)
@@ -226,18 +226,13 @@ def _work(ground: Ground, *, keep: bool) -> Iterator[list[str]]:
             shutil.rmtree(ground.commands.folder, ignore_errors=True)
 
 
-def _names(sites: Sequence[Site]) -> list[str]:
-    return [f"{site.schema} of {site.connection}" for site in sites]
-
-
 def _dry_run(ground: Ground) -> Iterator[str]:
-    """Write the statements that a certification would send, with comments."""
-    for site in ground.sites:
-        yield f"-- {site.connection}: before the first run"
-        yield from (f"{statement};" for statement in ground.makes(site))
-    for site in ground.sites:
-        yield f"-- {site.connection}: between the runs of `ferry run`, `ferry check`, `ferry diff`"
-        yield from (f"{statement};" for statement in ground.changes(site))
-    for site in ground.sites:
-        yield f"-- {site.connection}: in the end"
-        yield from (f"{statement};" for statement in ground.drops(site, ["..."]))
+    """Write the statements by which a certification would write, with comments."""
+    for when, statements in (
+        ("before the first run", ground.makes),
+        ("between the runs of `ferry run`, `ferry check`, `ferry diff`", ground.changes),
+        ("in the end", ground.drops),
+    ):
+        for site in ground.sites:
+            yield f"-- {site.connection}: {when}"
+            yield from (f"{statement};" for statement in statements(site))

@@ -45,18 +45,13 @@ class Ran:
         lines = self.errors.strip().splitlines()
         return f"`{self.command}` ended with {self.exit_code}: {lines[-1] if lines else '-'}"
 
+    def json(self) -> dict[str, Any]:
+        """Return its part of the certificate."""
+        return {"command": self.command, "exit_code": self.exit_code, "seconds": self.seconds}
+
     def states(self) -> list[str]:
         """The states of the ranges that it names."""
         return [str(range_["state"]) for range_ in self.document.get("ranges", ())]
-
-
-@dataclass(frozen=True)
-class Started:
-    """A command that runs."""
-
-    arguments: tuple[str, ...]
-    process: subprocess.Popen[str]
-    began: float
 
 
 @dataclass
@@ -71,36 +66,21 @@ class CommandLine:
         """The folder of transfers."""
         return self.folder / "transfers"
 
-    def start(self, *arguments: str, **environment: str) -> Started:
-        """Start `ferry` with these arguments, and `--json`."""
-        command = [sys.executable, "-m", "tableferry.pipelines.cli", *arguments, "--json"]
-        given = {
-            **{name: value for name, value in os.environ.items() if name != CRASH_AT},
-            TRANSFERS: str(self.transfers),
-            DAGSTER_HOME: str(self.folder / "dagster"),
-            **environment,
-        }
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(command, env=given, stdout=pipe, stderr=pipe, text=True)
-        return Started(arguments, process, time.monotonic())
-
-    def end(self, started: Started) -> Ran:
-        """Wait for the end of a command."""
-        process = started.process
-        try:
-            said, errors = process.communicate(timeout=PATIENCE)
-            code: int | None = process.returncode
-        except subprocess.TimeoutExpired:
-            process.kill()
-            (said, errors), code = process.communicate(), None
-        except BaseException:
-            process.kill()
-            process.communicate()
-            raise
-        command, seconds = " ".join(("ferry", *started.arguments)), time.monotonic() - started.began
-        self.ran.append(Ran(command, code, round(seconds, 2), said, errors))
-        return self.ran[-1]
-
     def ferry(self, *arguments: str, **environment: str) -> Ran:
-        """Run `ferry` with these arguments."""
-        return self.end(self.start(*arguments, **environment))
+        """Run `ferry` with these arguments, and `--json`."""
+        command = [sys.executable, "-m", "tableferry.pipelines.cli", *arguments, "--json"]
+        given = {name: value for name, value in os.environ.items() if name != CRASH_AT}
+        given |= {TRANSFERS: str(self.transfers), DAGSTER_HOME: str(self.folder / "dagster")}
+        given |= environment
+        began = time.monotonic()
+        code: int | None = None
+        said = errors = ""
+        with suppress(subprocess.TimeoutExpired):
+            ended = subprocess.run(
+                command, env=given, capture_output=True, text=True, timeout=PATIENCE, check=False
+            )
+            code, said, errors = ended.returncode, ended.stdout, ended.stderr
+        seconds = round(time.monotonic() - began, 2)
+        ran = Ran(" ".join(("ferry", *arguments)), code, seconds, said, errors)
+        self.ran.append(ran)
+        return ran

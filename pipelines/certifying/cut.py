@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import suppress
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -38,33 +39,33 @@ class Cutting:
         self._enough, self._left = enough, times
         self.cut, self.armed = 0, False
         self._lock = threading.Lock()
-        self._listener = socket.create_server((HERE, 0))
-        port = self._listener.getsockname()[1]
+        cutting = self
+
+        class Handler(BaseRequestHandler):
+            def handle(self) -> None:
+                cutting._serve(self.request)
+
+        self._server = ThreadingTCPServer((HERE, 0), Handler)
+        self._server.daemon_threads = True
+        port = self._server.server_address[1]
         self.url = parts._replace(netloc=f"{login}{at}{HERE}:{port}").geturl()
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+        self._server.shutdown()
+        self._server.server_close()
 
     def _serve(self, client: socket.socket) -> None:
+        """Pass on what one connection has to say, either way, until an end hangs up."""
         passed = [0]
-        try:
-            server = socket.create_connection(self._address)
-        except OSError:
-            client.close()
-            return
-        ways = ((client, server), (server, client))
-        for way in ways:
-            threading.Thread(target=self._pass, args=(*way, passed), daemon=True).start()
+        with suppress(OSError), socket.create_connection(self._address) as server:
+            back = threading.Thread(target=self._pass, args=(server, client, passed), daemon=True)
+            back.start()
+            self._pass(client, server, passed)
+            back.join()
 
     def _pass(self, from_: socket.socket, to: socket.socket, passed: list[int]) -> None:
         with suppress(OSError):

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
 
 from tableferry.assets.planning.columns.hop_columns import as_source
+from tableferry.pipelines.certifying.plain import types_of
 from tableferry.pipelines.certifying.site import Site
 from tableferry.resources.columns.conversions import NoConversion, conversion_of
 from tableferry.resources.columns.planner import plan_copy
-from tableferry.resources.contract.copy_plan import ColumnPlan, CopyPlan
+from tableferry.resources.contract.copy_plan import CopyPlan
 from tableferry.resources.contract.endpoint import release_of
 from tableferry.resources.contract.source import source_of
-from tableferry.resources.errors import ColumnsRefused, TableferryError
+from tableferry.resources.errors import ColumnsRefused
+from tableferry.resources.tables import TableRef
 from tableferry.resources.types.column import Column
 from tableferry.resources.types.export import Conversion
 from tableferry.resources.types.kinds import Kind, signed
@@ -49,56 +50,53 @@ class Edges:
         read = self.source.endpoint.system.types.read
         return [read(type_).kind for type_ in self.columns.values()]
 
+    @cached_property
+    def _constants(self) -> dict[str, Sequence[str]]:
+        return types_of(self.source.endpoint.system)
+
     @property
     def _every(self) -> dict[str, str]:
-        return {f"c{at}": type_ for at, type_ in enumerate(self.source.plain.types, start=1)}
+        return {f"c{at}": type_ for at, type_ in enumerate(self._constants, start=1)}
 
     @cached_property
     def left_out(self) -> dict[str, str]:
         """Types that are not moved, with the reasons."""
-        out = dict(self._unknown())
+        out = self._unknown()
         while True:
             columns = {name: type_ for name, type_ in self._every.items() if type_ not in out}
             try:
-                for _ in self._hops(columns):
-                    pass
+                self._hops(columns)
             except ColumnsRefused as error:
                 out |= {columns[name]: why for name, why in error.problems.items()}
             else:
                 return out
 
-    def _unknown(self) -> Iterator[tuple[str, str]]:
-        """Yield the types that this source, or a prepared table, does not have."""
-        endpoint, every = self.source.endpoint, self._every
+    def _unknown(self) -> dict[str, str]:
+        """Return the types that this source, or a prepared table, does not have, and why."""
         if self.prepared:
-            there = {column.name for column in endpoint.columns(self.source.table(TYPES))}
-            yield from ((every[name], "not prepared") for name in every if name not in there)
-            return
-        constants = {
-            type_: f"CAST({[*self.source.plain.types[type_], 'NULL'][0]} AS {type_}) AS {name}"
-            for name, type_ in every.items()
+            there = {column.name for column in self._there()}
+            return {
+                type_: "not prepared" for name, type_ in self._every.items() if name not in there
+            }
+        first = {type_: [*of, "NULL"][0] for type_, of in self._constants.items()}
+        casts = {type_: f"CAST({literal} AS {type_})" for type_, literal in first.items()}
+        return {
+            type_: f"the source refuses it: {why}"
+            for type_, why in self.source.refused(casts).items()
         }
-        with suppress(TableferryError):
-            endpoint.query(f"SELECT {', '.join(constants.values())}")
-            return
-        for type_, sql in constants.items():
-            try:
-                endpoint.query(f"SELECT {sql}")
-            except TableferryError as error:
-                yield type_, f"the source refuses it: {error}"
 
-    def _hops(self, types: Mapping[str, str]) -> Iterator[CopyPlan]:
+    def _hops(self, types: Mapping[str, str]) -> list[CopyPlan]:
         """Plan the hops of a table of these columns.
 
         Raises:
             ColumnsRefused: a hop does not move some of them.
         """
+        plans: list[CopyPlan] = []
         table, columns = self.source.table(TYPES), self._with_key(types)
         for site in self.sites[1:]:
-            version = release_of(site.endpoint)
-            plan = plan_copy(table, columns, site.table(TYPES), key="id", target_version=version)
-            yield plan
-            columns, table = as_source(plan), plan.target
+            plans.append(_plan(table, columns, site))
+            columns, table = as_source(plans[-1]), plans[-1].target
+        return plans
 
     def _with_key(self, types: Mapping[str, str]) -> list[Column]:
         number = str(self.source.endpoint.system.types.default(signed(32)))
@@ -106,72 +104,40 @@ class Edges:
         return [key, *(Column(name, type_) for name, type_ in types.items())]
 
     @cached_property
-    def _sampled(self) -> dict[str, dict[str, bool]]:
-        """Constants of the type maps by type, and whether all targets hold them."""
-        style = source_of(self.source.endpoint.system).style
-        sampled: dict[str, dict[str, bool]] = {type_: {} for type_ in self.columns.values()}
-        table, columns = self.source.table(TYPES), self._with_key(self.columns)
-        for site in self.sites[1:] if style else ():
-            assert style is not None
-            version = release_of(site.endpoint)
-            plan = plan_copy(table, columns, site.table(TYPES), key="id", target_version=version)
-            for column, type_ in zip(plan.columns[1:], self.columns.values(), strict=True):
-                conversion = _conversion(column, plan)
-                for sample in samples(style, type_, conversion) if conversion else ():
-                    fits = sample.expected != REFUSED
-                    sampled[type_][sample.literal] = fits and sampled[type_].get(
-                        sample.literal, True
-                    )
-        return sampled
-
-    @cached_property
     def literals(self) -> dict[str, list[str]]:
-        """Constants that every target holds, by type."""
+        """Constants that the source takes, and that every target holds, by type."""
+        style = source_of(self.source.endpoint.system).style
+        table, columns = self.source.table(TYPES), self._with_key(self.columns)
+        conversions = [[*_conversions(_plan(table, columns, site))] for site in self.sites[1:]]
         held: dict[str, list[str]] = {}
-        for type_, sampled in self._sampled.items():
-            fit = [literal for literal, fits in sampled.items() if fits]
-            every = [*dict.fromkeys((*self.source.plain.types[type_], *fit))]
-            held[type_] = self._accepted(type_, every)
+        for type_, of_type in zip(
+            self.columns.values(), zip(*conversions, strict=True), strict=True
+        ):
+            fit = {each: True for each in self._constants[type_]}
+            for conversion in of_type:
+                for sample in samples(style, type_, conversion) if style and conversion else ():
+                    before = fit.get(sample.literal, True)
+                    fit[sample.literal] = before and sample.expected != REFUSED
+            casts = {each: f"CAST({each} AS {type_})" for each, fits in fit.items() if fits}
+            refused = self.source.refused(casts)
+            held[type_] = [literal for literal in casts if literal not in refused]
         return held
-
-    @property
-    def _never_null(self) -> set[str]:
-        """The columns that some target has no NULL for, such as arrays in ClickHouse."""
-        return {
-            name
-            for plan in self._hops(self.columns)
-            for name, column in zip(self.columns, plan.columns[1:], strict=True)
-            if (conversion := _conversion(column, plan)) and not conversion.slot.nullable
-        }
-
-    @property
-    def misfits(self) -> Iterator[tuple[str, str]]:
-        """Types with a constant that some target does not hold, as far as is known."""
-        for type_, sampled in self._sampled.items():
-            yield from ((type_, literal) for literal, fits in sampled.items() if not fits)
-        yield from self.source.plain.misfits
-
-    def _accepted(self, type_: str, literals: Sequence[str]) -> list[str]:
-        """Return the constants that the source takes for values of a type, such as `money`."""
-        casts = [f"CAST({literal} AS {type_}) AS c{at}" for at, literal in enumerate(literals)]
-        try:
-            if casts:
-                self.source.endpoint.query(f"SELECT {', '.join(casts)}")
-        except TableferryError:
-            if not literals[1:]:
-                return []
-            return [each for literal in literals for each in self._accepted(type_, [literal])]
-        return [*literals]
 
     def statements(self) -> Iterator[str]:
         """Yield the statements that make and fill the table; the last row has NULL in all."""
-        table, plain = self.source.sql(TYPES), self.source.plain
-        columns = [f"{name} {type_}{plain.null}" for name, type_ in self.columns.items()]
-        yield plain.create_types.format(table=table, columns=", ".join(columns))
+        table = self.source.sql(TYPES)
+        yield self.source.plain.create_types(table, self.columns)
+        # of columns that a target cannot have NULL in, the first value is repeated
+        instead = {
+            name: self.literals[type_][0]
+            for plan in self._hops(self.columns)
+            for (name, type_), conversion in zip(
+                self.columns.items(), _conversions(plan), strict=True
+            )
+            if conversion and not conversion.slot.nullable
+        }
         values = [self.literals[type_] for type_ in self.columns.values()]
         nulls = [None] * len(values)
-        # of columns that a target cannot have NULL in, the first value is repeated
-        instead = {name: self.literals[self.columns[name]][0] for name in self._never_null}
         for number, row in enumerate([*zip_longest(*values), nulls], start=1):
             constants = {
                 name: f"CAST({literal or instead[name]} AS {self.columns[name]})"
@@ -184,12 +150,24 @@ class Edges:
 
     def excluded(self) -> list[str]:
         """Return the columns of the table that are not moved."""
-        there = [column.name for column in self.source.endpoint.columns(self.source.table(TYPES))]
-        return [name for name in there if name != "id" and name not in self.columns]
+        names = [column.name for column in self._there()]
+        return [name for name in names if name != "id" and name not in self.columns]
+
+    def _there(self) -> Sequence[Column]:
+        return self.source.endpoint.columns(self.source.table(TYPES))
 
 
-def _conversion(column: ColumnPlan, plan: CopyPlan) -> Conversion | None:
-    """Return how values of a column are converted; None of a type that the target has as well."""
-    with suppress(NoConversion):
-        return conversion_of(column, plan)
-    return None
+def _plan(source: TableRef, columns: Sequence[Column], site: Site) -> CopyPlan:
+    """Plan the copy of a table with the key `id` to a site."""
+    version = release_of(site.endpoint)
+    return plan_copy(source, columns, site.table(TYPES), key="id", target_version=version)
+
+
+def _conversions(plan: CopyPlan) -> Iterator[Conversion | None]:
+    """Yield how values of the columns behind the key are converted; None of a type that the target
+    has as well."""
+    for column in plan.columns[1:]:
+        try:
+            yield conversion_of(column, plan)
+        except NoConversion:
+            yield None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from tableferry.pipelines.command.session import Session
+    from tableferry.pipelines.reporting.html import Table
 
 SCHEMA_VERSION = 1
 TRAIL = "trail.jsonl"
@@ -106,6 +107,8 @@ def _write(view: TransferView, lines: Sequence[Line], folder: Path) -> list[str]
     Returns:
         Why they could not be written.
     """
+    from tableferry.pipelines.reporting.html import markdown  # which imports Jinja
+
     now = dt.datetime.now(dt.UTC)
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -121,7 +124,7 @@ def _write(view: TransferView, lines: Sequence[Line], folder: Path) -> list[str]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
-        (folder / f"{name}.md").write_text("\n".join(_markdown(document)) + "\n", encoding="utf-8")
+        (folder / f"{name}.md").write_text(markdown(*_told(document)), encoding="utf-8")
         with (folder / TRAIL).open("ab", buffering=0) as file:  # other runs add to it as well
             file.write("".join(added).encode())
     except OSError as error:
@@ -132,20 +135,25 @@ def _write(view: TransferView, lines: Sequence[Line], folder: Path) -> list[str]
     return []
 
 
-def _markdown(document: dict[str, Any]) -> Iterator[str]:
-    from tableferry.pipelines.reporting.html import inline, row  # which imports Jinja
-
+def _told(document: dict[str, Any]) -> tuple[str, str, list[Table]]:
+    """Return what `markdown` is given of a document."""
     runs = ", ".join(document["run_ids"]) or "none: there was nothing to do"
-    yield f"# {inline(document['transfer'])}: {'passed' if document['ok'] else 'NOT PASSED'}"
-    yield ""
-    yield (
+    heading = f"{document['transfer']}: {'passed' if document['ok'] else 'NOT PASSED'}"
+    summary = (
         f"Written {document['written_at']} by Tableferry {document['tableferry']}; "
         f"{counted(len(document['ranges']), 'range')} in all hops; runs: {runs}."
     )
-    yield from ("", *(f"- {inline(line)}" for line in (*document["errors"], *document["notes"])))
-    yield from ("", "| target | range | state | rows | checks | error |", "|---" * 6 + "|")
-    for each in document["ranges"]:
-        verdicts = each["checks"].items()
-        checks = [f"{name} {'passed' if good else 'FAILED'}" for name, good in verdicts]
-        names = ("target", "range", "state", "rows")
-        yield row(*(each[name] for name in names), ", ".join(checks), each["error"])
+    said = [[line] for line in (*document["errors"], *document["notes"])]
+    ranges = [
+        [
+            *(each[name] for name in ("target", "range", "state", "rows")),
+            ", ".join(
+                f"{name} {'passed' if good else 'FAILED'}" for name, good in each["checks"].items()
+            ),
+            each["error"],
+        ]
+        for each in document["ranges"]
+    ]
+    heads = ("target", "range", "state", "rows", "checks", "error")
+    tables: list[Table] = [("Errors and notes", ("line",), said)] if said else []
+    return heading, summary, [*tables, ("Ranges", heads, ranges)]

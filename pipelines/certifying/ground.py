@@ -62,14 +62,14 @@ class Ground:
     def makes(self, site: Site) -> Iterator[str]:
         """Yield the statements that make what a site needs."""
         if not site.given:
-            yield site.plain.create_schema.format(schema=site.quoted_schema())
+            yield site.of_schema(site.plain.create_schema)
         if site is self.source:
             yield from self._fills()
 
     def _fills(self) -> Iterator[str]:
-        table = self.source.sql(ROWS)
-        yield self.source.plain.create_rows.format(table=table)
-        yield from self.source.plain.fill_rows(table, self.rows)
+        table, plain = self.source.sql(ROWS), self.source.plain
+        yield plain.create_rows(table)
+        yield from plain.fill_rows(table, self.rows)
         yield from self.edges.statements()
 
     def make(self) -> None:
@@ -84,7 +84,7 @@ class Ground:
                 if site.given:
                     self._before[site.position] = site.tables()
                 else:
-                    site.execute(site.plain.create_schema.format(schema=site.quoted_schema()))
+                    site.execute(site.of_schema(site.plain.create_schema))
                     self._made.append(site)
             except TableferryError as error:
                 refused.append(
@@ -129,11 +129,11 @@ class Ground:
                 )
             self.prepared = self.prepared or bool(there)
 
-    def drops(self, site: Site, tables: Sequence[str]) -> Iterator[str]:
+    def drops(self, site: Site, tables: Sequence[str] = ("...",)) -> Iterator[str]:
         """Yield the statements that drop what was made, given the tables that are to go."""
         yield from (drop_table(site.table(ROWS), name) for name in tables)
         if not site.given:
-            yield site.plain.drop_schema.format(schema=site.quoted_schema())
+            yield site.of_schema(site.plain.drop_schema)
 
     def drop(self) -> Iterator[str]:
         """Drop what was made; yields what could not be dropped, with the reason."""
@@ -176,7 +176,7 @@ class Ground:
         return {
             "changed": self.changed(self.source, "amount = amount + 1", "id = 2"),
             "deleted": plain.delete.format(table=table, condition="id = 3"),
-            "inserted": plain.insert_row.format(table=table, id=self.rows + 1),
+            "inserted": plain.insert_row(table, f"CAST({self.rows + 1} AS bigint)"),
         }
 
     def all_rows(self) -> str:
@@ -193,12 +193,25 @@ class Ground:
         """Return the statement that damages a row of a target."""
         return self.changed(site, f"amount = {DAMAGE}", f"id = {self.damaged_key}")
 
+    def misfits(self) -> dict[str, list[str]]:
+        """Return the statements that make tables with a value that may not fit, by their names."""
+        source, made = self.source, {}
+        for number, (type_, literal) in enumerate(source.plain.misfits, start=1):
+            table = source.sql(name := f"{MISFIT}_{number}")
+            made[name] = [source.plain.create_types(table, {"misfit": type_})] + [
+                f"INSERT INTO {table} SELECT {id_}, CAST({value} AS {type_})"
+                for id_, value in enumerate(("NULL", literal), start=1)
+            ]
+        return made
+
     def changes(self, site: Site) -> Iterator[str]:
         """Yield all statements that change rows of a site."""
-        if site is self.source:
-            yield from (*self.one_row().values(), self.all_rows())
-        else:
+        if site is not self.source:
             yield self.damage(site)
+            return
+        yield from (*self.one_row().values(), self.all_rows())
+        for statements in self.misfits().values():
+            yield from statements
 
     # transfers
 

@@ -104,12 +104,9 @@ def _typed(edges: Edges, site: Site) -> dict[int, list[str | None]]:
         for name, kind in zip(edges.columns, edges.kinds, strict=True)
     ]
     rows = site.query(f"SELECT id, {', '.join(expressions)} FROM {site.sql(TYPES)}")
-    marked = [len(plain.mark) if sql.startswith(f"N'{plain.mark}'") else 0 for sql in expressions]
     return {
-        int(number): [
-            text and text[skipped:]
-            for text, skipped in zip(map(as_text, values), marked, strict=True)
-        ]
+        # nothing but a text that is marked begins with the mark
+        int(number): [text and text.removeprefix(plain.mark) for text in map(as_text, values)]
         for number, *values in rows
     }
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from tableferry.pipelines.certifying import looking
 from tableferry.pipelines.certifying.commands import Ran
 from tableferry.pipelines.certifying.cut import Cutting
 from tableferry.pipelines.certifying.edges import TYPES
-from tableferry.pipelines.certifying.ground import DAMAGE, MISFIT, Ground
+from tableferry.pipelines.certifying.ground import DAMAGE, Ground
 from tableferry.pipelines.certifying.site import Site
 from tableferry.resources.contract.inspection import Use, inspection_of
 from tableferry.resources.crash_points import CRASH_AT
@@ -47,25 +48,12 @@ class NotPossible(Exception):
     """A scenario cannot be tried here; the message says why."""
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """A scenario that was tried."""
-
-    name: str
-    expected: str
-    result: Result
-    seen: str
-    seconds: float
-    commands: Sequence[Mapping[str, object]] = ()
-    """The commands that were run, with exit codes and seconds."""
-
-
 Trial = tuple[str, str, Callable[[], str]]
 """A scenario's name, what is expected, and what tries it and returns what was seen."""
 
 
-def tried(ground: Ground, trial: Trial) -> Scenario:
-    """Try a scenario."""
+def tried(ground: Ground, trial: Trial) -> dict[str, Any]:
+    """Try a scenario; returns its part of the certificate."""
     name, expected, attempt = trial
     began, before = time.monotonic(), len(ground.commands.ran)
     result: Result
@@ -75,11 +63,14 @@ def tried(ground: Ground, trial: Trial) -> Scenario:
         result, seen = "not possible here", str(error)
     except (Failed, TableferryError) as error:
         result, seen = "failed", str(error)
-    commands = tuple(
-        {"command": ran.command, "exit_code": ran.exit_code, "seconds": ran.seconds}
-        for ran in ground.commands.ran[before:]
-    )
-    return Scenario(name, expected, result, seen, round(time.monotonic() - began, 2), commands)
+    return {
+        "name": name,
+        "expected": expected,
+        "result": result,
+        "seen": seen,
+        "seconds": round(time.monotonic() - began, 2),
+        "commands": [ran.json() for ran in ground.commands.ran[before:]],
+    }
 
 
 @dataclass(frozen=True)
@@ -241,14 +232,16 @@ class Trials:
 
     def _refused(self) -> str:
         self._writable()
-        for number, (type_, literal) in enumerate(self.ground.edges.misfits, start=1):
-            name = f"{MISFIT}_{number}"
-            ran = self._misfit(name, type_, literal)
+        for name, statements in self.ground.misfits().items():
+            for statement in statements:
+                self._do(self.ground.source, statement)
+            self.ground.declare(name)
+            ran = self.ground.commands.ferry("run", name)
             if ran.exit_code == 0:
                 continue
             said = "\n".join(map(str, ran.document.get("errors", ()))) or ran.errors
             if ran.exit_code != 1 or "misfit" not in said:
-                raise Failed(f"{literal} of {type_}: the column is not named: {ran.why}")
+                raise Failed(f"{statements[-1]}: the column is not named: {ran.why}")
             ranges = ran.document.get("ranges", ())
             good = {each["hop"] for each in ranges if each["state"] == "committed"}
             for site in self.ground.targets:
@@ -258,28 +251,15 @@ class Trials:
                 ((rows,),) = site.query(f"SELECT COUNT(*) FROM {site.sql(name)}")
                 if rows:
                     raise Failed(f"{table} has {rows} rows of the range that was refused")
-            return f"{literal} of {type_} was refused, and nothing is left of its range"
+            return f"{statements[-1]}: it was refused, and nothing is left of its range"
         raise NotPossible("the targets hold every edge value that is tried")
-
-    def _misfit(self, name: str, type_: str, literal: str) -> Ran:
-        """Move a table with a value that may not fit."""
-        source, plain = self.ground.source, self.ground.source.plain
-        column = f"misfit {type_}{plain.null}"
-        self._do(source, plain.create_types.format(table=source.sql(name), columns=column))
-        for number, value in enumerate(("NULL", literal), start=1):
-            cast = f"CAST({value} AS {type_})"
-            self._do(source, f"INSERT INTO {source.sql(name)} SELECT {number}, {cast}")
-        self.ground.declare(name)
-        return self.ground.commands.ferry("run", name)
 
     def _two(self) -> str:
         self._settled()
-        arguments = ("run", looking.ROWS, *self._all_to_move())
-        commands = self.ground.commands
-        started = [commands.start(*arguments) for _ in range(2)]
-        for ran in [commands.end(each) for each in started]:
-            if ran.exit_code != 0:
-                raise Failed(ran.why)
+        run = partial(self._run, looking.ROWS, *self._all_to_move())
+        with ThreadPoolExecutor(2) as both:
+            for ended in [both.submit(run) for _ in range(2)]:
+                ended.result()
         return f"both ended with 0: {self._same()}"
 
     def _cut(self, site: Site) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from tableferry.pipelines.certifying.plain import Plain, plain_of
+from tableferry.pipelines.certifying.plain import TABLES, Plain, plain_of
 from tableferry.resources.contract.endpoint import Endpoint
 from tableferry.resources.contract.table_sql import qualified
 from tableferry.resources.errors import TableferryError
 from tableferry.resources.tables import TableRef
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,9 @@ class Site:
         """Return a table's name in SQL."""
         return qualified(self.table(name))
 
-    def quoted_schema(self) -> str:
-        """Return the schema's name in SQL."""
-        return self.endpoint.system.quote(self.schema)
+    def of_schema(self, statement: str) -> str:
+        """Return a statement that makes or drops the schema."""
+        return statement.format(schema=self.endpoint.system.quote(self.schema))
 
     def execute(self, sql: str) -> None:
         """Run a statement.
@@ -52,11 +54,7 @@ class Site:
         Raises:
             TableferryError: it failed, and is noted.
         """
-        try:
-            self.endpoint.execute(sql)
-        except TableferryError as error:
-            self._note(sql, error)
-            raise
+        self._noted(self.endpoint.execute, sql)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the rows of a query.
@@ -64,10 +62,14 @@ class Site:
         Raises:
             TableferryError: it failed, and is noted.
         """
+        return self._noted(self.endpoint.query, sql)
+
+    def _noted(self, ask: Callable[[str], Answer], sql: str) -> Answer:
         try:
-            return self.endpoint.query(sql)
+            return ask(sql)
         except TableferryError as error:
-            self._note(sql, error)
+            note = {"connection": self.connection, "statement": sql[:2000], "message": str(error)}
+            self.failures.append(note)
             raise
 
     def told(self, queries: Mapping[str, str]) -> dict[str, str]:
@@ -81,12 +83,20 @@ class Site:
                 answers[name] = f"not told: {error}"
         return answers
 
+    def refused(self, expressions: Mapping[str, str]) -> dict[str, str]:
+        """Return which of these constants, by name, the server refuses, and why."""
+        named = [f"{sql} AS c{at}" for at, sql in enumerate(expressions.values())]
+        try:
+            if named:
+                self.endpoint.query(f"SELECT {', '.join(named)}")
+        except TableferryError as error:
+            if len(named) == 1:
+                return dict.fromkeys(expressions, str(error))
+            alone = [self.refused({name: sql}) for name, sql in expressions.items()]
+            return {name: why for each in alone for name, why in each.items()}
+        return {}
+
     def tables(self) -> list[str]:
         """Return the names of the tables in the schema."""
         literal = self.endpoint.system.dialect.literal(self.schema)
-        rows = self.endpoint.query(self.plain.tables.format(schema=literal))
-        return [str(name) for (name,) in rows]
-
-    def _note(self, sql: str, error: TableferryError) -> None:
-        note = {"connection": self.connection, "statement": sql[:2000], "message": str(error)}
-        self.failures.append(note)
+        return [str(name) for (name,) in self.endpoint.query(TABLES.format(schema=literal))]

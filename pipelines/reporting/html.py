@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +34,19 @@ def inline(value: object) -> str:
     for character in "\\|`*<[":
         text = text.replace(character, f"\\{character}")
     return text.replace("\r", "\\r").replace("\n", "\\n")
+
+
+Table = tuple[str, Sequence[str], Sequence[Sequence[object]]]
+"""A title, the heads of the columns, and rows."""
+
+
+def markdown(heading: str, summary: str, tables: Iterable[Table]) -> str:
+    """Write a document of tables."""
+    lines = [f"# {inline(heading)}", "", inline(summary)]
+    for title, heads, rows in tables:
+        lines += ["", f"## {inline(title)}", "", row(*heads), "|---" * len(heads) + "|"]
+        lines += [row(*cells) for cells in rows]
+    return "\n".join(lines) + "\n"
 
 
 SCHEMA_VERSION = 3

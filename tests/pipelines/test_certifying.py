@@ -9,7 +9,7 @@ import pytest
 
 from tableferry.pipelines.certifying.certificate import differences, headline, without_secrets
 from tableferry.pipelines.certifying.looking import difference
-from tableferry.pipelines.certifying.plain import as_text, normal, plain_of
+from tableferry.pipelines.certifying.plain import as_text, normal, plain_of, types_of
 from tableferry.resources.clickhouse.types import INTEGERS as CLICKHOUSE_INTEGERS
 from tableferry.resources.contract.settings import ConnectionSettings
 from tableferry.resources.contract.source import source_of
@@ -25,17 +25,14 @@ SERVERS = ("postgres", "sqlserver", "clickhouse")
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_every_type_that_the_product_probes_is_certified(name: str) -> None:
-    read = system(name).types.read
-    certified = {read(type_).name for type_ in plain_of(system(name)).types}
-    examples = source_of(system(name)).examples
-    assert {read(type_).name for type_ in examples} <= certified
+    assert {*source_of(system(name)).examples} <= {*types_of(system(name))}
 
 
 def test_every_type_that_is_known_by_its_name_is_certified() -> None:
     known = {*postgres.INTEGERS, *postgres.TEXT, *postgres.RANGES}
-    certified = {postgres.read(type_).name for type_ in plain_of(system("postgres")).types}
+    certified = {postgres.read(type_).name for type_ in types_of(system("postgres"))}
     assert known - NOT_IN_EVERY_DATABASE - certified == set()
-    of_clickhouse = " ".join(plain_of(system("clickhouse")).types)
+    of_clickhouse = " ".join(types_of(system("clickhouse")))
     assert {name for name in CLICKHOUSE_INTEGERS if f"({name})" not in of_clickhouse} == set()
 
 

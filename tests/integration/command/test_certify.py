@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import psutil
 import pytest
 from click.testing import Result
 
+from tableferry.pipelines.certifying.site import Site
 from tests.chance import chance
 from tests.integration.conftest import table_name
 from tests.integration.support import looking
@@ -89,6 +91,20 @@ def test_the_whole_path_is_certified_and_nothing_is_left(
     assert change in newer["differences"]
     assert f"since {document['created_at']}: {change}" in result.stdout
     assert all(server["address"] for server in newer["servers"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("route", ["sqlserver:postgres", "clickhouse:sqlserver"])
+def test_each_system_is_certified_as_a_source_and_as_a_target(
+    certify: Certify, monkeypatch: pytest.MonkeyPatch, route: str
+) -> None:
+    changes = ("changed row", "deleted row", "inserted row")
+    names = ("types", *changes, f"damaged row in {route.partition(':')[2]}", "refused value")
+    try_only(monkeypatch, *names)
+    result, document = certify("--route", route, "--rows", "200")
+    assert result.exit_code == 0, result.output
+    not_passed = {name for name, what in results(document).items() if what != "passed"}
+    assert not_passed <= {"refused value"}, document
 
 
 @pytest.mark.slow
@@ -174,6 +190,34 @@ def test_a_login_that_may_only_read_is_certified_as_far_as_possible(
     assert "read only" in document["notes"][0]
     assert "reads" not in [*document["failed_statements"][0].values()]
     assert tables(stack, schema) == ["certify_rows", "certify_types", "theirs", "theirs"]
+
+
+@pytest.mark.slow
+def test_a_dry_run_prints_every_statement_that_would_write(
+    certify: Certify, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for those of `ferry run`, which `ferry run --dry-run` prints."""
+    given = [f"--schema={name}={schema}" for name in ("postgres", "clickhouse")]
+    printed = certify(*DIRECT, *given, "--dry-run")[0].stdout
+    sent: list[str] = []
+    execute = Site.execute
+
+    def recorded(site: Site, sql: str) -> None:
+        sent.append(sql)
+        execute(site, sql)
+
+    monkeypatch.setattr(Site, "execute", recorded)
+    changes = ("changed row", "deleted row", "inserted row", "damaged row in clickhouse")
+    try_only(monkeypatch, "types", *changes, "refused value", "two runs at once")
+    result, _ = certify(*DIRECT, *given)
+    assert result.exit_code == 0, result.output
+
+    def general(sql: str) -> str:
+        return re.sub(r"version = \d+", "version = N", sql)
+
+    assert len(sent) > 20
+    for sql in sent:
+        assert general(sql) in general(printed)
 
 
 @pytest.mark.slow
