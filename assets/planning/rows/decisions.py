@@ -124,13 +124,7 @@ def _decided(
         # what another tool has moved need never have been equal
         done = previous if plan.declared.write.moves else alone
         return {name: Decision(Reason.REPAIR) if name in done else alone[name] for name in alone}
-    if not plan.transfer.write.whole_table:
-        return alone
-    reasons = {name: decision.reason for name, decision in alone.items()}
-    return {
-        name: alone[name] if reason is reasons[name] else Decision(reason)
-        for name, reason in _swap_reasons(plan, hop, servers, log, reasons).items()
-    }
+    return _of_swap(plan, hop, servers, log, alone) if plan.transfer.write.whole_table else alone
 
 
 def _with_details(
@@ -314,58 +308,53 @@ def _increments(
     return increments
 
 
-def _swap_reasons(
-    plan: TransferPlan,
-    hop: Hop,
-    servers: Servers,
-    log: Log,
-    reasons: Mapping[str, Reason],
-) -> dict[str, Reason]:
+def _of_swap(
+    plan: TransferPlan, hop: Hop, servers: Servers, log: Log, alone: dict[str, Decision]
+) -> dict[str, Decision]:
     """Decide for a swap: nothing if no range changed, else every range that is not gathered.
 
     A run may have died after it put the shadow in place, before it recorded that. The records say
     which table ranges were gathered in: if that is the target now, they only need to be recorded.
-    `reasons` says why each range would run if it were replaced alone.
+    `alone` says why each range would run if it were replaced alone.
     """
-    same = {name for name, reason in reasons.items() if reason.needs_no_move}
-    if same == set(reasons):
-        return dict(reasons)
+    same = {name for name, decision in alone.items() if decision.reason.needs_no_move}
+    if same == set(alone):
+        return alone
     versions = plan.versions(hop)
     gathered = {
         name: record.shadow
-        for name, record in records(log, hop.spec.to, reasons).items()
+        for name, record in records(log, hop.spec.to, alone).items()
         if record.state is State.SHADOWED
         and record.data_version == str(versions[name])
-        and reasons[name] is not Reason.FORCED
+        and alone[name].reason is not Reason.FORCED
     }
     sound = {
         name: table
         for name, table in gathered.items()
-        if reasons[name] is not Reason.LAST_CHECK_FAILED
+        if alone[name].reason is not Reason.LAST_CHECK_FAILED
     }
-    promoted = _held_by(hop.in_place, sound, plan, servers)
-    if same | promoted == set(reasons):
-        return {**reasons, **dict.fromkeys(promoted, Reason.PROMOTED)}
-    shadowed = _held_by(hop, gathered, plan, servers)
-    return {
-        name: Reason.SHADOWED if name in shadowed else Reason.SWAP if name in same else reason
-        for name, reason in reasons.items()
-    }
+    target = servers.target(hop.plan.target)
+    table = target.identity(hop.plan.target) if sound else None
+    promoted = _held_by(table, hop.in_place, sound, plan, servers)
+    if same | promoted == set(alone):
+        return alone | dict.fromkeys(promoted, Decision(Reason.PROMOTED))
+    decided = alone | dict.fromkeys(same, Decision(Reason.SWAP))
+    table = target.gathered_in(hop.plan, hop.options) if gathered else None
+    shadowed = _held_by(table, hop, gathered, plan, servers)
+    return decided | dict.fromkeys(shadowed, Decision(Reason.SHADOWED))
 
 
 def _held_by(
-    hop: Hop, gathered: Mapping[str, str | None], plan: TransferPlan, servers: Servers
+    table: str | None,
+    hop: Hop,
+    gathered: Mapping[str, str | None],
+    plan: TransferPlan,
+    servers: Servers,
 ) -> set[str]:
     """The ranges, of those gathered in some table, that the table that the hop writes to holds."""
-    written = hop.written_plan
-    target, table = servers.target(written.target), None
-    if gathered and hop.options.mode.whole_table:
-        table = target.gathered_in(hop.plan, hop.options)
-    elif gathered:
-        table = target.identity(written.target)
     if table is None or table not in gathered.values():
         return set()
-    rows, expected = _target_rows(plan, written, servers), plan.rows()
+    rows, expected = _target_rows(plan, hop.written_plan, servers), plan.rows()
     published, versions = plan.published.get(hop.number), plan.versions(hop)
     # another home may have gathered its ranges in the same table
     markers = published.markers.get(table, {}) if published else None
