@@ -29,8 +29,6 @@ class Intent:
     """Put right the rows of committed ranges that differ, and nothing else."""
     adopt: Level | None = None
     """Compare, at this level, the ranges that are not committed as they are, and move nothing."""
-    records: bool = True
-    """With `adopt`: record the ranges that are equal."""
     hops: frozenset[int] | None = None
     """The numbers of the hops that a run writes, and only reads the others; None: all."""
 

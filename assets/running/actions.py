@@ -107,7 +107,7 @@ def _compare(attempt: RangeAttempt, reason: Reason) -> RangeOutcome:
         return _otherwise(attempt, moved_as, differing[-1].summary(), verdicts)
     if only_by_moving:
         return _otherwise(attempt, moved_as, only_by_moving, verdicts)
-    if not attempt.work.plan.intent.records:
+    if not attempt.work.run_id:
         return RangeOutcome(attempt.hop, attempt.record(State.ADOPTED), reason, verdicts)
     attempt.require_source_unchanged()
     extra = verdicts[0].target[ROWS] != verdicts[0].source[ROWS]

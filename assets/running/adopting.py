@@ -33,16 +33,15 @@ from tableferry.resources.errors import InputError
 from tableferry.resources.words import counted
 
 
-def adopting(transfer: Transfer, level: Level | None, *, records: bool = True) -> Intent:
+def adopting(transfer: Transfer, level: Level | None) -> Intent:
     """Return the intent to adopt ranges; by default as declared, but never without values.
 
     Args:
         transfer: the transfer.
         level: how strictly both sides are compared: one that is `complete`.
-        records: record the ranges that are equal.
     """
     declared = transfer.reconcile if LEVELS[transfer.reconcile].complete else "checksum"
-    return Intent(adopt=level or declared, records=records)
+    return Intent(adopt=level or declared)
 
 
 def adopt(
@@ -94,7 +93,7 @@ def compare(
     """Compare the ranges that `adopt` would, and record nothing.
 
     Args:
-        plan: a plan to adopt ranges that records nothing, decided.
+        plan: a plan to adopt ranges, decided.
         servers: the servers of its tables.
         instance: the Dagster instance.
 

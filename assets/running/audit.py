@@ -70,7 +70,7 @@ def require_proven_source(
         return
     if before.target_digest and level != "count":
         verdict = replace(verdict, check=CHECK_NAMES[level])
-    if work.plan.intent.records:
+    if work.run_id:
         work.writers[hop.number].checked(attempt.name, verdict)
     raise MiddleDamaged(
         f"{hop.plan.target} has other rows than hop {hop.number} has proved there: "

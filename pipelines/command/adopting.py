@@ -95,7 +95,7 @@ def adopt_ranges(
     from tableferry.pipelines.command.show.views import AdoptionView
 
     transfer = session.moving_transfer(name)
-    servers, intent = session.servers_of(transfer), adopting(transfer, level, records=not dry_run)
+    servers, intent = session.servers_of(transfer), adopting(transfer, level)
     with shared_snapshot(transfer, servers) as shared:
 
         def named(plan: TransferPlan) -> Sequence[str]:
