@@ -90,6 +90,14 @@ class Hop:
         return [column.name for column in hop_columns.new_columns(self.plan, self.existing)]
 
     @property
+    def not_yet(self) -> str:
+        """Why the rows of its target cannot be compared yet; empty if they can be."""
+        if not self.renames:
+            return ""
+        was, name = self.renames[0]
+        return f"{self.plan.target}: column {was!r} becomes {name!r} with the next run"
+
+    @property
     def incomparable(self) -> str:
         """Why no comparison of values can find both sides to be equal; empty if one can."""
         columns = ", ".join(map(repr, not_compared(self.plan)))

@@ -15,7 +15,6 @@ from tableferry.assets.declaring.profiles import profile
 from tableferry.assets.log.records import RangeRecord
 from tableferry.assets.log.states import State
 from tableferry.assets.planning.changes.widening import fitting_declaration, misfits
-from tableferry.assets.planning.columns.hop_columns import not_yet
 from tableferry.assets.planning.intent import Intent
 from tableferry.assets.planning.resolve import Hop, levels_of
 from tableferry.assets.planning.servers import Servers
@@ -134,8 +133,8 @@ def unfit(transfer: Transfer, hop: Hop) -> str:
     """Why no rows of a hop's target can be adopted; empty if they can be."""
     if hop.existing is None:
         return f"{hop.plan.target} does not exist"
-    if why := not_yet(hop.plan.target, hop.renames):
-        return why
+    if hop.not_yet:
+        return hop.not_yet
     if hop.lacking:
         return f"{hop.plan.target} has no column {', '.join(map(repr, hop.lacking))}"
     if reasons := misfits(hop):

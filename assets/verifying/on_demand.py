@@ -11,7 +11,7 @@ from tableferry.assets.declaring.manifest import Transfer
 from tableferry.assets.log import ledger, records
 from tableferry.assets.log.states import State
 from tableferry.assets.log.writer import EventLogger, Writer
-from tableferry.assets.planning.columns.hop_columns import not_yet, watermark_column
+from tableferry.assets.planning.columns.hop_columns import watermark_column
 from tableferry.assets.planning.moved_by_others import by_a_mover, last_written
 from tableferry.assets.planning.resolve import Hop, levels_of
 from tableferry.assets.planning.rows.increments import keys_and_watermarks
@@ -60,8 +60,8 @@ def verify(
     ranges = present_ranges(plan, servers)
     checked: list[Checked] = []
     for hop in hops:
-        if why := not_yet(hop.plan.target, hop.renames):
-            raise InputError(f"{transfer.transfer}: {why}; run it first")
+        if hop.not_yet:
+            raise InputError(f"{transfer.transfer}: {hop.not_yet}; run it first")
         done = ledger.committed(instance, hop.asset, ())
         chosen = [
             key_range

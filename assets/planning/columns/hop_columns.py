@@ -42,14 +42,6 @@ def renamed(existing: Mapping[str, Column], renames: Renames) -> dict[str, Colum
     return {column.name: column for column in columns}
 
 
-def not_yet(table: TableRef, renames: Renames) -> str:
-    """Say why the rows of a target cannot be compared yet; empty if they can be."""
-    if not renames:
-        return ""
-    was, name = renames[0]
-    return f"{table}: column {was!r} becomes {name!r} with the next run"
-
-
 def source_columns(transfer: Transfer, endpoint: Endpoint) -> list[Column]:
     """Read the source's columns, with source types as declared.
 

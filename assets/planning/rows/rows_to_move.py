@@ -83,7 +83,7 @@ def rows_to_move(
     action = decision.action
     if action is Action.COMPARE:
         action = action_of_move(plan, hop, servers, decision.reason, rows)
-    if hop.renames or action is not Action.MOVE_DIFFERING:
+    if hop.not_yet or action is not Action.MOVE_DIFFERING:
         return RowsToMove()
     try:
         most = most_rows(transfer, hop, rows)
