@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tableferry.assets.declaring.names import ASSET_JOB
+from tableferry.assets.log import trail as evidence
 from tableferry.checks import whole_table
 from tableferry.checks.verdict import Verdict
 from tableferry.pipelines.cli import main
@@ -150,6 +151,18 @@ def test_a_whole_table_that_fails_is_told_as_well(
     (document,) = documents(folder)
     assert not document["ok"]
     assert any("unique_key FAILED" in error for error in document["errors"])
+
+
+def test_what_goes_wrong_in_telling_fails_no_run(
+    ferry: Callable[..., Ferry], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = ferry(HOPS, *TABLE, ranges=BOUNDS, evidence=f"'{tmp_path / 'evidence'}'")
+    monkeypatch.setattr(evidence, "trail", None)
+    assert one.launch().success
+    assert {view.state for view in one.plan().ranges} == {"skip"}
+    (run_id,) = (run.run_id for run in one.session.instance.get_runs())
+    errored = dg.DagsterEventType.HOOK_ERRORED
+    assert one.session.instance.all_logs(run_id, of_type=errored), "and the run's log says so"
 
 
 def test_a_backfill_of_single_ranges_leaves_each(
