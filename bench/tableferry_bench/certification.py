@@ -129,6 +129,9 @@ class Verdict:
             )
         }
         said = ", ".join(f"{number} {outcome}" for outcome, number in counts.items() if number)
+        whole, *others = self.findings
+        if whole.outcome == "passed" and {one.outcome for one in others} == {"elsewhere"}:
+            return f"no threshold is about this suite: {said}"
         return f"{'certified' if self.passed else 'NOT certified'}: thresholds: {said or 'none'}"
 
     @property

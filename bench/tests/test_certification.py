@@ -103,6 +103,7 @@ def test_nothing_measured_is_not_certified(thresholds: Path) -> None:
     verdict = certify(result(case("pandas", [1])), read_thresholds(thresholds))
     assert not verdict.passed
     assert not verdict.complete
+    assert verdict.headline.startswith("no threshold is about this suite: 1 passed, ")
 
 
 @pytest.mark.parametrize(
