@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tableferry.assets.running.audit import require_proven_source
 from tableferry.assets.running.range_attempt import RangeAttempt
 from tableferry.resources.contract.copy_plan import CopyPlan, WireFormat
 from tableferry.resources.contract.fingerprint import Figures, KnownFigures, Way
@@ -113,8 +114,8 @@ def stream_digest_of(attempt: RangeAttempt) -> StreamDigest | None:
     """Return the digest of an attempt's rows as they stream; None where that would save nothing.
 
     It saves a second reading of the source, whose server sends all that it would digest. Of the
-    table between two hops, it does so if the client digests its rows, and if the previous hop has
-    not just proven the same digest of that table.
+    table between two hops, it also does so if the client digests its rows, but not if the previous
+    hop has just proven the same digest of that table.
     """
     *_, level = attempt.work.levels
     hop, reading = attempt.hop, attempt.reading
@@ -132,9 +133,9 @@ def stream_digest_of(attempt: RangeAttempt) -> StreamDigest | None:
     if reading.source_figures and reading.source_figures.digest == digest.id:
         return None
     stream = StreamDigest(comparison.plan, digest, hop.wire)
-    if hop.first:
-        return stream if stream.as_sent else None
-    return stream if client_computes(attempt.source, digest.dialect) else None
+    if stream.as_sent or (not hop.first and client_computes(attempt.source, digest.dialect)):
+        return stream
+    return None
 
 
 def with_digest_of(attempt: RangeAttempt, stream: StreamDigest) -> RangeAttempt:
@@ -144,6 +145,7 @@ def with_digest_of(attempt: RangeAttempt, stream: StreamDigest) -> RangeAttempt:
         SentDiffers: the source's server was asked as well, and computes others; the run ends.
         ReceiptMismatch: the server has counted other rows than it sent, or not all were taken.
         SourceMoved: the source has changed since it was read, or answers otherwise each time.
+        MiddleDamaged: somebody has changed the table between two hops.
     """
     reading, work, figures = attempt.reading, attempt.work, stream.known_figures()
     sent, rows = figures.figures, reading.rows
@@ -157,6 +159,7 @@ def with_digest_of(attempt: RangeAttempt, stream: StreamDigest) -> RangeAttempt:
         asked = _asked(attempt, stream.digest)
         if asked != sent:
             attempt.require_source_unchanged()
+            require_proven_source(attempt, None)
             if asked != _asked(attempt, stream.digest):
                 raise SourceMoved(
                     f"{attempt.hop.plan.source} range {attempt.name}: asked twice under one "

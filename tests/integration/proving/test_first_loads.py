@@ -11,7 +11,7 @@ import pytest
 
 from tableferry.assets.asset_keys import asset_key
 from tableferry.assets.planning import wires
-from tableferry.assets.running import work
+from tableferry.assets.running import stream_digest, work
 from tableferry.resources.clickhouse.load import ClickHouseLoad
 from tableferry.resources.digest import native
 from tableferry.resources.errors import StatementFailed
@@ -76,9 +76,10 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     return lambda away: monkeypatch.setattr(native, "extension", lambda: None if away else there)
 
 
-def ways(one: Ferry) -> set[str]:
-    """How the source's digests were found, as the checks say."""
-    key = dg.AssetCheckKey(asset_key(one.session.transfer(one.table).hops[0].to), "checksum")
+def ways(one: Ferry, hop: int = 1) -> set[str]:
+    """How the digests of a hop's source were found, as the checks say."""
+    target = one.session.transfer(one.table).hops[hop - 1].to
+    key = dg.AssetCheckKey(asset_key(target), "checksum")
     records = one.session.instance.event_log_storage.get_asset_check_execution_history(key, 100)
     evaluations = [record.event.asset_check_evaluation for record in records if record.event]
     return {str(each.metadata["source_digest"].value) for each in evaluations if each}
@@ -267,6 +268,32 @@ def test_a_chain_goes_by_the_digest_that_was_sent(
     assert one.moved(one.run()) == []
     assert one.run(force=True).good
     assert [versions(one, hop) for hop in (1, 2)] == as_sent
+
+
+def test_the_middle_is_digested_as_sent_where_its_own_digest_is_another(
+    ferry: Make, monkeypatch: pytest.MonkeyPatch, digested: list[str]
+) -> None:
+    """Between two PostgreSQL servers rows have another digest than ClickHouse computes."""
+    one = declared(ferry, f"['postgres://public.{{t}}_2', {TEXT}]", profile="safe")
+    first = one.run()
+    assert first.good, first.errors
+    assert ways(one, hop=2) == {SENT} and len(digested) == 1, "the first range, both ways"
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
+    assert one.moved(one.run()) == []
+    ask = stream_digest._asked
+
+    def changed(*more: Any) -> Any:
+        one.source("UPDATE {t}_2 SET name = 'damaged' WHERE id = 50")
+        return ask(*more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stream_digest, "_asked", changed)
+        failed = one.run(hop=2, force=True)
+    errors = [str(each.error) for each in by_range(failed, 2).values() if each.error]
+    assert errors and all("has other rows than hop 1 has proved" in error for error in errors)
+    again = one.run()
+    assert again.good, again.errors
+    assert rows_of(one, "clickhouse") == rows_of(one, "postgres")
 
 
 def test_auto_takes_the_wire_that_saves_a_scan(
