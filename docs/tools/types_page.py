@@ -154,8 +154,8 @@ accepted that can hold the source type's values exactly, and a text type takes e
   in a part of a path (files). ClickHouse has reserved names (`_range`, `_part`, `_row_exists`, `_block_number`,
   `_block_offset`), and reads `a.x` next to a column `a` or an array `a.y` as Nested.
 - **`clamp`** still refuses NaN, which has no nearest value, and a NULL array in ClickHouse.
-- **Wires.** `arrow` carries everything. `text` carries no bytes out of SQL Server or into ClickHouse, and no column with
-  `null` or `clamp`, which it could not count.
+- **Wires.** `arrow` carries everything. `text` carries no bytes out of SQL Server, no bytes or arrays into ClickHouse, and
+  no column with `null` or `clamp`, which it could not count.
 
 ## By system
 
